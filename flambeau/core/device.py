@@ -1,0 +1,85 @@
+"""Devices: where bytes live and kernels run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TYPES = ("cpu", "cuda", "meta")
+
+
+class device:
+    """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
+
+    __slots__ = ("type", "index", "_hash", "_previous")
+
+    type: str
+    index: int | None
+
+    def __new__(cls, type: Any = None, index: int | None = None) -> device:
+        if isinstance(type, device):
+            return type
+        if isinstance(type, int) and not isinstance(type, bool):
+            type, index = "cuda", type
+        if not isinstance(type, str):
+            raise TypeError(f"device(): argument 'type' must be str, not {type.__class__.__name__}")
+        kind, _, number = type.partition(":")
+        if number:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
+            if not number.isdigit() or (len(number) > 1 and number[0] == "0"):
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            index = int(number)
+        if kind not in _TYPES:
+            expected = ", ".join(_TYPES)
+            raise RuntimeError(f"Expected one of {expected} device type at start of device string: {kind}")
+        self = _KNOWN.get((kind, index))
+        if self is None:
+            self = object.__new__(cls)
+            self.type, self.index = kind, index
+            self._hash = hash((kind, index))
+            self._previous = []
+            _KNOWN[kind, index] = self
+        return self
+
+    def __repr__(self) -> str:
+        return f"device(type='{self.type}')" if self.index is None else f"device(type='{self.type}', index={self.index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple:
+        return (device, (self.type,) if self.index is None else (self.type, self.index))
+
+    def __copy__(self) -> device:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> device:
+        return self
+
+    def __enter__(self) -> device:
+        self._previous.append(_default[0])
+        _default[0] = self
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _default[0] = self._previous.pop()
+
+
+_KNOWN: dict[tuple[str, int | None], device] = {}
+cpu = device("cpu")
+meta = device("meta")
+_default: list[device] = [cpu]
+
+
+def default_device() -> device:
+    return _default[0]
+
+
+def set_default_device(where: Any) -> None:
+    _default[0] = cpu if where is None else device(where)

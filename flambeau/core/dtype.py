@@ -1,0 +1,121 @@
+"""Element types: one immutable object per dtype, with everything the rest of the library asks about it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class dtype:
+    """An element type. There is exactly one object per type, so `is` compares them."""
+
+    __slots__ = (
+        "name",
+        "itemsize",
+        "kind",
+        "numpy",
+        "is_floating_point",
+        "is_complex",
+        "is_signed",
+        "category",
+        "letter",
+        "legacy_name",
+        "index",
+        "typecode",
+        "__weakref__",
+    )
+
+    name: str
+    itemsize: int
+    kind: str  # "b" bool, "u" unsigned, "i" signed, "f" floating, "c" complex
+    numpy: np.dtype  # how NumPy holds the bytes; bfloat16 travels as uint16 bits
+    is_floating_point: bool
+    is_complex: bool
+    is_signed: bool
+    category: int  # 0 bool, 1 integer, 2 floating, 3 complex: the order of type promotion
+    letter: str  # one-character name for kernel keys
+    legacy_name: str | None  # "FloatTensor"
+
+    def __init__(self, name: str, itemsize: int, kind: str, numpy_name: str, letter: str, legacy: str | None, index: int):
+        self.name, self.itemsize, self.kind = name, itemsize, kind
+        self.numpy = np.dtype(numpy_name)
+        self.is_floating_point = kind == "f"
+        self.is_complex = kind == "c"
+        self.is_signed = kind in "ifc"
+        self.category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}[kind]
+        self.letter, self.legacy_name, self.index = letter, legacy, index
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __copy__(self) -> dtype:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> dtype:
+        return self
+
+    @property
+    def has_numpy(self) -> bool:
+        """Whether NumPy has this type itself (bfloat16 is held as raw bits)."""
+        return self is not bfloat16
+
+    def to_real(self) -> dtype:
+        return _REAL.get(self, self)
+
+    def to_complex(self) -> dtype:
+        if self.is_complex:
+            return self
+        return _COMPLEX.get(self, complex64)
+
+
+_TABLE = [
+    # name, bytes, kind, numpy, letter, legacy tensor type
+    ("bool", 1, "b", "bool", "b", "BoolTensor"),
+    ("uint8", 1, "u", "uint8", "B", "ByteTensor"),
+    ("int8", 1, "i", "int8", "c", "CharTensor"),
+    ("int16", 2, "i", "int16", "s", "ShortTensor"),
+    ("int32", 4, "i", "int32", "i", "IntTensor"),
+    ("int64", 8, "i", "int64", "l", "LongTensor"),
+    ("float16", 2, "f", "float16", "h", "HalfTensor"),
+    ("bfloat16", 2, "f", "uint16", "g", "BFloat16Tensor"),
+    ("float32", 4, "f", "float32", "f", "FloatTensor"),
+    ("float64", 8, "f", "float64", "d", "DoubleTensor"),
+    ("complex64", 8, "c", "complex64", "F", "ComplexFloatTensor"),
+    ("complex128", 16, "c", "complex128", "D", "ComplexDoubleTensor"),
+    ("uint16", 2, "u", "uint16", "S", None),
+    ("uint32", 4, "u", "uint32", "I", None),
+    ("uint64", 8, "u", "uint64", "L", None),
+]
+
+ALL_DTYPES: tuple[dtype, ...] = tuple(dtype(*row, index) for index, row in enumerate(_TABLE))
+BY_NAME: dict[str, dtype] = {d.name: d for d in ALL_DTYPES}
+
+bool_ = BY_NAME["bool"]
+uint8, int8, int16, int32, int64 = (BY_NAME[n] for n in ("uint8", "int8", "int16", "int32", "int64"))
+uint16, uint32, uint64 = (BY_NAME[n] for n in ("uint16", "uint32", "uint64"))
+float16, bfloat16, float32, float64 = (BY_NAME[n] for n in ("float16", "bfloat16", "float32", "float64"))
+complex64, complex128 = BY_NAME["complex64"], BY_NAME["complex128"]
+
+# PyTorch's other spellings of the same objects.
+ALIASES = {
+    "half": float16,
+    "float": float32,
+    "double": float64,
+    "short": int16,
+    "int": int32,
+    "long": int64,
+    "cfloat": complex64,
+    "cdouble": complex128,
+}
+
+_REAL = {complex64: float32, complex128: float64}
+_COMPLEX = {float64: complex128, float32: complex64}
+
+FROM_NUMPY: dict[np.dtype, dtype] = {d.numpy: d for d in ALL_DTYPES if d.has_numpy}
+
+
+def opmath(d: dtype) -> dtype:
+    """The type arithmetic happens in: half-width floats compute in float32."""
+    return float32 if d is bfloat16 or d is float16 else d
