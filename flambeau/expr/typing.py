@@ -73,6 +73,10 @@ def _node_dtype(x: Expr, arg_dtypes: tuple[dtype, ...], types: dict[int, dtype])
         return opmath(arg_dtypes[x.args[0]])
     if x.op == "const":
         return _weak_dtype(x.args[0])
+    if x.op == "var":  # a local variable of a loop nest
+        return x.args[1]
+    if x.op == "load":
+        return opmath(x.args[0].dtype)
     if x.op in ("cast", "bitcast"):
         return opmath(x.args[1])
     if x.op in PREDICATES:
