@@ -1,0 +1,271 @@
+"""The autograd graph: nodes, edges, saved tensors and grad modes. The engine that walks it is in `autograd`.
+
+This sits in `core` because recording happens inside every operator call; it knows nothing about operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_sequence = itertools.count()
+_ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they are complete
+
+
+class GradMode(threading.local):
+    """Per-thread switches. Read as `mode.enabled` on every recorded call."""
+
+    enabled = True
+    inference = False
+    anomaly = False
+    anomaly_check_nan = True
+    saved_hooks: list = []
+    forward_ad = 0
+
+
+mode = GradMode()
+
+
+class Meta:
+    """The autograd side of a tensor; a tensor that never meets autograd has none."""
+
+    __slots__ = (
+        "requires_grad",
+        "grad",
+        "grad_fn",
+        "output_nr",
+        "hooks",
+        "retains_grad",
+        "accumulator",
+        "post_hooks",
+        "view_version",
+        "rebase_version",
+        "view_fn",
+        "creation",
+        "inference",
+    )
+
+    def __init__(self) -> None:
+        self.requires_grad = False
+        self.grad = None
+        self.grad_fn: Node | None = None
+        self.output_nr = 0
+        self.hooks: dict | None = None
+        self.retains_grad = False
+        self.accumulator: weakref.ref | None = None  # weak: the node holds the tensor
+        self.post_hooks: dict | None = None
+        self.view_version = -1  # storage version when this view's grad_fn was made
+        self.rebase_version = 0  # storage version when an in-place op last rewrote this base's history
+        self.view_fn: Callable | None = None
+        self.creation = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
+        self.inference = False
+
+
+class SavedTensor:
+    """A tensor kept for the backward pass, with the version it had.
+
+    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read."""
+
+    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "requires_grad")
+
+    def __init__(self, tensor: Any, is_output: bool, output_nr: int = 0):
+        storage = tensor._storage
+        storage.watched = True
+        self.version = storage.version
+        self.is_output = is_output
+        self.output_nr = output_nr
+        self.requires_grad = tensor.requires_grad or is_output
+        self.unpack_hook = None
+        if mode.saved_hooks:
+            pack, self.unpack_hook = mode.saved_hooks[-1]
+            self.packed = pack(tensor.detach() if is_output else tensor)
+            self.tensor = None
+        else:
+            self.tensor = tensor._bare_alias() if is_output else tensor
+
+    def unpack(self, node: Node) -> Any:
+        if self.unpack_hook is not None:
+            result = self.unpack_hook(self.packed)
+            if self.requires_grad and not result.requires_grad and self.is_output:
+                result = result._bare_alias()
+                result._set_history(node, self.output_nr)
+            return result
+        tensor = self.tensor
+        if tensor._storage.version != self.version:
+            raise RuntimeError(_modified_message(tensor, self, node))
+        if self.is_output:
+            tensor = tensor._bare_alias()
+            tensor._set_history(node, self.output_nr)
+        return tensor
+
+
+def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
+    source = node if saved.is_output else (tensor.grad_fn if tensor._meta is not None else None)
+    where = f", which is output {saved.output_nr if saved.is_output else tensor.output_nr} of {source.name()}," if source else ""
+    message = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(tensor.shape)}]{where} is at version {tensor._storage.version};"
+        f" expected version {saved.version} instead."
+    )
+    last = getattr(tensor._storage, "last_write", None)
+    if last is not None:
+        op, frame_text = last
+        message += f" It was last changed by '{op}' at {frame_text}."
+    if not mode.anomaly:
+        message += (
+            " Hint: enable anomaly detection to find the operation that failed to compute its gradient,"
+            " with torch.autograd.set_detect_anomaly(True)."
+        )
+    return message
+
+
+def user_frame() -> str:
+    """file:line of the innermost caller outside this package: the line the user wrote."""
+    frame = sys._getframe(1)
+    package = __name__.split(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+class Node:
+    """One recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr)."""
+
+    __slots__ = (
+        "edges",
+        "saved",
+        "sequence",
+        "label",
+        "prehooks",
+        "hooks",
+        "retain",
+        "output_count",
+        "output_info",
+        "trace",
+        "extra",
+        "_metadata",
+        "__weakref__",
+    )
+
+    def __init__(self, label: str, edges: tuple):
+        self.label = label
+        self.edges = edges
+        self.sequence = next(_sequence)
+        self.saved: Any = None
+        self.prehooks: dict | None = None
+        self.hooks: dict | None = None
+        self.retain: dict | None = None  # output_nr -> tensor weakref whose .grad is kept
+        self.output_count = 1
+        self.output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
+        self._metadata = None
+        if mode.anomaly:
+            self.trace = "".join(traceback.format_list(_user_stack()))
+        else:
+            self.trace = None
+
+    def apply(self, grads: list) -> tuple:
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Drop the saved tensors after a backward pass that does not retain the graph."""
+        self.saved = None
+
+    # -- PyTorch's interface ----------------------------------------------------------------------------------------
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def next_functions(self) -> tuple:
+        return tuple(e if e is not None else (None, 0) for e in self.edges)
+
+    @property
+    def metadata(self) -> dict:
+        if self._metadata is None:
+            self._metadata = {}
+        return self._metadata
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
+
+    def register_prehook(self, hook: Callable) -> Any:
+        if self.prehooks is None:
+            self.prehooks = {}
+        return HookHandle(self.prehooks, hook)
+
+    def register_hook(self, hook: Callable) -> Any:
+        if self.hooks is None:
+            self.hooks = {}
+        return HookHandle(self.hooks, hook)
+
+    def __call__(self, *grads: Any) -> Any:
+        result = self.apply(list(grads))
+        return result[0] if len(result) == 1 else result
+
+    def __repr__(self) -> str:
+        return f"<{self.label} object at {id(self):#x}>"
+
+
+def _user_stack() -> list:
+    package = __name__.split(".")[0]
+    stack = traceback.extract_stack()
+    return [f for f in stack if f"/{package}/" not in f.filename]
+
+
+class HookHandle:
+    """Removes the hook it was returned for. Usable as a context manager."""
+
+    _next_id = itertools.count()
+
+    def __init__(self, hooks: dict, hook: Callable, prepend: bool = False):
+        self.hooks = hooks
+        self.id = next(self._next_id)
+        hooks[self.id] = hook
+        if prepend:
+            for key in [k for k in hooks if k != self.id]:
+                hooks[key] = hooks.pop(key)
+
+    def remove(self) -> None:
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.remove()
+
+
+class AccumulateGrad(Node):
+    """The end of every path: adds the gradient to the leaf's `.grad`."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Any):
+        super().__init__("AccumulateGrad", ())
+        self.sequence = _ACCUMULATE_SEQUENCE
+        self.variable = variable
+
+    def release(self) -> None:
+        pass
+
+
+def gradient_edge(tensor: Any) -> tuple | None:
+    """Where the gradient of `tensor` goes, or None if it needs none."""
+    meta = tensor._meta
+    if meta is None:
+        return None
+    if meta.grad_fn is not None or tensor._base is not None:
+        fn = tensor.grad_fn  # may rebuild the node of a view whose base was changed
+        if fn is not None:
+            return (fn, meta.output_nr)
+    if not meta.requires_grad:
+        return None
+    node = None if meta.accumulator is None else meta.accumulator()
+    if node is None:
+        node = AccumulateGrad(tensor)
+        meta.accumulator = weakref.ref(node)
+    return (node, 0)

@@ -1,0 +1,197 @@
+"""Shapes and strides: broadcasting, output layout, memory formats, overlap."""
+
+from __future__ import annotations
+
+from .size import Size
+
+
+class memory_format:
+    """How the dimensions of a tensor lie in memory."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+class layout:
+    """How a tensor stores its elements: strided, or one of the sparse forms."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
+sparse_csc, sparse_bsr, sparse_bsc = layout("sparse_csc"), layout("sparse_bsr"), layout("sparse_bsc")
+
+
+def broadcast_two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    if a == b:
+        return a
+    if len(a) < len(b):
+        return tuple(_broadcast_sizes(b, a, True))
+    return tuple(_broadcast_sizes(a, b, False))
+
+
+def _broadcast_sizes(long: tuple[int, ...], short: tuple[int, ...], swapped: bool) -> list[int]:
+    shift = len(long) - len(short)
+    sizes = list(long)
+    for i, n in enumerate(short):
+        m = long[i + shift]
+        if m == n or n == 1:
+            continue
+        if m != 1:
+            first, second = (n, m) if swapped else (m, n)
+            raise RuntimeError(
+                f"The size of tensor a ({first}) must match the size of tensor b ({second})"
+                f" at non-singleton dimension {i + shift}"
+            )
+        sizes[i + shift] = n
+    return sizes
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    result: tuple[int, ...] = ()
+    for shape in shapes:
+        result = broadcast_two(result, shape)
+    return result
+
+
+def expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a tensor seen as `target`: 0 along broadcast dimensions."""
+    if shape == target:
+        return tuple(0 if n == 1 else s for n, s in zip(shape, strides)) if 1 in shape else strides
+    shift = len(target) - len(shape)
+    return (0,) * shift + tuple(0 if n == 1 else s for n, s in zip(shape, strides))
+
+
+def strides_in_order(shape: tuple[int, ...], order: list[int]) -> tuple[int, ...]:
+    """Dense strides with dimensions laid out from fastest (order[0]) to slowest."""
+    strides = [0] * len(shape)
+    step = 1
+    for d in order:
+        strides[d] = step
+        step *= shape[d] if shape[d] > 1 else 1
+    return tuple(strides)
+
+
+def _compare_dims(d0: int, d1: int, shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> int:
+    """Should dimension d0 (now faster) lie outside d1? 1 yes, -1 no, 0 undecided."""
+    for strides in operands:
+        s0, s1 = strides[d0], strides[d1]
+        if s0 == 0 or s1 == 0:
+            continue
+        if s0 < s1:
+            return -1
+        if s0 > s1:
+            return 1
+        if shape[d0] > shape[d1]:
+            return 1
+    return 0
+
+
+def dimension_order(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> list[int]:
+    """Dimensions from fastest to slowest as the operands' (expanded) strides suggest; row-major where they do not."""
+    order = list(range(len(shape) - 1, -1, -1))
+    for i in range(1, len(order)):
+        j = i
+        for k in range(i - 1, -1, -1):
+            verdict = _compare_dims(order[k], order[j], shape, operands)
+            if verdict > 0:
+                order[k], order[j] = order[j], order[k]
+                j = k
+            elif verdict < 0:
+                break
+    return order
+
+
+def output_strides(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Strides of a new result of an elementwise operation: it keeps the inputs' dimension order."""
+    return strides_in_order(shape, dimension_order(shape, operands))
+
+
+def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) not in (4, 5):
+        raise RuntimeError(f"required rank {'4' if len(shape) < 5 else '5'} tensor to use channels_last format")
+    order = [1, *range(len(shape) - 1, 1, -1), 0]
+    return strides_in_order(shape, order)
+
+
+def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    if len(shape) not in (4, 5):
+        return False
+    step = 1
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[d] != 1:
+            if strides[d] != step:
+                return False
+            step *= shape[d]
+    return True
+
+
+def is_non_overlapping_and_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    pairs = sorted((s, n) for n, s in zip(shape, strides) if n != 1)
+    step = 1
+    for stride, size in pairs:
+        if size == 0:
+            return True
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def has_internal_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether two indices surely name one memory cell (an expanded tensor)."""
+    return any(n > 1 and s == 0 for n, s in zip(shape, strides)) and 0 not in shape
+
+
+def memory_span(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[int, int]:
+    """First and one-past-last element a tensor touches."""
+    if 0 in shape:
+        return offset, offset
+    return offset, offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+
+
+def format_shape(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def wrap_dim(dim: int, ndim: int, allow_scalar: bool = True) -> int:
+    """A possibly negative dimension as an index into the shape, with PyTorch's error."""
+    span = max(ndim, 1) if allow_scalar else ndim
+    if span <= 0:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if not -span <= dim < span:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
+    return dim + span if dim < 0 else dim
+
+
+def wrap_dims(dims: object, ndim: int) -> tuple[int, ...]:
+    """One dimension or several, wrapped, without repeats."""
+    if isinstance(dims, int):
+        return (wrap_dim(dims, ndim),)
+    wrapped = tuple(wrap_dim(int(d), ndim) for d in dims)  # type: ignore[attr-defined]
+    if len(set(wrapped)) != len(wrapped):
+        repeated = next(d for d in wrapped if wrapped.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    return wrapped
+
+
+__all__ = [name for name in dir() if not name.startswith("_")] + ["Size"]

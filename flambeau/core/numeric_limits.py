@@ -1,0 +1,131 @@
+"""What a dtype can hold: `finfo` for floating point types, `iinfo` for integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau.core.dtype import bool_, complex128, dtype, float32, float64, int64
+from flambeau.core.typenames import type_name
+
+# name of the float type: (significand bits with the hidden one, largest exponent, decimal digits that survive)
+_FLOAT_FORMATS = {"float16": (11, 15, 3), "bfloat16": (8, 127, 2), "float32": (24, 127, 6), "float64": (53, 1023, 15)}
+
+_PYTHON_TYPES: dict[Any, dtype] = {float: float64, complex: complex128, int: int64, bool: bool_}
+_MISSING = object()
+
+# `finfo()` with no argument describes the default dtype, whose keeper registers itself here.
+_default_float_dtype: Callable[[], dtype] = lambda: float32  # noqa: E731
+
+
+def use_default_float_dtype(getter: Callable[[], dtype]) -> None:
+    """Make `finfo()` ask `getter` for the current default dtype."""
+    global _default_float_dtype
+    _default_float_dtype = getter
+
+
+def _as_dtype(function: str, given: Any) -> dtype:
+    if isinstance(given, dtype):
+        return given
+    try:
+        return _PYTHON_TYPES[given]
+    except (KeyError, TypeError):
+        name = type_name(given)
+        message = f"{function}(): argument 'type' (position 1) must be torch.dtype, not {name}"
+        raise TypeError(message) from None
+
+
+class _Limits:
+    """Read-only numbers about a dtype; equal when they describe the same one."""
+
+    __slots__ = ("bits", "dtype", "max", "min")
+    __hash__ = None  # type: ignore[assignment]
+
+    bits: int
+    dtype: str
+
+    def _fill(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = f"torch.{type(self).__name__}"
+        if hasattr(self, name):
+            raise AttributeError(f"attribute '{name}' of '{kind}' objects is not writable")
+        raise AttributeError(f"'{kind}' object has no attribute '{name}'")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.dtype == other.dtype  # type: ignore[attr-defined]
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle 'torch.{type(self).__name__}' object")
+
+
+class finfo(_Limits):
+    """The numeric properties of a floating point dtype (of the real part for a complex one).
+
+    >>> finfo(float64).eps
+    2.220446049250313e-16
+    """
+
+    __slots__ = ("eps", "resolution", "smallest_normal", "tiny")
+
+    eps: float
+    max: float
+    min: float
+    resolution: float
+    smallest_normal: float
+    tiny: float
+
+    def __init__(self, type: Any = _MISSING) -> None:
+        given = _default_float_dtype() if type is _MISSING else _as_dtype("finfo", type)
+        if not (given.is_floating_point or given.is_complex):
+            raise TypeError(f"torch.finfo() requires a floating point input type, got {given}. Use torch.iinfo for integers")
+        real = given.to_real()
+        precision, exponent, digits = _FLOAT_FORMATS[real.name]
+        # (2 - ulp) * 2**exponent, split so that no intermediate overflows.
+        largest = (2.0 - 2.0 ** (1 - precision)) * 2.0**exponent
+        smallest = 2.0 ** (1 - exponent)
+        self._fill(
+            bits=real.itemsize * 8,
+            dtype=real.name,
+            max=largest,
+            min=-largest,
+            eps=2.0 ** (1 - precision),
+            resolution=float(f"1e-{digits}"),
+            smallest_normal=smallest,
+            tiny=smallest,
+        )
+
+    def __repr__(self) -> str:
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
+
+
+class iinfo(_Limits):
+    """The numeric properties of an integer dtype.
+
+    >>> iinfo(int64).max
+    9223372036854775807
+    """
+
+    __slots__ = ()
+
+    max: int
+    min: int
+
+    def __init__(self, type: Any) -> None:
+        given = _as_dtype("iinfo", type)
+        if given is bool_:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
+        if given.kind not in "iu":
+            raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
+        bits = given.itemsize * 8
+        smallest = -(1 << (bits - 1)) if given.is_signed else 0
+        self._fill(bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1)
+
+    def __repr__(self) -> str:
+        # PyTorch prints these through a double, six digits long; the attributes are exact.
+        return f"iinfo(min={float(self.min):g}, max={float(self.max):g}, dtype={self.dtype})"

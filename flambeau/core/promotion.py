@@ -1,0 +1,112 @@
+"""Type promotion: what dtype an operation on mixed operands computes in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import dtype as dt
+from .dtype import dtype
+
+_default_dtype: list[dtype] = [dt.float32]
+
+
+def get_default_dtype() -> dtype:
+    return _default_dtype[0]
+
+
+def set_default_dtype(d: dtype) -> None:
+    if not isinstance(d, dtype):
+        raise TypeError(f"invalid dtype object: only floating-point types are supported as the default type, got {d!r}")
+    if not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+    _default_dtype[0] = d
+
+
+def default_complex() -> dtype:
+    return dt.complex128 if _default_dtype[0] is dt.float64 else dt.complex64
+
+
+# NumPy's wider unsigned types: storage only, they mix with floating types and nothing else.
+_BAREBONES = frozenset({dt.uint16, dt.uint32, dt.uint64})
+
+
+def _promote_integers(a: dtype, b: dtype) -> dtype:
+    if a.is_signed == b.is_signed:
+        return a if a.itemsize >= b.itemsize else b
+    signed = a if a.is_signed else b
+    return signed if signed.itemsize > 1 else dt.int16
+
+
+def _promote(a: dtype, b: dtype) -> dtype:
+    if a is b:
+        return a
+    if (a in _BAREBONES or b in _BAREBONES) and not (a.is_floating_point or b.is_floating_point):
+        raise RuntimeError(
+            f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {a.name} and {b.name}"
+        )
+    if a.category != b.category:
+        low, high = (a, b) if a.category < b.category else (b, a)
+        return dt.complex128 if high.is_complex and low is dt.float64 else high
+    if a.category == 1:
+        return _promote_integers(a, b)
+    if a.itemsize == b.itemsize:  # float16 with bfloat16
+        return dt.float32
+    return a if a.itemsize > b.itemsize else b
+
+
+_CACHE: dict[tuple[dtype, dtype], dtype] = {}
+
+
+def promote_types(a: dtype, b: dtype) -> dtype:
+    """The smallest dtype that holds both."""
+    try:
+        return _CACHE[a, b]
+    except KeyError:
+        result = _CACHE[a, b] = _promote(a, b)
+        return result
+
+
+def scalar_dtype(value: Any) -> dtype:
+    """The dtype a Python number stands for when nothing else decides."""
+    if isinstance(value, bool):
+        return dt.bool_
+    if isinstance(value, int):
+        return dt.int64
+    if isinstance(value, complex):
+        return default_complex()
+    return _default_dtype[0]
+
+
+def result_dtype(operands: tuple) -> dtype:
+    """PyTorch's rule: tensors with dimensions decide; a 0-dim tensor or a number only raises the category.
+
+    Operands are tensors or Python numbers."""
+    best: list[dtype | None] = [None, None, None]  # dimensioned tensors, 0-dim tensors, numbers
+    for x in operands:
+        d = getattr(x, "dtype", None)
+        rank = 2 if d is None else (0 if x.shape else 1)
+        if d is None:
+            d = scalar_dtype(x)
+        held = best[rank]
+        best[rank] = d if held is None else promote_types(held, d)
+    result = best[0]
+    for weaker in best[1:]:
+        if weaker is None:
+            continue
+        if result is None:
+            result = weaker
+        elif weaker.category > result.category:
+            result = result.to_complex() if weaker.is_complex and result.category == 2 else weaker
+            if weaker.is_complex and best[0] is not None and best[0].category == 2:
+                result = best[0].to_complex()
+    assert result is not None
+    return result
+
+
+def can_cast(source: dtype, target: dtype) -> bool:
+    """Whether an in-place result of dtype `source` may be stored into `target`."""
+    if source.is_complex and not target.is_complex:
+        return False
+    if source.is_floating_point and target.category < 2:
+        return False
+    return not (target is dt.bool_ and source is not dt.bool_)

@@ -1,0 +1,79 @@
+"""Tensor shapes: `Size`, a tuple of ints that prints and slices as PyTorch's."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NoReturn
+
+from flambeau.core.typenames import type_name
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+class Size(tuple):
+    """The size of each dimension of a tensor.
+
+    >>> Size([2, 3]) + (4,)
+    torch.Size([2, 3, 4])
+    >>> Size([2, 3]).numel()
+    6
+    """
+
+    __slots__ = ()
+    _printed_name = "torch.Size"
+
+    def __new__(cls, *sizes: Iterable[Any]) -> Size:
+        if len(sizes) > 1:
+            raise TypeError(f"tuple expected at most 1 argument, got {len(sizes)}")
+        return make_size([_checked(item, position) for position, item in enumerate(*sizes)]) if sizes else _EMPTY
+
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("type 'torch.Size' is not an acceptable base type")
+
+    def __repr__(self) -> str:
+        return f"torch.Size([{', '.join(map(str, self))}])"
+
+    def numel(self) -> int:
+        """How many elements a tensor of this size holds (the exact product, never wrapped around)."""
+        return math.prod(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        picked = tuple.__getitem__(self, index)
+        return make_size(picked) if type(index) is slice else picked
+
+    # Returning NotImplemented lets tuple's own concatenation and repetition word the TypeError.
+    def __add__(self, other: Any) -> Size:
+        if type(other) is Size:
+            return make_size(tuple.__add__(self, other))
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Size:
+        return make_size(tuple.__mul__(self, times)) if hasattr(type(times), "__index__") else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[int, ...]]]:
+        return (Size, (tuple(self),))
+
+
+# The internal constructor: for sizes already known to be ints. It runs no Python code of its own.
+make_size: Callable[[Iterable[int]], Size] = partial(tuple.__new__, Size)
+
+_EMPTY = make_size(())
+
+
+def _checked(item: Any, position: int) -> int:
+    try:
+        value = operator.index(item)
+    except TypeError:
+        name = type_name(item)
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {position} is '{name}')") from None
+    if not _INT64_MIN <= value <= _INT64_MAX:
+        raise ValueError("Overflow when unpacking long long")
+    return int(value)  # a bool is an int of another type; sizes hold plain ints

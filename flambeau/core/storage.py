@@ -1,0 +1,167 @@
+"""Storage: bytes on one device. Tensors are views of it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .allocator import allocator, round_size
+from .device import cpu, device
+
+_allocate = allocator.allocate
+_release = allocator.release
+
+
+class UntypedStorage:
+    """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file).
+
+    `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage,
+    so that the next change remembers who made it (`last_write`)."""
+
+    __slots__ = ("ptr", "size_bytes", "capacity", "owner", "device", "version", "watched", "last_write", "__weakref__")
+
+    ptr: int
+    size_bytes: int
+    capacity: int
+    owner: Any
+    device: device
+    version: int
+    watched: bool
+    last_write: tuple | None
+
+    def __init__(self, nbytes: int = 0, where: device = cpu):
+        self.device = where
+        self.size_bytes = nbytes
+        self.owner = None
+        self.version = 0
+        self.watched = False
+        if where is cpu and nbytes:
+            shift = nbytes.bit_length() - 4
+            if shift < 6:
+                shift = 6
+            size = ((nbytes - 1 >> shift) + 1) << shift  # round_size, inlined: this runs for every new tensor
+            self.capacity = size
+            self.ptr = _allocate(size)
+        else:
+            self.capacity = self.ptr = 0
+
+    def __del__(self) -> None:
+        try:
+            if self.owner is None and self.ptr:
+                _release(self.ptr, self.capacity)
+        except AttributeError:  # construction failed before the block existed
+            pass
+
+    @staticmethod
+    def borrow(ptr: int, nbytes: int, owner: Any, where: device = cpu) -> UntypedStorage:
+        """A storage over memory that `owner` keeps alive."""
+        self = UntypedStorage(0, where)
+        self.ptr, self.size_bytes, self.owner = ptr, nbytes, owner
+        return self
+
+    def alias(self) -> UntypedStorage:
+        """The same bytes with a version counter of their own (what `.data` is)."""
+        return UntypedStorage.borrow(self.ptr, self.size_bytes, self if self.owner is None else (self, self.owner), self.device)
+
+    # -- PyTorch's interface ----------------------------------------------------------------------------------------
+    def data_ptr(self) -> int:
+        return self.ptr
+
+    def nbytes(self) -> int:
+        return self.size_bytes
+
+    def size(self) -> int:
+        return self.size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    def element_size(self) -> int:
+        return 1
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    def resizable(self) -> bool:
+        return self.owner is None
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        """Grow or shrink, keeping the bytes that fit."""
+        if nbytes < 0:
+            raise RuntimeError(f"storage size must not be negative, got {nbytes}")
+        if self.owner is not None:
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        if self.device is not cpu:
+            self.size_bytes = nbytes
+            return self
+        if nbytes > self.capacity or nbytes == 0:
+            size = round_size(nbytes) if nbytes else 0
+            fresh = _allocate(size) if size else 0
+            if self.ptr:
+                ctypes.memmove(fresh, self.ptr, min(self.size_bytes, nbytes))
+                _release(self.ptr, self.capacity)
+            self.ptr, self.capacity = fresh, size
+        self.size_bytes = nbytes
+        return self
+
+    def numpy(self) -> np.ndarray:
+        """The bytes as a uint8 array that shares memory and keeps the storage alive."""
+        return np.frombuffer(self.buffer(), np.uint8) if self.size_bytes else np.empty(0, np.uint8)
+
+    def buffer(self) -> Any:
+        """A ctypes array over the bytes; it holds a reference to the storage."""
+        block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
+        block._storage = self
+        return block
+
+    def copy_(self, source: UntypedStorage) -> UntypedStorage:
+        if source.size_bytes != self.size_bytes:
+            raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
+        ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        return UntypedStorage(self.size_bytes, self.device).copy_(self)
+
+    def fill_(self, value: int) -> UntypedStorage:
+        ctypes.memset(self.ptr, value, self.size_bytes)
+        return self
+
+    def tolist(self) -> list[int]:
+        return self.numpy().tolist()
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            part = self.numpy()[index].copy()
+            return UntypedStorage.borrow(part.ctypes.data, part.nbytes, part)
+        return int(self.numpy()[index])
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        self.numpy()[index] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UntypedStorage):
+            return NotImplemented
+        return self.ptr == other.ptr and self.size_bytes == other.size_bytes and self.device is other.device
+
+    def __hash__(self) -> int:
+        return hash((self.ptr, self.size_bytes))
+
+    def __repr__(self) -> str:
+        body = "\n".join(f" {b}" for b in self.tolist()) if self.device is cpu else "..."
+        return f"{body}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.size_bytes}]"
+
+    def __reduce__(self) -> tuple:
+        return (_storage_from_bytes, (self.numpy().tobytes(),))
+
+
+def _storage_from_bytes(data: bytes) -> UntypedStorage:
+    storage = UntypedStorage(len(data))
+    ctypes.memmove(storage.ptr, data, len(data))
+    return storage

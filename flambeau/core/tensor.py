@@ -1,0 +1,343 @@
+"""The tensor header: shape, strides and offset over a storage, and its autograd fields.
+
+What tensors *do* is declared in `ops`, which binds methods onto this class once, at import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from . import dtype as dt
+from .device import cpu, device
+from .dtype import dtype
+from .graph import Meta, Node, gradient_edge, mode, user_frame
+from .size import Size
+from .storage import UntypedStorage
+
+_new_object = object.__new__
+
+_STRIDES: dict[tuple, tuple[int, ...]] = {}
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides of `shape`, as PyTorch counts them (size 0 counts as 1)."""
+    found = _STRIDES.get(shape)
+    if found is None:
+        strides, step = [], 1
+        for size in reversed(shape):
+            strides.append(step)
+            step *= size if size > 1 else 1
+        found = tuple(reversed(strides))
+        if len(_STRIDES) > 10000:
+            _STRIDES.clear()
+        _STRIDES[tuple(shape)] = found
+    return found
+
+
+def numel_of(shape: tuple[int, ...]) -> int:
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def is_contiguous_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size == 0:
+            return True
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype, with PyTorch's interface."""
+
+    __slots__ = (
+        "_storage",
+        "shape",
+        "_strides",
+        "_offset",
+        "dtype",
+        "device",
+        "_contig",
+        "_meta",
+        "_base",
+        "__dict__",
+        "__weakref__",
+    )
+
+    _storage: UntypedStorage
+    shape: Size
+    _strides: tuple[int, ...]
+    _offset: int
+    dtype: dtype
+    device: device
+    _contig: bool
+    _meta: Meta | None
+    _base: Tensor | None
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+    def data_ptr(self) -> int:
+        if self._storage.ptr == 0:
+            return 0
+        return self._storage.ptr + self._offset * self.dtype.itemsize
+
+    def storage_offset(self) -> int:
+        return self._offset
+
+    def untyped_storage(self) -> UntypedStorage:
+        return self._storage
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    def numel(self) -> int:
+        return numel_of(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return numel_of(self.shape) * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def _array(self) -> np.ndarray:
+        """A NumPy array over the same memory (bfloat16 as raw uint16 bits), for reading or writing at once."""
+        d = self.dtype
+        storage = self._storage
+        if storage.device is not cpu:
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            )
+        if numel_of(self.shape) == 0:
+            return np.empty(self.shape, d.numpy)
+        size = d.itemsize
+        return np.ndarray(
+            self.shape, d.numpy, storage.buffer(), self._offset * size, tuple(s * size for s in self._strides)
+        )
+
+    def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
+        """Another header over the same storage, remembered as a view. No bounds check, no autograd."""
+        t = _new_object(Tensor)
+        t._storage = self._storage
+        t.shape = shape if type(shape) is Size else Size(shape)
+        t._strides = strides
+        t._offset = offset
+        t.dtype = self.dtype
+        t.device = self.device
+        t._contig = is_contiguous_layout(t.shape, strides)
+        t._meta = None
+        base = self._base
+        t._base = self if base is None else base
+        return t
+
+    def _bare_alias(self) -> Tensor:
+        """The same data without any history."""
+        t = _new_object(Tensor)
+        t._storage = self._storage
+        t.shape = self.shape
+        t._strides = self._strides
+        t._offset = self._offset
+        t.dtype = self.dtype
+        t.device = self.device
+        t._contig = self._contig
+        t._meta = None
+        t._base = None
+        return t
+
+    def _adopt(self, other: Tensor) -> None:
+        """Become a header over other's data (what `x.data = y` and set_ do)."""
+        self._storage = other._storage
+        self.shape = other.shape
+        self._strides = other._strides
+        self._offset = other._offset
+        self.dtype = other.dtype
+        self.device = other.device
+        self._contig = other._contig
+
+    # -- autograd fields --------------------------------------------------------------------------------------------
+    def _ensure_meta(self) -> Meta:
+        meta = self._meta
+        if meta is None:
+            meta = self._meta = Meta()
+        return meta
+
+    @property
+    def requires_grad(self) -> bool:
+        meta = self._meta
+        return meta is not None and (meta.requires_grad or meta.grad_fn is not None)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        value = bool(value)
+        if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        meta = self._ensure_meta()
+        if meta.grad_fn is not None and not value:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a"
+                " subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if meta.inference and value and not mode.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        meta.requires_grad = value
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._meta is None or self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        base = self._base
+        meta = self._meta
+        if base is not None:
+            base_meta = base._meta
+            if base_meta is not None and base_meta.rebase_version > (-1 if meta is None else meta.view_version):
+                self._rebuild_view_history()
+                meta = self._meta
+        return None if meta is None else meta.grad_fn
+
+    def _rebuild_view_history(self) -> None:
+        raise NotImplementedError  # bound by ops.inplace, which knows as_strided
+
+    @property
+    def output_nr(self) -> int:
+        return 0 if self._meta is None else self._meta.output_nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        return None if self._meta is None else self._meta.grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is None:
+            if self._meta is not None:
+                self._meta.grad = None
+            return
+        if not isinstance(value, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+        if value is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if value.dtype is not self.dtype:
+            raise RuntimeError(
+                f"assigned grad has data of a different type: expected {self.type()}, got {value.type()}"
+            )
+        if value.device is not self.device:
+            raise RuntimeError(f"assigned grad has data located on a different device: {value.device} instead of {self.device}")
+        if value.shape != self.shape:
+            raise RuntimeError(
+                f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value.shape)}"
+            )
+        self._ensure_meta().grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        if self._meta is not None:
+            self._meta.grad = None
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    def _set_history(self, node: Node, output_nr: int = 0) -> None:
+        meta = self._meta
+        if meta is None:
+            meta = self._meta = Meta()
+        meta.grad_fn = node
+        meta.output_nr = output_nr
+
+    def _bump(self, op: str) -> None:
+        """Count an in-place change; if a graph has saved this memory, remember who changed it."""
+        storage = self._storage
+        storage.version += 1
+        if storage.watched:
+            storage.last_write = (op, user_frame())
+
+
+def new_tensor(
+    storage: UntypedStorage, shape: Size, strides: tuple[int, ...], offset: int, d: dtype, where: device, contig: bool
+) -> Tensor:
+    """The internal constructor: sets every slot, checks nothing."""
+    t = _new_object(Tensor)
+    t._storage = storage
+    t.shape = shape
+    t._strides = strides
+    t._offset = offset
+    t.dtype = d
+    t.device = where
+    t._contig = contig
+    t._meta = None
+    t._base = None
+    return t
+
+
+def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
+    """An uninitialised contiguous tensor."""
+    if type(shape) is not Size:
+        shape = Size(shape)
+    n = d.itemsize
+    for size in shape:
+        n *= size
+    return new_tensor(UntypedStorage(n, where), shape, contiguous_strides(shape), 0, d, where, True)
+
+
+def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
+    """Uninitialised, with the given strides; the storage is just large enough."""
+    shape = shape if type(shape) is Size else Size(shape)
+    if numel_of(shape) == 0:
+        extent = 0
+    else:
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    storage = UntypedStorage(extent * d.itemsize, where)
+    return new_tensor(storage, shape, tuple(strides), 0, d, where, is_contiguous_layout(shape, strides))
+
+
+def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
+    """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
+    d = d or dt.FROM_NUMPY[array.dtype]
+    strides = tuple(s // d.itemsize for s in array.strides)
+    low = 0
+    storage = UntypedStorage.borrow(array.ctypes.data - low, array.nbytes, array)
+    shape = Size(array.shape)
+    if array.size and not is_contiguous_layout(shape, strides):
+        storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * d.itemsize
+    return new_tensor(storage, shape, strides, 0, d, cpu, is_contiguous_layout(shape, strides))
+
+
+def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
+    """A new tensor that owns a copy of the array, which must already hold d's representation."""
+    t = empty(array.shape, d)
+    if t._storage.size_bytes:
+        array = np.ascontiguousarray(array, d.numpy)
+        ctypes.memmove(t._storage.ptr, array.ctypes.data, t._storage.size_bytes)
+    return t
+
+
+__all__ = [
+    "Tensor",
+    "contiguous_strides",
+    "copy_of_array",
+    "empty",
+    "empty_strided",
+    "from_array",
+    "gradient_edge",
+    "is_contiguous_layout",
+    "new_tensor",
+    "numel_of",
+]

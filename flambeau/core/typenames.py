@@ -1,0 +1,16 @@
+"""How error messages name the type of a Python object."""
+
+from __future__ import annotations
+
+_HEAP_TYPE_FLAG = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
+
+
+def type_name(value: object) -> str:
+    """The type's name as C code prints it: `numpy.float64` for a built-in extension type, `Thing` for a Python class."""
+    return class_name(type(value))
+
+
+def class_name(cls: type) -> str:
+    if cls.__flags__ & _HEAP_TYPE_FLAG or cls.__module__ == "builtins":
+        return getattr(cls, "_printed_name", cls.__name__)
+    return f"{cls.__module__}.{cls.__name__}"

@@ -1,0 +1,265 @@
+"""Writing into existing tensors: in-place operators, `out=`, and what that does to autograd history."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..core.graph import Meta, Node, gradient_edge, mode
+from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
+from ..core.promotion import can_cast
+from ..core.tensor import Tensor, numel_of
+from .formula import Pointwise, promote, type_word
+
+copy_values = Pointwise("copy", lambda src: src, promote)
+
+
+def check_writable(t: Tensor, name: str) -> None:
+    """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, overlapping memory."""
+    meta = t._meta
+    if meta is not None and meta.inference and not mode.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed."
+            "You can make a clone to get a normal tensor before doing inplace update."
+        )
+    if mode.enabled:
+        base = t._base
+        if base is None:
+            if meta is not None and meta.requires_grad and meta.grad_fn is None:
+                raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        else:
+            _check_writable_view(t, base)
+    if has_internal_overlap(t.shape, t._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
+
+
+def _check_writable_view(t: Tensor, base: Tensor) -> None:
+    base_meta, meta = base._meta, t._meta
+    if base_meta is not None and base_meta.requires_grad and base_meta.grad_fn is None:
+        if meta is not None and meta.creation == "no_grad":
+            raise RuntimeError(
+                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that"
+                " this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both"
+                " the view and the inplace either both inside the no_grad block (if you don't want the inplace to be"
+                " tracked) or both outside (if you want the inplace to be tracked)."
+            )
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    if meta is not None and meta.creation == "multi":
+        raise RuntimeError(
+            f"Output {meta.output_nr} of {meta.grad_fn.name() if meta.grad_fn else 'a multi-output view'} is a view and is"
+            " being modified inplace. This view is the output of a function that returns multiple views. Such functions"
+            " do not allow the output views to be modified inplace. You should replace the inplace operation by an"
+            " out-of-place one."
+        )
+
+
+def same_memory(a: Tensor, b: Tensor) -> bool:
+    return a._storage.ptr == b._storage.ptr and a._storage.ptr != 0
+
+
+def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
+    """Whether writing `destination` element by element could change `source` before it is read."""
+    a, b = destination._storage, source._storage
+    if a.ptr == 0 or b.ptr == 0 or a.ptr + a.size_bytes <= b.ptr or b.ptr + b.size_bytes <= a.ptr:
+        return False
+    if a.ptr == b.ptr and destination._offset == source._offset and destination.dtype is source.dtype:
+        if destination.shape == source.shape and destination._strides == source._strides:
+            return False
+    low_a, high_a = memory_span(destination.shape, destination._strides, destination._offset)
+    low_b, high_b = memory_span(source.shape, source._strides, source._offset)
+    size_a, size_b = destination.dtype.itemsize, source.dtype.itemsize
+    return low_a * size_a + a.ptr < high_b * size_b + b.ptr and low_b * size_b + b.ptr < high_a * size_a + a.ptr
+
+
+def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
+    """PyTorch refuses a write whose source is a shifted view of the same dense memory."""
+    if not needs_copy_before_write(destination, source):
+        return
+    dense = is_non_overlapping_and_dense(destination.shape, destination._strides) and is_non_overlapping_and_dense(
+        source.shape, source._strides
+    )
+    if dense and destination._storage.ptr == source._storage.ptr and destination._offset != source._offset:
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory"
+            " location. Please clone() the tensor before performing the operation."
+        )
+
+
+def raw_copy(destination: Tensor, source: Any) -> None:
+    """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
+    if isinstance(source, Tensor) and needs_copy_before_write(destination, source):
+        fresh = copy_values.call((source,)) if not mode.enabled else _without_grad(copy_values.call, (source,))
+        source = fresh
+    copy_values.into(destination, (source,))
+
+
+def _without_grad(function: Any, *args: Any) -> Any:
+    before, mode.enabled = mode.enabled, False
+    try:
+        return function(*args)
+    finally:
+        mode.enabled = before
+
+
+def check_result(t: Tensor, result: Tensor, name: str) -> None:
+    """An in-place result must keep shape and fit the dtype."""
+    if result.shape != t.shape:
+        raise RuntimeError(
+            f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
+    if not can_cast(result.dtype, t.dtype):
+        raise RuntimeError(
+            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(t.dtype)}"
+        )
+
+
+def assign(t: Tensor, result: Tensor, name: str) -> Tensor:
+    """The in-place form of any operator: `t` takes the values and the history of `result`."""
+    if result is t:
+        return t
+    if result.shape != t.shape:
+        check_result(t, result, name)
+    if result.dtype is not t.dtype:
+        check_result(t, result, name)
+        result = result.to(t.dtype)
+    edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
+    raw_copy(t, result)
+    t._bump(name)
+    if edge is not None:
+        rebase_history(t, edge[0], edge[1])
+    elif mode.enabled and t._meta is not None and t._meta.grad_fn is not None:
+        rebase_history(t, None, 0)
+    return t
+
+
+def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
+    """After an in-place change: t (or, through a view, its base) is now the output of `node`."""
+    base = t._base
+    if base is None:
+        meta = t._ensure_meta()
+        meta.grad_fn, meta.output_nr = node, output_nr
+        if node is None:
+            meta.requires_grad = False
+        meta.rebase_version = t._storage.version
+        return
+    copy = CopySlices(base, t, node, output_nr)
+    base_meta = base._ensure_meta()
+    base_meta.grad_fn, base_meta.output_nr = copy, 0
+    base_meta.rebase_version = t._storage.version
+    t._rebuild_view_history()
+
+
+class CopySlices(Node):
+    """The base's node after one of its views was changed in place: the gradient outside the view passes through,
+    the part inside goes back through the function that made the new values."""
+
+    __slots__ = ("fn", "view", "base_layout", "fn_output")
+
+    def __init__(self, base: Tensor, view: Tensor, fn: Node | None, fn_output: int):
+        rest = fn.edges[1:] if fn is not None else ()
+        super().__init__("CopySlices", (gradient_edge(base), *rest))
+        self.fn = fn
+        self.fn_output = fn_output
+        self.view = (view.shape, view._strides, view._offset - base._offset, view.dtype)
+        self.base_layout = (base.shape, base._strides)
+        self.output_info = ((base.shape, base.dtype, base.device),)
+
+    def apply(self, grads: list) -> tuple:
+        (g,) = grads
+        if g is None:
+            return (None,) * len(self.edges)
+        shape, strides = self.base_layout
+        result = g.new_empty_strided(shape, strides)
+        result.copy_(g)
+        view_shape, view_strides, offset, _ = self.view
+        part = result.as_strided(view_shape, view_strides, offset)
+        rest: tuple = ()
+        inner = None
+        if self.fn is not None:
+            incoming: list = [None] * self.fn.output_count
+            incoming[self.fn_output] = part.clone()
+            inner, *others = self.fn.apply(incoming)
+            rest = tuple(others)
+        if self.edges[0] is not None:
+            if inner is None:
+                part.zero_()
+            else:
+                part.copy_(inner)
+        return (result if self.edges[0] is not None else None, *rest)
+
+    def release(self) -> None:
+        if self.fn is not None:
+            self.fn.release()
+
+
+def rebuild_view_history(self: Tensor) -> None:
+    """Give a view whose base was changed in place the history it now has."""
+    base = self._base
+    assert base is not None
+    meta = self._ensure_meta()
+    before, mode.enabled = mode.enabled, True
+    try:
+        if meta.view_fn is not None:
+            fresh = meta.view_fn(base)
+        else:
+            fresh = base.as_strided(self.shape, self._strides, self._offset)
+    finally:
+        mode.enabled = before
+    fresh_meta = fresh._meta or Meta()
+    meta.grad_fn, meta.output_nr = fresh_meta.grad_fn, fresh_meta.output_nr
+    meta.view_version = self._storage.version
+
+
+Tensor._rebuild_view_history = rebuild_view_history  # type: ignore[method-assign]
+
+
+def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
+    """Give `out` the result's shape, as PyTorch does: silently when empty, with a warning otherwise."""
+    if out.shape == tuple(shape):
+        return
+    if out.numel() != 0:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match"
+            f" the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch release"
+            " outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by"
+            " resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=4,
+        )
+    out.resize_(shape)
+
+
+def write_out(name: str, out: Any, result: Any) -> Any:
+    """Deliver `result` into the tensor(s) given as out=."""
+    if isinstance(result, tuple):
+        if not isinstance(out, (tuple, list)) or len(out) != len(result):
+            raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {type(out).__name__}")
+        for o, r in zip(out, result):
+            write_out(name, o, r)
+        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if mode.enabled and (out.requires_grad or result.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the"
+            " arguments requires grad."
+        )
+    if not can_cast(result.dtype, out.dtype):
+        raise RuntimeError(
+            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(out.dtype)}"
+        )
+    if out.device is not result.device:
+        raise RuntimeError(f"Expected out tensor to have device {result.device}, but got {out.device} instead")
+    resize_out(out, result.shape)
+    if has_internal_overlap(out.shape, out._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
+    if numel_of(out.shape):
+        raw_copy(out, result)
+    out._bump(name)
+    return out

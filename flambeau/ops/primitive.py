@@ -1,0 +1,201 @@
+"""Operators with kernels of their own: how they are declared and how autograd records them.
+
+    @primitive(grads={"input": lambda g, mat2: g @ mat2.mH, "mat2": lambda g, input: input.mH @ g})
+    def mm(input, mat2): ...
+
+A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward hands
+over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..core.graph import Node, SavedTensor, gradient_edge, mode
+from ..core.tensor import Tensor
+from .formula import RETRY_MESSAGE, camel
+
+
+class Saved:
+    """What a forward function returns when its derivative needs more than arguments and results."""
+
+    __slots__ = ("result", "extras")
+
+    def __init__(self, result: Any, **extras: Any):
+        self.result, self.extras = result, extras
+
+
+class Primitive:
+    """A native operator with its derivative rules."""
+
+    def __init__(self, fn: Callable, grads: dict, label: str | None, view: bool, multi_view: bool):
+        self.fn = fn
+        self.name = fn.__name__
+        self.view = view
+        self.multi_view = multi_view
+        self.label = label or camel(self.name) + "Backward0"
+        signature = inspect.signature(fn)
+        self.names = tuple(signature.parameters)
+        self.star = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL), None)
+        self.defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+        self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
+        for names, rule in grads.items():
+            reads = tuple(inspect.signature(rule).parameters)[1:]
+            self.rules.append((names if isinstance(names, tuple) else (names,), rule, reads))
+        self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not mode.enabled or not _any_needs_grad(args, kwargs):
+            result = self.fn(*args, **kwargs)
+            return result.result if type(result) is Saved else result
+        mode.enabled = False
+        try:
+            result = self.fn(*args, **kwargs)
+        finally:
+            mode.enabled = True
+        extras: dict = {}
+        if type(result) is Saved:
+            result, extras = result.result, result.extras
+        self.record(self.bind(args, kwargs), result, extras)
+        return result
+
+    def bind(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        if self.star is not None:
+            bound = inspect.signature(self.fn).bind(*args, **kwargs)
+            bound.apply_defaults()
+            return dict(bound.arguments)
+        bound_values = dict(self.defaults)
+        bound_values.update(zip(self.names, args))
+        bound_values.update(kwargs)
+        return bound_values
+
+    def record(self, bound: dict[str, Any], result: Any, extras: dict) -> None:
+        edges: list = []
+        layout: list[tuple[str, int]] = []  # (parameter, how many edges; -1 for a single tensor)
+        for name in self.differentiable:
+            value = bound.get(name)
+            if isinstance(value, (tuple, list)):
+                layout.append((name, len(value)))
+                edges += [gradient_edge(v) if isinstance(v, Tensor) else None for v in value]
+            else:
+                layout.append((name, -1))
+                edges.append(gradient_edge(value) if isinstance(value, Tensor) else None)
+        if not any(edges):
+            return
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        if not any(isinstance(o, Tensor) and (o.dtype.is_floating_point or o.dtype.is_complex) for o in outputs):
+            return
+        node = PrimitiveNode(self.label, tuple(edges))
+        node.op, node.layout = self, layout
+        node.output_count = len(outputs)
+        node.output_info = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs)
+        node.single = not isinstance(result, (tuple, list))
+        node.keep(bound, outputs, extras)
+        for i, o in enumerate(outputs):
+            if isinstance(o, Tensor) and (o.dtype.is_floating_point or o.dtype.is_complex):
+                self._attach(o, node, i)
+
+    def _attach(self, out: Tensor, node: Node, output_nr: int) -> None:
+        out._set_history(node, output_nr)
+        if self.view and out._base is not None:
+            meta = out._meta
+            assert meta is not None
+            meta.view_version = out._storage.version
+            if self.multi_view:
+                meta.creation = "multi"
+
+
+def _any_needs_grad(args: tuple, kwargs: dict) -> bool:
+    for x in args:
+        if isinstance(x, Tensor):
+            if x._meta is not None and x.requires_grad:
+                return True
+            if x._base is not None and x.grad_fn is not None:
+                return True
+        elif type(x) in (list, tuple) and _any_needs_grad(x, {}):
+            return True
+    return _any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
+
+
+class PrimitiveNode(Node):
+    __slots__ = ("op", "layout", "single")
+
+    op: Primitive
+    layout: list[tuple[str, int]]
+    single: bool
+
+    def needs(self) -> dict[str, Any]:
+        """Which gradients are wanted, by parameter name (a list of flags for a list parameter)."""
+        wanted: dict[str, Any] = {}
+        position = 0
+        for name, count in self.layout:
+            if count < 0:
+                wanted[name] = self.edges[position] is not None
+                position += 1
+            else:
+                wanted[name] = [e is not None for e in self.edges[position : position + count]]
+                position += count
+        return wanted
+
+    def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
+        wanted = self.needs()
+        saved: dict[str, Any] = {}
+        for names, _, reads in self.op.rules:
+            if not any(_flag(wanted[n]) for n in names):
+                continue
+            for read in reads:
+                if read in saved or read == "needs":
+                    continue
+                if read == "out":
+                    packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
+                    saved[read] = packed[0] if self.single else packed
+                else:
+                    saved[read] = _pack(extras[read] if read in extras else bound[read])
+        self.saved = saved
+
+    def apply(self, grads: list) -> tuple:
+        if all(g is None for g in grads):
+            return (None,) * len(self.edges)
+        saved = self.saved
+        if saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        values = {name: _unpack(v, self) for name, v in saved.items()}
+        wanted = values["needs"] = self.needs()
+        g = grads[0] if self.single else tuple(grads)
+        found: dict[str, Any] = {}
+        for names, rule, reads in self.op.rules:
+            if any(_flag(wanted[n]) for n in names):
+                result = rule(g, *(values[r] for r in reads))
+                if len(names) == 1:
+                    found[names[0]] = result
+                else:
+                    found.update(zip(names, result))
+        results: list = []
+        for name, count in self.layout:
+            share = found.get(name)
+            if count < 0:
+                results.append(share)
+            else:
+                results += [None] * count if share is None else list(share)
+        return tuple(results)
+
+
+def _flag(wanted: Any) -> bool:
+    return any(wanted) if isinstance(wanted, list) else wanted
+
+
+def _pack(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return SavedTensor(value, False)
+    if type(value) in (list, tuple) and any(isinstance(v, Tensor) for v in value):
+        return [_pack(v) for v in value]
+    return value
+
+
+def _unpack(value: Any, node: Node) -> Any:
+    if isinstance(value, SavedTensor):
+        return value.unpack(node)
+    if type(value) is list and any(isinstance(v, SavedTensor) for v in value):
+        return [_unpack(v, node) for v in value]
+    return value

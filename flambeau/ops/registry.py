@@ -1,0 +1,50 @@
+"""The operator registry: one record per operator, and how its public faces come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+NAMESPACES = ("torch", "nn.functional", "special", "linalg", "fft")
+
+
+@dataclass
+class Op:
+    """What is known about one operator.
+
+    `function` is what users call; `method` / `inplace` / `out` say which faces exist. `kind` is "pointwise", "reduction",
+    "view", "primitive" (own kernel and derivative), "composite" (made of other operators), "random" or "creation"."""
+
+    name: str
+    kind: str
+    function: Callable
+    namespaces: tuple[str, ...] = ("torch",)
+    method: Callable | None = None
+    inplace: Callable | None = None
+    has_out: bool = False
+    differentiable: bool = True
+    impl: Any = None  # the Pointwise or Primitive behind it
+    aliases: tuple[str, ...] = ()
+    doc: str = ""
+    onnx: str | None = None
+    flops: Callable | None = None
+    tags: dict[str, Any] = field(default_factory=dict)
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    key = op.name if op.namespaces[0] == "torch" or op.name not in OPS else f"{op.namespaces[0]}.{op.name}"
+    if key in OPS:
+        raise ValueError(f"operator '{key}' is declared twice")
+    OPS[key] = op
+    return op
+
+
+def lookup(name: str) -> Op:
+    try:
+        return OPS[name]
+    except KeyError:
+        raise KeyError(f"there is no operator called '{name}'") from None
