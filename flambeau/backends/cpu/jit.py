@@ -1,0 +1,235 @@
+"""Loop nests to callable native functions: look in memory, then on disk, then compile with LLVM.
+
+llvmlite is imported at the first kernel that neither memory nor disk has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ...kernels import cache, emit_llvm, ir
+from . import image, threads
+
+
+@dataclass
+class Stats:
+    """Counters since the process started."""
+
+    compiled: int = 0
+    loaded: int = 0  # from disk
+    compile_seconds: float = 0.0
+
+
+stats = Stats()
+_functions: dict[str, Any] = {}
+_lock = threading.RLock()
+
+_CTYPES = {
+    "p": ctypes.c_void_p, "l": ctypes.c_int64, "d": ctypes.c_double, "b": ctypes.c_bool, "f": ctypes.c_float,
+    "i": ctypes.c_int32, "s": ctypes.c_int16, "c": ctypes.c_int8, "B": ctypes.c_uint8, "S": ctypes.c_uint16,
+    "I": ctypes.c_uint32, "L": ctypes.c_uint64,
+}  # fmt: skip
+
+
+def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> Any:
+    """The native function of a kernel, as a ctypes function with its argument types set.
+
+    `key` must determine the kernel completely. `source` may be a function that builds it: it is called only when the
+    kernel has to be compiled.
+    """
+    found = _functions.get(key)
+    if found is None:
+        with _lock:
+            found = _functions.get(key) or _load_or_build(source, key)
+            _functions[key] = found
+    return found
+
+
+def available() -> bool:
+    """Whether kernels can be compiled here."""
+    return _llvm_version() != "none"
+
+
+def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> Any:
+    name = cache.digest(key, _environment())
+    stored = cache.read(name)
+    if stored is not None:
+        stats.loaded += 1
+        return _function(*_unpack(stored))
+    kernel = source if isinstance(source, ir.Kernel) else source()
+    signature = "".join(
+        "p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params
+    )
+    code = _build(emit_llvm.emit(kernel), kernel.name)
+    cache.write(name, _pack(signature, code))
+    return _function(signature, code)
+
+
+# ---------------------------------------------------------------------------------------------- compiling
+
+
+def _build(text: str, entry: str) -> image.Image:
+    started = time.perf_counter()
+    try:
+        return image.link(_compiler().object_code(text), entry)
+    finally:
+        stats.compiled += 1
+        stats.compile_seconds += time.perf_counter() - started
+
+
+class _Compiler:
+    """LLVM set up for this machine."""
+
+    def __init__(self) -> None:
+        self.llvm = importlib.import_module("llvmlite.binding")
+        self.llvm.initialize_native_target()
+        self.llvm.initialize_native_asmprinter()
+        target = self.llvm.Target.from_default_triple()
+        self.machine = target.create_target_machine(
+            cpu=self.llvm.get_host_cpu_name(),
+            features=self.llvm.get_host_cpu_features().flatten(),
+            opt=3,
+            reloc="pic",
+            codemodel="small",
+        )
+        self.triple = target.triple
+        self.options = self.llvm.create_pipeline_tuning_options(speed_level=3)
+        self.options.slp_vectorization = False
+
+    def optimised(self, text: str) -> Any:
+        module = self.llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')
+        module.data_layout = str(self.machine.target_data)
+        builder = self.llvm.create_pass_builder(self.machine, self.options)
+        builder.getModulePassManager().run(module, builder)
+        return module
+
+    def object_code(self, text: str) -> bytes:
+        return self.machine.emit_object(self.optimised(text))
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> _Compiler:
+    return _Compiler()
+
+
+def assembly(kernel: ir.Kernel) -> str:
+    """The machine code of a kernel as text, for people."""
+    compiler = _compiler()
+    return compiler.machine.emit_assembly(compiler.optimised(emit_llvm.emit(kernel)))
+
+
+# ---------------------------------------------------------------------------------------------- loading
+
+
+def _pack(signature: str, code: image.Image) -> bytes:
+    header = json.dumps([signature, code.entry, code.slots]).encode()
+    return len(header).to_bytes(4, "little") + header + code.code
+
+
+def _unpack(data: bytes) -> tuple[str, image.Image]:
+    end = 4 + int.from_bytes(data[:4], "little")
+    signature, entry, slots = json.loads(data[4:end])
+    return signature, image.Image(
+        data[end:], entry, [(offset, name) for offset, name in slots]
+    )
+
+
+@lru_cache(maxsize=None)
+def _prototype(signature: str) -> Any:
+    return ctypes.CFUNCTYPE(None, *(_CTYPES[c] for c in signature))
+
+
+def _function(signature: str, code: image.Image) -> Any:
+    address = image.load(code, {name: _address(name) for _, name in code.slots})
+    return _prototype(signature)(address)
+
+
+@lru_cache(maxsize=None)
+def _address(name: str) -> int:
+    """The address of a symbol that native code refers to."""
+    if name == "flambeau_num_threads":
+        threads.library()  # decides how many threads there can be
+        return threads.count_address()
+    if name.startswith(("GOMP_", "omp_")):
+        library = threads.library()
+        # Without libgomp the count of threads stays 1 and these are never called.
+        return 0 if library is None else _symbol(library, name)
+    return _symbol(_libm(), name)
+
+
+def _symbol(library: ctypes.CDLL, name: str) -> int:
+    pointer = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert pointer is not None
+    return pointer
+
+
+@lru_cache(maxsize=1)
+def _libm() -> ctypes.CDLL:
+    return ctypes.CDLL(
+        ctypes.util.find_library("m") if os.name != "posix" else "libm.so.6"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- identity
+
+
+@lru_cache(maxsize=1)
+def _environment() -> str:
+    """Everything besides the kernel that decides its machine code."""
+    return cache.digest(
+        _llvm_version(), platform.machine(), _cpu_identity(), _source_digest()
+    )
+
+
+def _llvm_version() -> str:
+    try:
+        return importlib.metadata.version("llvmlite")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def _cpu_identity() -> str:
+    """Model and features of the CPU, without asking LLVM (importing it would cost more than loading a kernel)."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            first = file.read(16384).split("\n\n")[0]
+    except OSError:
+        return f"{platform.processor()} {platform.platform()}"
+    wanted = (
+        "vendor_id",
+        "cpu family",
+        "model",
+        "stepping",
+        "flags",
+        "Features",
+        "CPU part",
+        "CPU implementer",
+    )
+    return "\n".join(
+        line
+        for line in first.splitlines()
+        if line.split("\t")[0].split(":")[0].strip() in wanted
+    )
+
+
+def _source_digest() -> str:
+    """The text of the code generator itself: a changed formula or emitter must not find old kernels."""
+    package = Path(__file__).resolve().parents[2]
+    total = hashlib.sha256()
+    for path in sorted([*package.glob("kernels/*.py"), *package.glob("expr/*.py")]):
+        total.update(path.read_bytes())
+    return total.hexdigest()

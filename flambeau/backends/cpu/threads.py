@@ -1,0 +1,134 @@
+"""How many threads native kernels use, and the libgomp that runs them.
+
+Kernels read the count from a fixed address, so changing it needs no recompilation. libgomp is shared with oneDNN.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from pathlib import Path
+
+# Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
+# spinning covers the gap between two kernels; after that a thread sleeps.
+_SPIN_COUNT = "4000"
+
+_native = ctypes.c_int64(1)  # what kernels read
+_requested: int | None = None
+_library: ctypes.CDLL | None = None
+_library_tried = False
+_forked = False
+
+
+def available_cores() -> int:
+    """Cores this process may really use: its affinity mask, cut by the container's CPU quota."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this platform
+        cores = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, min(cores, math.ceil(quota)) if quota else cores)
+
+
+def _cgroup_quota() -> float | None:
+    """CPUs granted by cgroup v2 or v1, or None if there is no limit."""
+    v2 = _read("/sys/fs/cgroup/cpu.max")
+    if v2:
+        quota, _, period = v2.partition(" ")
+    else:
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or "max"
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or "100000"
+    try:
+        limit = int(quota) / int(period or 100000)
+    except (ValueError, ZeroDivisionError):  # "max": unlimited
+        return None
+    return limit if limit > 0 else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _default() -> int:
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else available_cores()
+
+
+def get_num_threads() -> int:
+    """Threads used by CPU kernels."""
+    global _requested
+    if _requested is None:
+        _requested = 1 if _forked else _default()
+    return _requested
+
+
+def set_num_threads(count: int) -> None:
+    """Use `count` threads in CPU kernels from now on."""
+    global _requested
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(
+            f"set_num_threads expects an int, but got {type(count).__name__}"
+        )
+    if count <= 0:
+        raise RuntimeError(
+            f"set_num_threads expects a positive integer, but got {count}"
+        )
+    _requested = count
+    _apply()
+
+
+def library() -> ctypes.CDLL | None:
+    """libgomp, or None where it is not installed (then kernels run on one thread)."""
+    global _library, _library_tried
+    if not _library_tried:
+        _library_tried = True
+        _library = _open()
+        _apply()
+    return _library
+
+
+def _open() -> ctypes.CDLL | None:
+    quiet = "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ
+    if quiet:
+        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
+    try:
+        found = ctypes.CDLL(
+            "libgomp.so.1"
+        )  # reads its settings from the environment while loading
+        found.omp_set_num_threads.argtypes = [ctypes.c_int]
+        return found
+    except OSError:
+        return None
+    finally:
+        if quiet:
+            del os.environ["GOMP_SPINCOUNT"]
+
+
+def _apply() -> None:
+    count = get_num_threads()
+    # In a forked child the threads of libgomp's pool do not exist, and waiting for them would hang.
+    _native.value = count if _library is not None and not _forked else 1
+    if _library is not None:
+        _library.omp_set_num_threads(_native.value)
+
+
+def _after_fork() -> None:
+    global _forked, _requested
+    _forked = True
+    _requested = 1
+    _native.value = 1
+    if _library is not None:
+        _library.omp_set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def count_address() -> int:
+    """Where native code finds the number of threads (an int64)."""
+    return ctypes.addressof(_native)

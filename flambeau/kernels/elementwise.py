@@ -1,0 +1,299 @@
+"""Pointwise kernels: one formula per output, applied to every element of up to eight strided dimensions.
+
+The signature of a kernel follows from `kinds`, one character per operand, outputs first:
+
+    c  inner stride 1        b  inner stride 0 (one element per row)        s  any other inner stride
+    d  a Python float by value        l  a Python int or bool by value
+
+Rank 1 without "s":  kernel(n, outputs..., inputs...)
+Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is an int64 array: sizes[rank], then for each
+                     pointer operand strides[rank] in elements, outermost first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.cpu import jit
+from ..core import dtype as dt
+from ..core.dtype import dtype, opmath
+from ..expr.functions import cast, maximum, minimum
+from ..expr.node import Expr, const, substitute, walk
+from .ir import Assign, Buffer, For, If, Kernel, Scalar, Statement, Store, load, var
+
+# A chunk is what a thread takes at a time: enough elements to hide the cost of finding its place in the tensor.
+CHUNK = 8192
+
+_kernels: dict[tuple, Any] = {}
+
+
+def map_kernel(
+    roots: tuple[Expr, ...],
+    in_dtypes: tuple[dtype, ...],
+    out_dtypes: tuple[dtype, ...],
+    kinds: str,
+    rank: int,
+) -> Any:
+    """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
+
+    An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
+    """
+    key = (tuple(map(id, roots)), in_dtypes, out_dtypes, kinds, rank)
+    found = _kernels.get(key)
+    if found is None:
+        letters = "".join(d.letter for d in (*out_dtypes, *in_dtypes))
+        text = f"map {letters} {kinds} {rank} {formula_text(roots)}"
+        found = jit.compile(
+            lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text
+        )
+        _kernels[key] = found
+    return found
+
+
+def formula_text(roots: tuple[Expr, ...]) -> str:
+    """A text that determines the formulas, linear in their size even when subexpressions are shared."""
+    number: dict[int, int] = {}
+    parts = []
+    for x in walk(roots):
+        number[id(x)] = len(number)
+        inner = [
+            f"#{number[id(a)]}"
+            if isinstance(a, Expr)
+            else getattr(a, "key", None) or getattr(a, "name", None) or repr(a)
+            for a in x.args
+        ]
+        parts.append(f"{x.op} {' '.join(inner)}")
+    return ";".join(parts) + ":" + ",".join(str(number[id(r)]) for r in roots)
+
+
+class Operands:
+    """Parameters of a kernel and how each input is read."""
+
+    def __init__(
+        self, in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str
+    ):
+        self.in_dtypes, self.kinds = in_dtypes, kinds
+        self.outputs = [Buffer(f"out{k}", d) for k, d in enumerate(out_dtypes)]
+        self.inputs: list[Buffer | Scalar] = []
+        for i, d in enumerate(in_dtypes):
+            kind = kinds[len(out_dtypes) + i]
+            if kind in "dl":
+                self.inputs.append(
+                    Scalar(f"value{i}", dt.float64 if kind == "d" else dt.int64)
+                )
+            else:
+                self.inputs.append(Buffer(f"in{i}", d))
+        self.params: list[Buffer | Scalar] = [*self.outputs, *self.inputs]
+        self.pointers = [p for p in self.params if isinstance(p, Buffer)]
+
+    def kind(self, p: Buffer | Scalar) -> str:
+        return self.kinds[self.params.index(p)]
+
+    def bind(self, root: Expr, element: dict[Buffer, Expr]) -> Expr:
+        """Replace arg(i) by the element, or by the value cast to the dtype it stands for."""
+
+        def replace(x: Expr) -> Expr | None:
+            if x.op != "arg":
+                return None
+            p = self.inputs[x.args[0]]
+            if isinstance(p, Scalar):
+                return cast(var(p.name, p.dtype), opmath(self.in_dtypes[x.args[0]]))
+            return element[p]
+
+        return substitute((root,), replace)[0]
+
+
+def index_var(name: str) -> Expr:
+    return var(name, dt.int64)
+
+
+def assign(name: str, value: Expr | int) -> Assign:
+    return Assign(name, dt.int64, const(value) if isinstance(value, int) else value)
+
+
+def span(
+    name: str,
+    start: Expr | int,
+    stop: Expr | int,
+    body: list[Statement],
+    **options: Any,
+) -> For:
+    ends = [const(e) if isinstance(e, int) else e for e in (start, stop)]
+    return For(name, ends[0], ends[1], const(1), body, **options)
+
+
+def build(
+    roots: tuple[Expr, ...],
+    in_dtypes: tuple[dtype, ...],
+    out_dtypes: tuple[dtype, ...],
+    kinds: str,
+    rank: int,
+) -> Kernel:
+    operands = Operands(in_dtypes, out_dtypes, kinds)
+    used = {operands.inputs[x.args[0]] for x in walk(roots) if x.op == "arg"}
+    if rank == 1 and "s" not in kinds:
+        body = _row(
+            roots, operands, used, {}, {}, const(0), index_var("n"), parallel=True
+        )
+        return Kernel(
+            "map", [Scalar("n", dt.int64), *operands.params], body, may_alias=True
+        )
+    geometry = Buffer("geometry", dt.int64)
+    body = _read_geometry(geometry, operands, rank)
+    body += _strided(roots, operands, used, rank)
+    return Kernel("map", [geometry, *operands.params], body, may_alias=True)
+
+
+def _stride(p: Buffer, d: int) -> Expr:
+    return index_var(f"{p.name}.stride{d}")
+
+
+def _read_geometry(geometry: Buffer, operands: Operands, rank: int) -> list[Statement]:
+    statements: list[Statement] = [
+        assign(f"size{d}", load(geometry, const(d))) for d in range(rank)
+    ]
+    for k, p in enumerate(operands.pointers):
+        for d in range(rank):
+            statements.append(
+                assign(
+                    f"{p.name}.stride{d}", load(geometry, const(rank + k * rank + d))
+                )
+            )
+    return statements
+
+
+def _row(
+    roots: tuple[Expr, ...],
+    operands: Operands,
+    used: set[Buffer | Scalar],
+    offsets: dict[Buffer, Expr],
+    strides: dict[Buffer, Expr],
+    start: Expr,
+    stop: Expr,
+    parallel: bool,
+) -> list[Statement]:
+    """One pass over the innermost dimension."""
+    i = index_var("i")
+    before: list[Statement] = []
+    element: dict[Buffer, Expr] = {}
+    place: dict[Buffer, Expr] = {}
+    for p in operands.pointers:
+        base, kind = offsets.get(p, const(0)), operands.kind(p)
+        place[p] = (
+            base + (i if kind == "c" else i * strides[p]) if kind != "b" else base
+        )
+        if kind == "b" and p in used:
+            # Loaded before the loop: inside it, a store could be to the same address for all the compiler knows.
+            before.append(Assign(f"{p.name}.value", opmath(p.dtype), load(p, place[p])))
+            element[p] = var(f"{p.name}.value", opmath(p.dtype))
+        elif kind != "b":
+            element[p] = load(p, place[p])
+    # All results are computed before any is stored, because an output may be one of the inputs.
+    body: list[Statement] = []
+    for k, (root, out) in enumerate(zip(roots, operands.outputs, strict=True)):
+        body.append(
+            Assign(f"result{k}", opmath(out.dtype), operands.bind(root, element))
+        )
+    for k, out in enumerate(operands.outputs):
+        body.append(Store(out, place[out], var(f"result{k}", opmath(out.dtype))))
+    return [*before, span("i", start, stop, body, parallel=parallel, independent=True)]
+
+
+def _strided(
+    roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], rank: int
+) -> list[Statement]:
+    last = rank - 1
+    inner = index_var(f"size{last}")
+    strides = {p: _stride(p, last) for p in operands.pointers}
+    if rank == 1:
+        return _row(roots, operands, used, {}, strides, const(0), inner, parallel=True)
+    rows: Expr = index_var("size0")
+    for d in range(1, last):
+        rows = rows * index_var(f"size{d}")
+    statements: list[Statement] = [
+        assign("rows", rows),
+        assign("blocks", maximum((inner + (CHUNK - 1)) // CHUNK, 1)),
+        assign("group", maximum(const(CHUNK) // maximum(inner, 1), 1)),
+        assign(
+            "chunks",
+            (index_var("rows") + index_var("group") - 1)
+            // index_var("group")
+            * index_var("blocks"),
+        ),
+    ]
+    chunk, group, blocks = index_var("chunk"), index_var("group"), index_var("blocks")
+    body: list[Statement] = [
+        assign("first", chunk // blocks * group),
+        assign("last", minimum(index_var("first") + group, index_var("rows"))),
+        assign("low", chunk % blocks * CHUNK),
+        assign("high", minimum(index_var("low") + CHUNK, inner)),
+        *_locate(operands, last),
+    ]
+    offsets = {p: index_var(f"{p.name}.offset") for p in operands.pointers}
+    row = _row(
+        roots,
+        operands,
+        used,
+        offsets,
+        strides,
+        index_var("low"),
+        index_var("high"),
+        parallel=False,
+    )
+    body.append(
+        span(
+            "row",
+            index_var("first"),
+            index_var("last"),
+            [*row, *_advance(operands, last - 1)],
+        )
+    )
+    cost = group * minimum(inner, CHUNK)
+    statements.append(
+        span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost)
+    )
+    return statements
+
+
+def _locate(operands: Operands, outer: int) -> list[Statement]:
+    """Coordinates and offsets of row number `first`."""
+    statements: list[Statement] = [assign("left", index_var("first"))]
+    for d in reversed(range(outer)):
+        if d:
+            statements.append(
+                assign(f"at{d}", index_var("left") % index_var(f"size{d}"))
+            )
+            statements.append(
+                assign("left", index_var("left") // index_var(f"size{d}"))
+            )
+        else:
+            statements.append(assign("at0", index_var("left")))
+    for p in operands.pointers:
+        offset: Expr = const(0)
+        for d in range(outer):
+            offset = offset + index_var(f"at{d}") * _stride(p, d)
+        statements.append(assign(f"{p.name}.offset", offset))
+    return statements
+
+
+def _advance(operands: Operands, d: int) -> list[Statement]:
+    """Step to the next row, carrying into outer dimensions."""
+    at, size = index_var(f"at{d}"), index_var(f"size{d}")
+    step: list[Statement] = [assign(f"at{d}", at + 1)]
+    for p in operands.pointers:
+        step.append(
+            assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + _stride(p, d))
+        )
+    if d == 0:
+        return step
+    wrap: list[Statement] = [assign(f"at{d}", 0)]
+    for p in operands.pointers:
+        wrap.append(
+            assign(
+                f"{p.name}.offset", index_var(f"{p.name}.offset") - size * _stride(p, d)
+            )
+        )
+    return [*step, If(at == size, [*wrap, *_advance(operands, d - 1)])]
+
+
+__all__ = ["Operands", "build", "formula_text", "map_kernel"]

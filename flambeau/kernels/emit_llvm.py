@@ -1,0 +1,665 @@
+"""Loop nests to LLVM IR text.
+
+Scalars live in stack slots that the optimiser turns into registers. A parallel loop becomes a function over a range of
+iterations, called directly when the work is small and through libgomp's `GOMP_parallel` otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from ..core import dtype as dt
+from ..core.dtype import dtype, opmath
+from ..expr.node import Expr, children, rebuild, walk
+from ..expr.typing import node_dtype, operand_dtype
+from . import ir, llvm_values
+from .llvm_values import Writer, constant, convert, memory_type, value_type
+
+try:
+    from .mathlib import lower
+except ImportError:
+
+    def lower(x: Expr, types: dict[int, dtype]) -> Expr | None:
+        return None
+
+
+# Elements a thread must have before waking it pays: forking and joining costs a few microseconds.
+GRAIN = 16384
+
+_LEAVES = ("const", "var", "load", "arg")
+
+
+class ScalarFunction(Protocol):
+    """What a "call" node carries: a function of scalars written as statements."""
+
+    name: str
+
+    def inline(
+        self, dtypes: tuple[dtype, ...]
+    ) -> tuple[list[str], list[ir.Statement], Expr]:
+        """Parameter names, body and result for these argument dtypes."""
+
+
+def emit(kernel: ir.Kernel) -> str:
+    """The LLVM module of one kernel; the entry point is called `kernel.name`."""
+    return _Module(kernel).text()
+
+
+class _Module:
+    def __init__(self, kernel: ir.Kernel):
+        self.kernel = kernel
+        self.symbol = re.sub(r"\W", "_", kernel.name)
+        self.declarations: dict[str, None] = {}
+        self.functions: list[str] = []
+        self.metadata: list[str] = []
+        self.support: dict[tuple, str] = {}
+
+    def text(self) -> str:
+        function = _Function(self, self.symbol, self.kernel.params)
+        function.body(self.kernel.body)
+        self.functions.append(function.finish("void"))
+        attributes = [
+            'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
+            "attributes #1 = { nounwind willreturn memory(none) nonlazybind }",
+            "attributes #2 = { nounwind nonlazybind }",
+            'attributes #3 = { noinline nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
+        ]
+        flags = ["!llvm.module.flags = !{!0}", '!0 = !{i32 7, !"RtLibUseGOT", i32 1}']
+        return "\n".join(
+            [
+                *self.declarations,
+                *self.functions,
+                *attributes,
+                *flags,
+                *self.metadata,
+                "",
+            ]
+        )
+
+    def declare(self, text: str) -> None:
+        self.declarations[text] = None
+
+    def node(self, text: str) -> str:
+        """Add a metadata node; `$` in the text is the node itself."""
+        name = f"!{len(self.metadata) + 1}"
+        self.metadata.append(f"{name} = {text.replace('$', name)}")
+        return name
+
+    def helper(self, kind: str, d: dtype) -> str:
+        key = (kind, d)
+        if key not in self.support:
+            self.support[key] = f"@flambeau.{kind}.{d.name}"
+            self.functions.append(llvm_values.power_function(self.support[key], d))
+        return self.support[key]
+
+    def scalar_function(
+        self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype
+    ) -> str:
+        key = (id(function), dtypes, result)
+        if key not in self.support:
+            symbol = f"{self.symbol}.call{len(self.support)}"
+            self.support[key] = "@" + symbol
+            names, body, value = function.inline(dtypes)
+            inner = _Function(
+                self,
+                symbol,
+                [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)],
+            )
+            inner.body(body)
+            returned = inner.expression(value, result)
+            inner.w.do(f"ret {value_type(result)} {returned}")
+            self.functions.append(inner.finish(value_type(result), internal=True))
+        return self.support[key]
+
+
+class _Loop:
+    """Where `break` and `continue` go, and the access groups that memory accesses inside belong to."""
+
+    def __init__(self, exit_label: str, next_label: str):
+        self.exit_label, self.next_label = exit_label, next_label
+
+
+class _Function:
+    """Emits one LLVM function: statements, expressions, control flow."""
+
+    def __init__(
+        self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar]
+    ):
+        self.module, self.symbol = module, symbol
+        self.w = Writer(module.declare, module.helper)
+        self.params = list(params)
+        self.slots: dict[str, tuple[str, dtype]] = {}  # variable -> stack slot
+        self.pointers: dict[ir.Buffer, str] = {}
+        self.entry: list[str] = []
+        self.loops: list[_Loop] = []
+        self.groups: list[
+            tuple[str, set[ir.Buffer]]
+        ] = []  # access group, buffers private to one iteration
+        self.signature: list[str] = []
+        for p in self.params:
+            self._bind(p)
+
+    # ---- parameters and storage
+
+    def _bind(self, p: ir.Buffer | ir.Scalar) -> None:
+        name = f"%p{len(self.signature)}"
+        if isinstance(p, ir.Buffer):
+            self.pointers[p] = name
+            alias = (
+                "" if self.module.kernel.may_alias and not p.local_size else "noalias "
+            )
+            self.signature.append(f"ptr {alias}{name}")
+            return
+        # A bool arrives in a whole byte; C leaves the upper bits of narrower arguments unspecified.
+        arrives = "i8" if p.dtype is dt.bool_ else value_type(p.dtype)
+        self.signature.append(f"{arrives} {name}")
+        value = name
+        if p.dtype is dt.bool_:
+            self.entry.append(f"  {name}.bit = icmp ne i8 {name}, 0")
+            value = f"{name}.bit"
+        slot = self._slot(p.name, p.dtype)
+        self.entry.append(f"  store {value_type(p.dtype)} {value}, ptr {slot}")
+
+    def _slot(self, name: str, d: dtype) -> str:
+        known = self.slots.get(name)
+        if known is not None and known[1] is not opmath(d):
+            raise TypeError(f"variable {name} is {known[1]} and cannot become {d}")
+        if known is None:
+            slot = f"%s{len(self.slots)}.{re.sub(r'[^A-Za-z0-9_]', '_', name)}"
+            self.entry.insert(0, f"  {slot} = alloca {value_type(opmath(d))}")
+            known = self.slots[name] = (slot, opmath(d))
+        return known[0]
+
+    def finish(
+        self, result: str, internal: bool = False, attributes: str = "#0"
+    ) -> str:
+        if result == "void":
+            self.w.do("ret void")
+        linkage = "internal " if internal else ""
+        head = f"define {linkage}{result} @{self.symbol}({', '.join(self.signature)}) {attributes} {{\nentry:"
+        return "\n".join([head, *self.entry, *self.w.lines, "}"])
+
+    # ---- statements
+
+    def body(self, statements: Iterable[ir.Statement]) -> None:
+        for s in statements:
+            if isinstance(s, ir.Assign):
+                value = self.expression(s.value, opmath(s.dtype), self._recurrence(s))
+                self.w.do(
+                    f"store {value_type(opmath(s.dtype))} {value}, ptr {self._slot(s.name, s.dtype)}"
+                )
+            elif isinstance(s, ir.Store):
+                self._store(s)
+            elif isinstance(s, ir.DeclareLocal):
+                self._declare_local(s.buffer)
+            elif isinstance(s, ir.For):
+                self._parallel(s) if s.parallel else self._for(s)
+            elif isinstance(s, ir.If):
+                self._if(s)
+            elif isinstance(s, ir.While):
+                self._while(s)
+            elif isinstance(s, (ir.Break, ir.Continue)):
+                loop = self.loops[-1]
+                self.w.do(
+                    f"br label %{loop.exit_label if isinstance(s, ir.Break) else loop.next_label}"
+                )
+                self._start(self.w.label("dead"))
+            else:
+                raise TypeError(f"cannot emit statement {type(s).__name__}")
+
+    def _declare_local(self, buffer: ir.Buffer) -> None:
+        if buffer not in self.pointers:
+            name = (
+                f"%b{len(self.pointers)}.{re.sub(r'[^A-Za-z0-9_]', '_', buffer.name)}"
+            )
+            self.entry.insert(
+                0,
+                f"  {name} = alloca [{buffer.local_size} x {memory_type(buffer.dtype)}], align 64",
+            )
+            self.pointers[buffer] = name
+        for _, private in self.groups:
+            private.add(buffer)
+
+    def _start(self, label: str) -> None:
+        self.w.lines.append(f"{label}:")
+
+    def _branch(self, condition: Expr, yes: str, no: str) -> None:
+        self.w.do(
+            f"br i1 {self.expression(condition, dt.bool_)}, label %{yes}, label %{no}"
+        )
+
+    def _if(self, s: ir.If) -> None:
+        then, otherwise, after = (
+            self.w.label("then"),
+            self.w.label("else"),
+            self.w.label("endif"),
+        )
+        self._branch(s.condition, then, otherwise)
+        self._start(then)
+        self.body(s.then)
+        self.w.do(f"br label %{after}")
+        self._start(otherwise)
+        self.body(s.otherwise)
+        self.w.do(f"br label %{after}")
+        self._start(after)
+
+    def _while(self, s: ir.While) -> None:
+        head, inside, after = (
+            self.w.label("while"),
+            self.w.label("do"),
+            self.w.label("endwhile"),
+        )
+        self.w.do(f"br label %{head}")
+        self._start(head)
+        self._branch(s.condition, inside, after)
+        self._start(inside)
+        self.loops.append(_Loop(after, head))
+        self.body(s.body)
+        self.loops.pop()
+        self.w.do(f"br label %{head}")
+        self._start(after)
+
+    def _for(self, s: ir.For) -> None:
+        start, stop, step = (
+            self.expression(e, dt.int64) for e in (s.start, s.stop, s.step)
+        )
+        self._counted(s, start, stop, step)
+
+    def _counted(self, s: ir.For, start: str, stop: str, step: str) -> None:
+        """for name from start to stop. The counter is not the user's variable: the body may assign to that one."""
+        w = self.w
+        counter, slot = (
+            self._slot(w.label("counter "), dt.int64),
+            self._slot(s.name, dt.int64),
+        )
+        w.do(f"store i64 {start}, ptr {counter}")
+        head, inside, advance, after = (
+            w.label(n) for n in ("for", "body", "next", "endfor")
+        )
+        w.do(f"br label %{head}")
+        self._start(head)
+        now = w.ins(f"load i64, ptr {counter}")
+        w.do(f"br i1 {self._before(now, stop, step)}, label %{inside}, label %{after}")
+        self._start(inside)
+        w.do(f"store i64 {now}, ptr {slot}")
+        metadata = self._enter(s)
+        self.loops.append(_Loop(after, advance))
+        self.body(s.body)
+        self.loops.pop()
+        self._leave(s)
+        w.do(f"br label %{advance}")
+        self._start(advance)
+        w.do(f"store i64 {w.ins(f'add nsw i64 {now}, {step}')}, ptr {counter}")
+        w.do(f"br label %{head}{metadata}")
+        self._start(after)
+
+    def _before(self, now: str, stop: str, step: str) -> str:
+        w = self.w
+        if not step.startswith("%"):
+            return w.compare("slt" if int(step) > 0 else "sgt", "i64", now, stop)
+        up, down = (
+            w.compare("slt", "i64", now, stop),
+            w.compare("sgt", "i64", now, stop),
+        )
+        return w.select(w.compare("sgt", "i64", step, "0"), "i1", up, down)
+
+    def _enter(self, s: ir.For) -> str:
+        """Loop metadata: iterations that are known not to touch each other's memory need no run-time checks."""
+        if not (s.independent or s.parallel):
+            return ""
+        group = self.module.node("distinct !{}")
+        self.groups.append((group, set()))
+        accesses = self.module.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
+        return f", !llvm.loop {self.module.node(f'distinct !{{$, {accesses}}}')}"
+
+    def _leave(self, s: ir.For) -> None:
+        if s.independent or s.parallel:
+            self.groups.pop()
+
+    def _access(self, buffer: ir.Buffer) -> str:
+        groups = [group for group, private in self.groups if buffer not in private]
+        if not groups:
+            return ""
+        group = (
+            groups[0]
+            if len(groups) == 1
+            else self.module.node(f"!{{{', '.join(groups)}}}")
+        )
+        return f", !llvm.access.group {group}"
+
+    # ---- expressions
+
+    def expression(
+        self, root: Expr, target: dtype, recurrence: Expr | None = None
+    ) -> str:
+        """Emit `root` converted to `target`. Shared subexpressions are computed once. `recurrence` is the running
+        value of a reduction: the operators applied to it may be reassociated."""
+        types: dict[int, dtype] = {}
+        root = _lower_all(root, types)
+        values: dict[int, str] = {}
+        running = _dependents(root, recurrence)
+        for x in walk((root,)):
+            self.w.flags = "reassoc nsz contract " if id(x) in running else ""
+            values[id(x)] = self._node(x, types, values)
+        self.w.flags = ""
+        return self._converted(root, target, types, values)
+
+    def _converted(
+        self, x: Expr, target: dtype, types: dict[int, dtype], values: dict[int, str]
+    ) -> str:
+        if x.op == "const":
+            rounded = constant(x.args[0], opmath(target))
+            return (
+                rounded
+                if opmath(target) is target
+                else convert(self.w, rounded, dt.float32, target)
+            )
+        return convert(self.w, values[id(x)], types[id(x)], target)
+
+    def _node(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
+        w = self.w
+        if x.op == "const":
+            return ""  # written by its users, in the dtype they need
+        if x.op == "var":
+            slot, d = self.slots[x.args[0]]
+            return w.ins(f"load {value_type(d)}, ptr {slot}")
+        if x.op == "load":
+            buffer, index = x.args
+            pointer = self._address(
+                buffer, self._converted(index, dt.int64, types, values)
+            )
+            return llvm_values.load(w, pointer, buffer.dtype, self._access(buffer))
+        if x.op == "cast":
+            return self._converted(x.args[0], x.args[1], types, values)
+        if x.op == "bitcast":
+            source = opmath(types[id(x.args[0])])
+            return llvm_values.bitcast(
+                w, self._converted(x.args[0], source, types, values), source, x.args[1]
+            )
+        if x.op == "call":
+            return self._call(x, types, values)
+        d = operand_dtype(x, types)
+        if x.op == "where":
+            condition = self._converted(x.args[0], dt.bool_, types, values)
+            a, b = (self._converted(c, d, types, values) for c in x.args[1:])
+            return w.select(condition, value_type(d), a, b)
+        return llvm_values.apply(
+            w, x.op, d, [self._converted(c, d, types, values) for c in x.args]
+        )
+
+    def _call(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
+        operands, result = x.args[1:], types[id(x)]
+        weak = [result if a.op == "const" else types[id(a)] for a in operands]
+        symbol = self.module.scalar_function(x.args[0], tuple(weak), result)
+        parts = []
+        for a, d in zip(operands, weak, strict=True):
+            value = self._converted(a, d, types, values)
+            if d is dt.bool_:
+                value = self.w.ins(f"zext i1 {value} to i8")
+            parts.append(f"{'i8' if d is dt.bool_ else value_type(d)} {value}")
+        return self.w.ins(f"call {value_type(result)} {symbol}({', '.join(parts)})")
+
+    def _address(self, buffer: ir.Buffer, index: str) -> str:
+        if index == "0":
+            return self.pointers[buffer]
+        return self.w.ins(
+            f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {self.pointers[buffer]}, i64 {index}"
+        )
+
+    def _store(self, s: ir.Store) -> None:
+        value = self.expression(s.value, opmath(s.buffer.dtype), self._recurrence(s))
+        pointer = self._address(s.buffer, self.expression(s.index, dt.int64))
+        llvm_values.store(
+            self.w, pointer, value, s.buffer.dtype, self._access(s.buffer)
+        )
+
+    def _recurrence(self, s: ir.Assign | ir.Store) -> Expr | None:
+        if not s.reassociate:
+            return None
+        return (
+            ir.var(s.name, s.dtype)
+            if isinstance(s, ir.Assign)
+            else ir.load(s.buffer, s.index)
+        )
+
+    # ---- parallel loops
+
+    def _parallel(self, s: ir.For) -> None:
+        """Outline the loop as range(begin, end, captured...), then run it here or on a team of threads."""
+        w, module = self.w, self.module
+        start, stop, step = (
+            self.expression(e, dt.int64) for e in (s.start, s.stop, s.step)
+        )
+        captured, arguments = self._capture(s)
+        symbol = f"{module.symbol}.range{len(module.functions)}"
+        bounds = [
+            ir.Scalar(n, dt.int64) for n in ("range begin", "range end", "range step")
+        ]
+        inner = _Function(module, symbol, [*bounds, *captured])
+        fixed_step = step if not step.startswith("%") else "%p2"
+        inner._counted(s, "%p0", "%p1", fixed_step)
+        types = [
+            text.rsplit(" ", 1)[0].replace("noalias ", "").strip()
+            for text in inner.signature
+        ]
+        module.functions.append(inner.finish("void", internal=True, attributes="#3"))
+        count = self._iterations(start, stop, step)
+        team = self._team_size(s, count)
+        values = [start, step, count, *arguments]
+        record = "{ " + ", ".join(["i64", "i64", "i64", *types[3:]]) + " }"
+        module.declare("declare i32 @omp_get_num_threads() #2")
+        module.declare("declare i32 @omp_get_thread_num() #2")
+        module.functions.append(_trampoline(symbol, record, types[3:]))
+        self._fork(symbol, record, types[3:], values, team, stop)
+
+    def _fork(
+        self,
+        symbol: str,
+        record: str,
+        types: list[str],
+        values: list[str],
+        team: str,
+        stop: str,
+    ) -> None:
+        w = self.w
+        many, alone, after = w.label("fork"), w.label("alone"), w.label("joined")
+        block = f"%fork.{len(self.entry)}"
+        self.entry.insert(0, f"  {block} = alloca {record}")
+        w.do(
+            f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}"
+        )
+        self._start(many)
+        for i, (t, value) in enumerate(
+            zip(["i64", "i64", "i64", *types], values, strict=True)
+        ):
+            field = w.ins(
+                f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}"
+            )
+            w.do(f"store {t} {value}, ptr {field}")
+        self.module.declare("declare void @GOMP_parallel(ptr, ptr, i32, i32) #2")
+        w.do(
+            f"call void @GOMP_parallel(ptr @{symbol}.team, ptr {block}, i32 {w.ins(f'trunc i64 {team} to i32')}, i32 0)"
+        )
+        w.do(f"br label %{after}")
+        self._start(alone)
+        rest = "".join(f", {t} {v}" for t, v in zip(types, values[3:], strict=True))
+        w.do(f"call void @{symbol}(i64 {values[0]}, i64 {stop}, i64 {values[1]}{rest})")
+        w.do(f"br label %{after}")
+        self._start(after)
+
+    def _capture(self, s: ir.For) -> tuple[list[ir.Buffer | ir.Scalar], list[str]]:
+        """Everything of this function that the loop body reads: parameters for the outlined one, and their values."""
+        names, buffers = _reads(s.body)
+        params: list[ir.Buffer | ir.Scalar] = [b for b in self.pointers if b in buffers]
+        arguments = [self.pointers[b] for b in self.pointers if b in buffers]
+        for name, (slot, d) in list(self.slots.items()):
+            if name in names and name != s.name:
+                value = self.w.ins(f"load {value_type(d)}, ptr {slot}")
+                params.append(ir.Scalar(name, d))
+                arguments.append(
+                    self.w.ins(f"zext i1 {value} to i8") if d is dt.bool_ else value
+                )
+        return params, arguments
+
+    def _iterations(self, start: str, stop: str, step: str) -> str:
+        w = self.w
+        span = w.op("sub", "i64", stop, start)
+        if step == "1":
+            return w.intrinsic("smax", "i64", span, "0")
+        towards = (
+            "-1"
+            if not step.startswith("%") and int(step) > 0
+            else "1"
+            if not step.startswith("%")
+            else None
+        )
+        if towards is None:
+            towards = w.select(w.compare("sgt", "i64", step, "0"), "i64", "-1", "1")
+        rounded = w.op("add", "i64", w.op("add", "i64", span, step), towards)
+        safe = w.select(w.compare("eq", "i64", step, "0"), "i64", "1", step)
+        return w.intrinsic("smax", "i64", w.op("sdiv", "i64", rounded, safe), "0")
+
+    def _team_size(self, s: ir.For, count: str) -> str:
+        w = self.w
+        self.module.declare("@flambeau_num_threads = external global i64")
+        threads = w.ins("load i64, ptr @flambeau_num_threads")
+        work = (
+            count
+            if s.cost is None
+            else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
+        )
+        useful = w.op("sdiv", "i64", work, str(GRAIN))
+        return w.intrinsic(
+            "smin", "i64", w.intrinsic("smin", "i64", threads, useful), count
+        )
+
+
+def _trampoline(symbol: str, record: str, types: list[str]) -> str:
+    """What each thread of the team runs: its own contiguous share of the iterations."""
+    lines = [f"define internal void @{symbol}.team(ptr %data) #0 {{"]
+    fields = ["i64", "i64", "i64", *types]
+    for i, t in enumerate(fields):
+        lines.append(
+            f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}"
+        )
+        lines.append(f"  %a{i} = load {t}, ptr %f{i}")
+    rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
+    lines += f"""  %size32 = call i32 @omp_get_num_threads()
+  %rank32 = call i32 @omp_get_thread_num()
+  %size = sext i32 %size32 to i64
+  %rank = sext i32 %rank32 to i64
+  %more = add i64 %a2, %size
+  %most = sub i64 %more, 1
+  %even = sdiv i64 %most, %size
+  ; whole cache lines per thread once there are enough iterations for it not to matter
+  %long = icmp sgt i64 %even, 1024
+  %plus = add i64 %even, 63
+  %line = and i64 %plus, -64
+  %chunk = select i1 %long, i64 %line, i64 %even
+  %first = mul i64 %rank, %chunk
+  %begin = call i64 @llvm.smin.i64(i64 %first, i64 %a2)
+  %last = add i64 %begin, %chunk
+  %end = call i64 @llvm.smin.i64(i64 %last, i64 %a2)
+  %from = mul i64 %begin, %a1
+  %to = mul i64 %end, %a1
+  %start = add i64 %a0, %from
+  %stop = add i64 %a0, %to
+  call void @{symbol}(i64 %start, i64 %stop, i64 %a1{rest})
+  ret void
+}}""".split("\n")
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------------------------------- helpers
+
+
+def _lower_all(root: Expr, types: dict[int, dtype]) -> Expr:
+    """Replace mathematical functions by primitive expressions, bottom-up, and record the dtype of every node."""
+    done: dict[int, Expr] = {}
+
+    def visit(top: Expr) -> Expr:
+        for x in walk((top,)):
+            if id(x) in done:
+                continue
+            kids = children(x)
+            new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+            if id(new) not in types:
+                types[id(new)] = node_dtype(new, (), types)
+            swapped = (
+                None if new.op in _LEAVES or _special_power(new) else lower(new, types)
+            )
+            if swapped is not None and swapped is not new:
+                done[id(new)] = (
+                    new  # a formula may use its own argument unchanged, never itself
+                )
+                swapped = visit(swapped)
+                new = swapped
+            done[id(x)] = done[id(new)] = new
+        return done[id(top)]
+
+    return visit(root)
+
+
+def _special_power(x: Expr) -> bool:
+    if x.op != "pow" or x.args[1].op != "const":
+        return False
+    return float(x.args[1].args[0]) in llvm_values.SPECIAL_POWERS
+
+
+def _dependents(root: Expr, leaf: Expr | None) -> set[int]:
+    """The nodes of `root` whose value depends on `leaf`."""
+    found: set[int] = set()
+    if leaf is not None:
+        for x in walk((root,)):
+            if x is leaf or any(id(c) in found for c in children(x)):
+                found.add(id(x))
+    return found
+
+
+def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
+    for s in statements:
+        if isinstance(s, ir.Assign):
+            yield s.value
+        elif isinstance(s, ir.Store):
+            yield from (s.index, s.value)
+        elif isinstance(s, ir.For):
+            yield from (
+                s.start,
+                s.stop,
+                s.step,
+                *([s.cost] if s.cost is not None else []),
+            )
+            yield from _expressions(s.body)
+        elif isinstance(s, ir.If):
+            yield s.condition
+            yield from _expressions([*s.then, *s.otherwise])
+        elif isinstance(s, ir.While):
+            yield s.condition
+            yield from _expressions(s.body)
+
+
+def _stored(statements: Iterable[ir.Statement]) -> Iterator[ir.Buffer]:
+    for s in statements:
+        if isinstance(s, ir.Store):
+            yield s.buffer
+        elif isinstance(s, ir.If):
+            yield from _stored([*s.then, *s.otherwise])
+        elif isinstance(s, (ir.For, ir.While)):
+            yield from _stored(s.body)
+
+
+def _reads(statements: list[ir.Statement]) -> tuple[set[str], set[ir.Buffer]]:
+    """Names of variables and buffers that statements mention."""
+    names: set[str] = set()
+    buffers = set(_stored(statements))
+    for x in walk(tuple(_expressions(statements))):
+        if x.op == "var":
+            names.add(x.args[0])
+        elif x.op == "load":
+            buffers.add(x.args[0])
+    return names, buffers
+
+
+__all__ = ["ScalarFunction", "emit"]
