@@ -83,10 +83,9 @@ def _bitcast(x: Expr, values: dict[int, np.ndarray]) -> np.ndarray:
 
 
 def _call(x: Expr, values: dict[int, np.ndarray], types: Types) -> np.ndarray:
-    """A scalar Python function, applied to one element after the other."""
+    """A function of numbers written with loops (`scalar_function`): it knows its own reference meaning."""
     to = types[id(x)]
-    operands = (_operand(a, values, to) for a in x.args[1:])
-    return np.asarray(np.frompyfunc(x.args[0], len(x.args) - 1, 1)(*operands)).astype(to.numpy)
+    return convert(np.asarray(x.args[0].numpy(*(_operand(a, values, to) for a in x.args[1:]))), to)
 
 
 # ---- reductions -----------------------------------------------------------------------------------------------------

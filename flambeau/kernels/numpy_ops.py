@@ -237,7 +237,7 @@ _EULER = np.longdouble("0.57721566490153286060651209")
 
 def _zeta_minus_one(s: int) -> float:
     """Sum of n**-s from n = 2: directly, the rest by Euler-Maclaurin."""
-    end = 20
+    end = 200
     rest = end ** (1 - s) / (s - 1) + end**-s / 2 + s * end ** (-s - 1) / 12
     rest -= s * (s + 1) * (s + 2) * end ** (-s - 3) / 720
     return math.fsum([*(n**-s for n in range(2, end)), rest])

@@ -150,6 +150,16 @@ def test_unknown_operations_are_refused():
         compute(node("frobnicate", x), floats(1))
 
 
+def test_calls_of_scalar_functions():
+    class Halve:  # what kernels.scalar_function provides
+        name = "halve"
+
+        def numpy(self, a):
+            return a / 2
+
+    assert compute(f.call(Halve(), x) + 1, floats(3)).tolist() == [2.5]
+
+
 # ---- reductions
 
 
