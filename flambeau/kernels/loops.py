@@ -1,0 +1,227 @@
+"""Kernels written as Python functions: loops over memory, compiled for the dtypes at hand.
+
+    @loop_kernel
+    def softmax_rows(out, x, rows, n):
+        for i in prange(rows, n):            # parallel; each iteration touches about n elements
+            base = i * n
+            top = like(x, -inf)              # in the dtype x computes in: float32 for half-width floats
+            for j in range(n):
+                top = maximum(top, x[base + j])
+            total = like(x, 0)
+            for j in range(n):
+                e = exp(x[base + j] - top)
+                out[base + j] = e
+                total += e                   # += and *= of floats may be reassociated; total = total + e may not
+            for j in range(n):
+                out[base + j] = out[base + j] / total
+
+    softmax_rows(out, x, rows, n)
+
+Positional arguments: tensors become buffers, indexed by position in memory; int and bool become int64, float becomes
+float64 (weak: it takes the dtype of what it meets); None is None at compile time. Keyword-only arguments are constants
+of the compiled code: strings, flags, numbers, dtypes, scalar functions. Tests on constants choose code.
+The words a kernel may use besides Python's are in `loops_language`, and re-exported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.dtype import FROM_NUMPY, dtype
+from ..expr.node import Expr
+from . import ir
+from .loops_frontend import lower_kernel, lower_scalar
+from .loops_interpret import interpret
+from .loops_language import *  # noqa: F403
+from .scalar_function import ScalarFunction as _ScalarFunction
+from .scalar_function import describe_constant, fingerprint
+
+Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
+_compiler: Compiler | None = None
+_compiler_chosen = False
+
+
+def use_compiler(compiler: Compiler | None) -> None:
+    """How kernels become callable: `compiler(build, key)` returns a native function. None: they are interpreted.
+    The CPU backend says which when it is imported."""
+    global _compiler, _compiler_chosen
+    _compiler, _compiler_chosen = compiler, True
+
+
+class ScalarFunction(_ScalarFunction):
+    def inline(self, dtypes: tuple[dtype, ...]) -> tuple[list[str], list[ir.Statement], Expr]:
+        """Parameter names, statements and result for these argument dtypes: what an emitter makes a function of."""
+        names, body, result = lower_scalar(self, dtypes)
+        return names, body, result.expr
+
+
+def scalar_function(function: Callable) -> ScalarFunction:
+    """Declare a function of numbers that loop kernels and formulas may call.
+
+    >>> @scalar_function
+    ... def relu6(x):
+    ...     return minimum(maximum(x, 0), 6)
+    """
+    return ScalarFunction(function)
+
+
+class LoopKernel:
+    """A kernel: call it with operands. Compiled code is kept per operand types, dtypes and constants."""
+
+    def __init__(self, function: Callable, may_alias: bool = False):
+        self.function: Any = function
+        self.may_alias = may_alias
+        self.__name__: str = self.function.__name__
+        self.__doc__ = function.__doc__
+        code = self.function.__code__
+        self.positional: tuple[str, ...] = code.co_varnames[: code.co_argcount]
+        self.constants: tuple[str, ...] = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        self._entries: dict[tuple, Callable] = {}
+        self._fingerprint: str | None = None
+
+    def __call__(self, *args: Any, **constants: Any) -> None:
+        if constants:
+            values = tuple(constants.values())
+            # 1, 1.0 and True are equal but not the same constant, hence the types.
+            key = (*map(type, args), *constants, *values, *map(type, values))
+        else:
+            key = (*map(type, args),)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = self._entry(args, constants)
+        entry(*args)
+
+    def __repr__(self) -> str:
+        return f"<loop kernel {self.__name__}({', '.join(self.positional + self.constants)})>"
+
+    # --- the three ways to run or see a kernel
+
+    def interpret(self, *args: Any, **constants: Any) -> None:
+        """Run the Python function itself over the operands, every index checked."""
+        operands, known = self._bind(args, constants)
+        interpret(self.function, operands, known)
+
+    def lower(self, *kinds: Any, **constants: Any) -> ir.Kernel:
+        """The loop nest for these operands: a dtype for each buffer, int or float for each scalar, None for None."""
+        operands, known = self._bind(kinds, constants)
+        return self._lower({n: _binding(n, kind, self) for n, kind in operands.items()}, known)
+
+    def _lower(self, bindings: dict[str, Any], known: dict[str, Any]) -> ir.Kernel:
+        return lower_kernel(self.function, {**bindings, **known}, self.__name__, self.may_alias)
+
+    # --- calls
+
+    def _bind(self, args: tuple, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Positional operands by name, and constants with their defaults."""
+        defaults = self.function.__defaults__ or ()
+        missing = len(self.positional) - len(args)
+        if not 0 <= missing <= len(defaults):
+            raise TypeError(f"{self!r} got {len(args)} operands")
+        known = {**(self.function.__kwdefaults__ or {}), **constants}
+        if set(known) != set(self.constants):
+            wrong = sorted(set(known) ^ set(self.constants))
+            raise TypeError(f"{self!r}: missing or unexpected keyword arguments {wrong}; operands are positional")
+        operands = dict(zip(self.positional, args))
+        known = {**dict(zip(self.positional[len(args) :], defaults[len(defaults) - missing :])), **known}
+        return operands, known
+
+    def _entry(self, args: tuple, constants: dict[str, Any]) -> Callable:
+        """A function for operands of these types: one look-up by dtype, one native call."""
+        operands, known = self._bind(args, constants)
+        if not _compiler_chosen:
+            raise RuntimeError(f"{self!r}: no backend yet; import flambeau or flambeau.backends.cpu first")
+        if _compiler is None:
+            return lambda *operands: interpret(self.function, dict(zip(self.positional, operands)), known)
+        dtypes, passed = [], []
+        for i, (name, value) in enumerate(operands.items()):
+            how = _passing(value)
+            if how is None:
+                raise TypeError(
+                    f"{self!r}: operand '{name}' is {type(value).__name__}; expected a tensor, int, float or None "
+                    "(constants are passed by keyword)"
+                )
+            if how[0]:
+                dtypes.append(how[0].format(f"a{i}"))
+            if how[1]:
+                passed.append(how[1].format(f"a{i}"))
+        templates = [_template(v) for v in operands.values()]
+
+        def build(key: tuple) -> Callable:
+            found = table[key] = self._compile(templates, key, known)
+            return found
+
+        table: dict[tuple, Callable] = {}
+        names = ", ".join(f"a{i}" for i in range(len(operands)))
+        source = (
+            f"def entry({names}):\n key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
+            f" if native is None: native = build(key)\n native({', '.join(passed)})\n"
+        )
+        space: dict[str, Any] = {"table": table, "build": build, "FROM_NUMPY": FROM_NUMPY, "address": _array_address}
+        exec(source, space)  # noqa: S102 - the text is made of operand positions only
+        return space["entry"]
+
+    def _compile(self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any]) -> Callable:
+        remaining = iter(dtypes)
+        kinds = [next(remaining) if t is dtype else t for t in templates]
+        bindings = {n: _binding(n, kind, self) for n, kind in zip(self.positional, kinds)}
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.function)
+        described = [(n, describe_constant(v)) for n, v in known.items()]
+        key = f"loop kernel {self._fingerprint} {self.may_alias} {kinds} {described}"
+        assert _compiler is not None
+        return _compiler(lambda: self._lower(bindings, known), key)
+
+
+def _passing(value: Any) -> tuple[str, str] | None:
+    """How an operand of this type gives its dtype and its native argument, as Python text."""
+    if value is None:
+        return ("", "")
+    if isinstance(value, np.ndarray):
+        return ("FROM_NUMPY[{0}.dtype]", "address({0})")
+    if isinstance(value, (int, float)):
+        return ("", "{0}")
+    if isinstance(value, np.integer):
+        return ("", "int({0})")
+    if hasattr(value, "data_ptr") and isinstance(getattr(value, "dtype", None), dtype):
+        return ("{0}.dtype", "{0}.data_ptr()")
+    return None
+
+
+def _array_address(array: np.ndarray) -> int:
+    if not array.flags.c_contiguous:
+        raise ValueError("a NumPy operand of a loop kernel must be contiguous")
+    return array.ctypes.data
+
+
+def _template(value: Any) -> Any:
+    """int, float, None, or `dtype` for a buffer whose dtype the call tells."""
+    if value is None:
+        return None
+    if isinstance(value, (int, np.integer)):
+        return int
+    return float if isinstance(value, float) else dtype
+
+
+def _binding(name: str, kind: Any, kernel: LoopKernel) -> Any:
+    if kind is None:
+        return None
+    if isinstance(kind, dtype):
+        return ir.Buffer(name, kind)
+    if kind is int or kind is float:
+        return ir.Scalar(name, dt.int64 if kind is int else dt.float64)
+    raise TypeError(f"{kernel!r}: '{name}' is described by a dtype, int, float or None, not {kind!r}")
+
+
+@overload
+def loop_kernel(function: Callable) -> LoopKernel: ...
+@overload
+def loop_kernel(*, may_alias: bool) -> Callable[[Callable], LoopKernel]: ...
+def loop_kernel(function: Callable | None = None, *, may_alias: bool = False) -> Any:
+    """Declare a kernel. `may_alias`: buffers that are written may overlap other buffers (slower code)."""
+    if function is None:
+        return lambda f: LoopKernel(f, may_alias)
+    return LoopKernel(function, may_alias)

@@ -1,0 +1,587 @@
+"""From a Python function in the kernel language to a loop nest: statements and control flow.
+
+The function is read through `ast` with its parameters bound: buffers and scalars become parameters of the kernel,
+everything else (None, strings, flags, functions) is known now, and tests on it choose code instead of emitting it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from ..core import dtype as dt
+from ..core.dtype import dtype
+from ..expr.node import Expr, const
+from . import ir
+from .loops_expressions import ExpressionLowering
+from .loops_language import Intrinsic, KernelError
+from .loops_values import (
+    Local,
+    Mismatch,
+    Value,
+    as_value,
+    assignable,
+    converted,
+    describe,
+    is_number,
+    join,
+    storable,
+    truth,
+)
+from .scalar_function import ScalarFunction
+
+MAX_INLINE_DEPTH = 40
+
+
+@dataclass
+class Loop:
+    parallel: bool
+    breaks: list[set[str]] = field(default_factory=list)  # what is defined at each `break`
+
+
+@dataclass
+class Returns:
+    """Where `return` puts its values. Dtypes are settled when all returns are known."""
+
+    sites: list[tuple[list[ir.Assign], list[Value]]] = field(default_factory=list)
+    direct: tuple | None = None  # the only return, at the end: no variable is needed
+    is_tuple: bool = False
+    flag: str | None = None  # set when some return leaves a loop
+
+
+class Names:
+    """Unique names in one kernel."""
+
+    def __init__(self, taken: list[str]):
+        self._count: dict[str, int] = dict.fromkeys(taken, 0)
+
+    def fresh(self, base: str) -> str:
+        while True:
+            count = self._count.get(base)
+            self._count[base] = 0 if count is None else count + 1
+            name = base if count is None else f"{base}_{count + 1}"
+            if count is None or name not in self._count:
+                self._count.setdefault(name, 0)
+                return name
+
+
+class FunctionLowering(ExpressionLowering):
+    """Lowers one function body (the kernel's, or an inlined scalar function's) into `self.block`."""
+
+    def __init__(self, function: Any, bindings: dict[str, Any], names: Names, block: list, depth: int = 0):
+        self.function, self.names, self.block, self.depth = function, names, block, depth
+        self.file = function.__code__.co_filename
+        self.tree = parse(function)
+        self.env: dict[str, Any] = dict(bindings)  # name -> Local or an object known early
+        self.defined: set[str] = set(bindings)
+        self.loops: list[Loop] = []
+        self.parallel: object = None  # the parallel loop around the current statement
+        self.entered_in: object = None  # the one around the call, if this function is inlined
+        self.returns = Returns()
+        self.stores = False
+        self.uncertain = 0  # how many loops and run-time branches surround the current statement
+        self.assigned = _assignment_counts(self.tree)
+        self.node: ast.AST = self.tree
+        self.root = block
+
+    # --- errors, scopes, calls
+
+    def fail(self, message: str, at: ast.AST | None = None) -> NoReturn:
+        line = getattr(at or self.node, "lineno", self.tree.lineno)
+        raise KernelError(f"{self.file}:{line}: in {self.function.__name__}: {message}")
+
+    @contextmanager
+    def into(self, block: list[ir.Statement]) -> Iterator[None]:
+        outer, self.block = self.block, block
+        try:
+            yield
+        finally:
+            self.block = outer
+
+    def inline(self, function: ScalarFunction, bindings: dict[str, Any], statement: bool) -> Any:
+        if self.depth >= MAX_INLINE_DEPTH:
+            self.fail(f"{function.__name__} calls itself: kernels have no recursion")
+        callee = FunctionLowering(function.function, bindings, self.names, self.block, self.depth + 1)
+        callee.parallel = callee.entered_in = self.parallel
+        result = callee.run()
+        if callee.stores and not statement:
+            self.fail(
+                f"{function.__name__} stores, so its call must stand alone or be all of an assignment's right side"
+            )
+        self.stores = self.stores or callee.stores
+        return result
+
+    # --- function bodies
+
+    def run(self) -> Any:
+        """Lower the whole body; the result is what the function returns (None, a value, or a tuple of values)."""
+        self._copy_changed_parameters()
+        self.statements(self.tree.body)
+        returns = self.returns
+        if returns.direct is not None:
+            return returns.direct if returns.is_tuple else returns.direct[0]
+        if not returns.sites:
+            return None
+        return self._settle_returns()
+
+    def _copy_changed_parameters(self) -> None:
+        for name, value in list(self.env.items()):
+            if name in self.assigned and (isinstance(value, Value) or is_number(value)):
+                del self.env[name]
+                self.assign_name(ast.Name(name, ast.Store()), value)
+
+    def _settle_returns(self) -> Any:
+        sites, results = self.returns.sites, []
+        for position in range(len(sites[0][1])):
+            values = [values[position] for _, values in sites]
+            kind, weak = join(values)
+            for assigns, found in sites:
+                assigns[position].dtype = kind
+                assigns[position].value = converted(found[position], kind)
+            results.append(Value(ir.var(sites[0][0][position].name, kind), kind, weak))
+        return tuple(results) if self.returns.is_tuple else results[0]
+
+    def statements(self, nodes: list[ast.stmt]) -> bool:
+        """Lower statements in order; True when control never gets past them."""
+        for position, node in enumerate(nodes):
+            self.node = node
+            rest = nodes[position + 1 :]
+            if isinstance(node, ast.If) and rest and _contains_return(node):
+                # What follows belongs to the branches that do not return.
+                return self.branch(node, rest)
+            try:
+                ended = self.statement(node)
+            except Mismatch as error:
+                self.fail(str(error))
+            if ended:
+                return True
+            if isinstance(node, (ast.For, ast.While)) and _contains_return(node):
+                return self._after_returning_loop(rest)
+        return False
+
+    def statement(self, node: ast.stmt) -> bool:
+        method = getattr(self, f"do_{type(node).__name__}", None)
+        if method is None:
+            self.fail(f"'{type(node).__name__}' statements are not part of the kernel language")
+        return bool(method(node))
+
+    def do_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def do_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):  # a docstring
+            return
+        if not isinstance(node.value, ast.Call):
+            self.fail("this expression has no effect")
+        self.lower_call(node.value, statement=True)
+
+    def do_Return(self, node: ast.Return) -> bool:
+        if self.parallel is not self.entered_in:
+            self.fail("'return' cannot leave a parallel loop")
+        returned = None if node.value is None else self.lower(node.value, statement=True)
+        if self.depth == 0 and returned is not None:
+            self.fail("a kernel returns nothing: store results into its buffers")
+        if returned is not None:
+            self._return_values(node, returned)
+        if self.loops:
+            self._leave_loop()
+        return True
+
+    def _return_values(self, node: ast.Return, returned: Any) -> None:
+        returns = self.returns
+        is_tuple = isinstance(returned, tuple) and not isinstance(returned, Value)
+        parts = returned if is_tuple else (returned,)
+        if not returns.sites and self.block is self.root and not self.loops:
+            returns.direct, returns.is_tuple = parts, is_tuple
+            return
+        values = [as_value(v) for v in parts]
+        if returns.sites and (is_tuple != returns.is_tuple or len(values) != len(returns.sites[0][1])):
+            self.fail("every return must give the same number of values")
+        if not returns.sites:
+            names = [self.names.fresh("result") for _ in values]
+        else:
+            names = [a.name for a in returns.sites[0][0]]
+        assigns = [ir.Assign(name, v.dtype, v.expr) for name, v in zip(names, values)]
+        returns.is_tuple = is_tuple
+        returns.sites.append((assigns, values))
+        self.block.extend(assigns)
+
+    # --- returns from inside loops: a flag, tested after each loop on the way out
+
+    def _leave_loop(self) -> None:
+        if self.returns.flag is None:
+            self.fail("'return' inside this loop is not possible here")
+        self.block.append(ir.Assign(self.returns.flag, dt.bool_, const(True)))
+        self.block.append(ir.Break())
+
+    def _after_returning_loop(self, rest: list[ast.stmt]) -> bool:
+        flag = self.returns.flag
+        assert flag is not None
+        returned = ir.var(flag, dt.bool_)
+        if self.loops:
+            self.block.append(ir.If(returned, [ir.Break()]))
+            return self.statements(rest)
+        body: list[ir.Statement] = []
+        with self.into(body):
+            self.statements(rest)
+        if body:
+            self.block.append(ir.If(returned, [], body))
+        return True
+
+    # --- assignment
+
+    def do_Assign(self, node: ast.Assign) -> None:
+        value = self.lower(node.value, statement=True)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def do_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            self.fail("a local gets its dtype from its first value, not from an annotation")
+        self.assign(node.target, self.lower(node.value, statement=True))
+
+    def do_AugAssign(self, node: ast.AugAssign) -> None:
+        target = node.target
+        if isinstance(target, ast.Name):
+            before = self.lower(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            if not isinstance(before, Value):
+                before = as_value(before)
+            after = as_value(self.arithmetic(node.op, before, self.lower(node.value)))
+            self.assign_name(target, after, reassociate=_is_sum(node.op) and after.dtype.category >= 2)
+        elif isinstance(target, ast.Subscript):
+            buffer, index = self.element(target)
+            value = self.lower(node.value)
+            after = as_value(self.arithmetic(node.op, self.read(buffer, index), value))
+            self.store(buffer, index, after, reassociate=_is_sum(node.op) and after.dtype.category >= 2)
+        else:
+            self.fail("only a name or an element can be updated")
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Name):
+            self.assign_name(target, value)
+        elif isinstance(target, ast.Subscript):
+            buffer, index = self.element(target)
+            self.store(buffer, index, as_value(value))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._assign_tuple(target, value)
+        else:
+            self.fail("only names, elements and tuples of them can be assigned")
+
+    def _assign_tuple(self, target: ast.Tuple | ast.List, value: Any) -> None:
+        if isinstance(value, Value) or not isinstance(value, tuple) or len(value) != len(target.elts):
+            self.fail(f"{len(target.elts)} values are needed here, not {describe(value)}")
+        # All values are computed before any name changes: a, b = b, a.
+        held = [self.hold(v) if isinstance(v, Value) else v for v in value]
+        for part, v in zip(target.elts, held):
+            self.assign(part, v)
+
+    def assign_name(self, target: ast.Name, value: Any, reassociate: bool = False) -> None:
+        name = target.id
+        if value is None or not (isinstance(value, Value) or is_number(value)):
+            self._bind_known(name, value)
+            return
+        known = self.env.get(name)
+        if not isinstance(value, Value) and known is None and self.assigned.get(name) == 1:
+            self._bind_known(name, value)
+            return
+        new = as_value(value)
+        if not isinstance(known, Local):
+            known = self._new_local(name, known, new)
+        elif known.private_to is not self.parallel:
+            self.fail(f"'{name}' belongs to the code around this parallel loop, whose iterations cannot change it")
+        self.block.append(
+            ir.Assign(known.name, known.dtype, assignable(new, known.dtype, known.weak, name), reassociate)
+        )
+        self.defined.add(name)
+
+    def _bind_known(self, name: str, value: Any) -> None:
+        before = self.env.get(name)
+        if isinstance(before, Local):
+            self.fail(f"'{name}' is a {before.dtype.name} variable and cannot become {describe(value)}")
+        if before is not None and before is not value and self.uncertain:
+            self.fail(f"'{name}' is {describe(before)} and cannot become {describe(value)} inside a loop or branch")
+        self.env[name] = value
+        self.defined.add(name)
+
+    def _new_local(self, name: str, known: Any, new: Value) -> Local:
+        if known is not None:
+            self.fail(f"'{name}' is {describe(known)} and cannot become a number")
+        local = Local(self.names.fresh(name), new.dtype, new.weak and new.dtype.category >= 2, self.parallel)
+        self.env[name] = local
+        return local
+
+    def hold(self, value: Value, base: str = "held") -> Value:
+        """Keep the value in a variable of its own (unless it is a constant)."""
+        if value.expr.op == "const":
+            return value
+        name = self.names.fresh(base)
+        self.block.append(ir.Assign(name, value.dtype, value.expr))
+        return Value(ir.var(name, value.dtype), value.dtype, value.weak)
+
+    def store(self, buffer: ir.Buffer, index: Expr, value: Value, reassociate: bool = False) -> None:
+        self.stores = self.stores or not buffer.local_size
+        self.block.append(ir.Store(buffer, index, storable(value, buffer), reassociate))
+
+    # --- branches
+
+    def do_If(self, node: ast.If) -> bool:
+        return self.branch(node, [])
+
+    def branch(self, node: ast.If, rest: list[ast.stmt]) -> bool:
+        """An if statement and what follows it (`rest`, non-empty only when a branch returns)."""
+        try:
+            condition = self.lower(node.test)
+            if not isinstance(condition, Value):
+                return self.statements([*(node.body if condition else node.orelse), *rest])
+            test = truth(condition).expr
+        except Mismatch as error:
+            self.fail(str(error), node)
+        before = set(self.defined)
+        then: list[ir.Statement] = []
+        otherwise: list[ir.Statement] = []
+        self.uncertain += 1
+        with self.into(then):
+            then_ends = self.statements([*node.body, *rest])
+        after_then, self.defined = self.defined, set(before)
+        with self.into(otherwise):
+            otherwise_ends = self.statements([*node.orelse, *rest])
+        after_otherwise = self.defined
+        self.uncertain -= 1
+        if then_ends and otherwise_ends:
+            self.defined = before
+        elif then_ends or otherwise_ends:
+            self.defined = after_otherwise if then_ends else after_then
+        else:
+            self.defined = after_then & after_otherwise
+        if then or otherwise:
+            self.block.append(ir.If(test, then, otherwise))
+        return then_ends and otherwise_ends
+
+    # --- loops
+
+    def do_Break(self, node: ast.Break) -> bool:
+        self._check_loop("break")
+        self.loops[-1].breaks.append(set(self.defined))
+        self.block.append(ir.Break())
+        return True
+
+    def do_Continue(self, node: ast.Continue) -> bool:
+        if not self.loops:
+            self.fail("'continue' outside a loop that exists at run time")
+        self.block.append(ir.Continue())
+        return True
+
+    def _check_loop(self, word: str) -> None:
+        if not self.loops:
+            self.fail(f"'{word}' outside a loop that exists at run time")
+        if self.loops[-1].parallel:
+            self.fail(f"'{word}' cannot leave a parallel loop: its iterations run at the same time")
+
+    def do_While(self, node: ast.While) -> bool:
+        if node.orelse:
+            self.fail("'while ... else' is not part of the kernel language")
+        self._prepare_return(node)
+        prelude: list[ir.Statement] = []
+        with self.into(prelude):
+            condition = self.lower(node.test)
+        forever = not isinstance(condition, Value)
+        if forever and not condition:
+            return False
+        test = const(True) if not isinstance(condition, Value) else truth(condition).expr
+        before, loop = set(self.defined), Loop(parallel=False)
+        body = self._loop_body(node.body, loop)
+        if prelude:  # the condition needs statements: test it at the top of an endless loop
+            body = [*prelude, ir.If(test, [], [ir.Break()]), *body]
+            test = const(True)
+        self.block.append(ir.While(test, body))
+        self.defined = set.intersection(*loop.breaks) if forever and loop.breaks else before
+        return forever and not loop.breaks and not _contains_return(node)
+
+    def _loop_body(self, nodes: list[ast.stmt], loop: Loop) -> list[ir.Statement]:
+        body: list[ir.Statement] = []
+        self.loops.append(loop)
+        self.uncertain += 1
+        with self.into(body):
+            self.statements(nodes)
+        self.uncertain -= 1
+        self.loops.pop()
+        return body
+
+    def _prepare_return(self, node: ast.For | ast.While) -> None:
+        if _contains_return(node) and self.returns.flag is None:
+            self.returns.flag = self.names.fresh("returned")
+        if _contains_return(node) and not self.loops:
+            assert self.returns.flag is not None
+            self.block.append(ir.Assign(self.returns.flag, dt.bool_, const(False)))
+
+    def do_For(self, node: ast.For) -> None:
+        if node.orelse:
+            self.fail("'for ... else' is not part of the kernel language")
+        if not isinstance(node.target, ast.Name):
+            self.fail("a loop has one variable")
+        kind, arguments = self._loop_call(node.iter)
+        if kind == "unroll":
+            self._unrolled(node, arguments)
+            return
+        self._prepare_return(node)
+        cost: Expr | None = None
+        if kind == "prange":
+            if len(arguments) > 2:
+                self.fail("prange takes the number of iterations and the cost of one")
+            cost = self._integer(arguments.pop()) if len(arguments) == 2 else None
+        start, stop, step = self._range(arguments)
+        parallel = kind == "prange" and self.parallel is None
+        self._emit_for(node, start, stop, step, parallel, cost if parallel else None, kind == "simd")
+
+    def _emit_for(
+        self, node: ast.For, start: Expr, stop: Expr, step: Expr, parallel: bool, cost: Expr | None, independent: bool
+    ) -> None:
+        assert isinstance(node.target, ast.Name)
+        name = node.target.id
+        known, before, outer = self.env.get(name), set(self.defined), self.parallel
+        index = Value(ir.var(self.names.fresh(name), dt.int64), dt.int64)
+        if parallel:
+            self.parallel = node
+        if self.assigned.get(name, 0) > 0:  # also an ordinary local: it gets a copy of the loop's own index
+            inner: list[ir.Statement] = []
+            with self.into(inner):
+                self.assign_name(node.target, index)
+        else:
+            inner, self.env[name] = [], index
+            self.defined.add(name)
+        inner += self._loop_body(node.body, Loop(parallel))
+        self.parallel = outer
+        self.block.append(ir.For(str(index.expr.args[0]), start, stop, step, inner, parallel, cost, independent))
+        if self.assigned.get(name, 0) == 0:
+            self.env.pop(name)
+            if known is not None:
+                self.env[name] = known
+        if parallel:
+            private = [n for n, v in self.env.items() if isinstance(v, Local) and v.private_to is node]
+            for n in private:
+                self.env.pop(n)
+        self.defined = before
+
+    def _unrolled(self, node: ast.For, arguments: list) -> None:
+        assert isinstance(node.target, ast.Name)
+        if not all(isinstance(a, int) for a in arguments):
+            self.fail("unroll needs numbers known when the kernel is compiled")
+        name, loops = node.target.id, self.loops
+        if name in self.env and not isinstance(self.env[name], int):
+            self.fail(f"'{name}' is already a variable of the kernel")
+        for value in range(*arguments):
+            self.env[name] = value
+            self.defined.add(name)
+            if self.statements(node.body):
+                self.fail("an unrolled loop cannot be left early", node)
+        self.loops = loops
+
+    def _loop_call(self, node: ast.expr) -> tuple[str, list]:
+        function = self.lower(node.func) if isinstance(node, ast.Call) else None
+        if not isinstance(function, Intrinsic) or function.kind != "loop":
+            self.fail("loops run over range(...), prange(count, cost), simd(...) or unroll(...)", node)
+        assert isinstance(node, ast.Call)
+        arguments = [self.lower(a) for a in node.args]
+        arguments += [self.lower(k.value) for k in node.keywords if k.arg == "cost"]
+        if not 1 <= len(arguments) <= 3:
+            self.fail(f"{function.name} takes 1 to 3 arguments", node)
+        return function.name, arguments
+
+    def _range(self, arguments: list) -> tuple[Expr, Expr, Expr]:
+        start, step = 0, 1
+        if len(arguments) == 1:
+            stop = arguments[0]
+        else:
+            start, stop, *more = arguments
+            step = more[0] if more else 1
+        if step == 0 and not isinstance(step, Value):
+            self.fail("the step of a loop must not be zero")
+        if isinstance(step, Value):
+            step = self.hold(step, "step")
+        # The bounds are taken once, so the body may change what they were made of.
+        return self._bound(start), self._bound(stop), self._integer(step)
+
+    def _bound(self, value: Any) -> Expr:
+        expr = self._integer(value)
+        if expr.op == "const" or expr.op == "var" and not self._reassigned(expr.args[0]):
+            return expr
+        return self.hold(Value(expr, dt.int64), "bound").expr
+
+    def _reassigned(self, name: str) -> bool:
+        return any(isinstance(v, Local) and v.name == name for v in self.env.values())
+
+    def _integer(self, value: Any) -> Expr:
+        v = as_value(value)
+        if v.dtype.category > 1:
+            self.fail(f"an integer is needed here, not {describe(v)}")
+        return converted(v, dt.int64)
+
+
+# --- reading source ------------------------------------------------------------------------------------------------
+
+
+def parse(function: Any) -> ast.FunctionDef:
+    source = textwrap.dedent(inspect.getsource(function))
+    tree = ast.parse(source).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(f"{function.__code__.co_filename}: {function.__name__} must be written with 'def'")
+    return ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
+
+
+def _assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
+    """How often each name is a target, loop targets excepted."""
+    counts: dict[str, int] = {}
+    loop_targets = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.For)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in loop_targets:
+            counts[node.id] = counts.get(node.id, 0) + 1
+    for node in ast.walk(tree):  # an updated name is a variable even if it is assigned once
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            counts[node.target.id] += 1
+    return counts
+
+
+def _contains_return(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+def _is_sum(op: ast.operator) -> bool:
+    return isinstance(op, (ast.Add, ast.Sub, ast.Mult))
+
+
+# --- entry points --------------------------------------------------------------------------------------------------
+
+
+def lower_kernel(function: Any, bindings: dict[str, Any], name: str, may_alias: bool = False) -> ir.Kernel:
+    """`bindings` gives, for every parameter, an ir.Buffer, an ir.Scalar, or the object it is known to be."""
+    params = [b for b in bindings.values() if isinstance(b, (ir.Buffer, ir.Scalar))]
+    env = {n: _scalar_value(b) if isinstance(b, ir.Scalar) else b for n, b in bindings.items()}
+    body: list[ir.Statement] = []
+    FunctionLowering(function, env, Names(list(bindings)), body).run()
+    return ir.Kernel(name, params, body, may_alias)
+
+
+def _scalar_value(scalar: ir.Scalar) -> Value:
+    return Value(ir.var(scalar.name, scalar.dtype), scalar.dtype, weak=scalar.dtype is dt.float64)
+
+
+def lower_scalar(
+    function: ScalarFunction, arg_dtypes: tuple[dtype, ...]
+) -> tuple[list[str], list[ir.Statement], Value]:
+    """A scalar function on its own: parameter names, statements, and the value it returns."""
+    code = function.function.__code__
+    if code.co_argcount != len(arg_dtypes):
+        raise KernelError(f"{function.__name__} takes {code.co_argcount} arguments, not {len(arg_dtypes)}")
+    names = list(code.co_varnames[: code.co_argcount])
+    env: dict[str, Any] = {n: Value(ir.var(n, d), d) for n, d in zip(names, arg_dtypes)}
+    body: list[ir.Statement] = []
+    lowering = FunctionLowering(function.function, env, Names(names), body, depth=1)
+    result = lowering.run()
+    if not isinstance(result, Value) and not is_number(result):
+        lowering.fail("a function used in a formula returns one number")
+    return names, body, as_value(result)
