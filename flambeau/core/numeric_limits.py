@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from flambeau.core.dtype import bool_, complex128, dtype, float32, float64, int64
-from flambeau.core.typenames import type_name
+from .dtype import bool_, complex128, dtype, float64, int64
+from .promotion import get_default_dtype
+from .typenames import type_name
 
 # name of the float type: (significand bits with the hidden one, largest exponent, decimal digits that survive)
-_FLOAT_FORMATS = {"float16": (11, 15, 3), "bfloat16": (8, 127, 2), "float32": (24, 127, 6), "float64": (53, 1023, 15)}
+_FLOAT_FORMATS = {
+    "float16": (11, 15, 3),
+    "bfloat16": (8, 127, 2),
+    "float32": (24, 127, 6),
+    "float64": (53, 1023, 15),
+}
 
-_PYTHON_TYPES: dict[Any, dtype] = {float: float64, complex: complex128, int: int64, bool: bool_}
+_PYTHON_TYPES: dict[Any, dtype] = {
+    float: float64,
+    complex: complex128,
+    int: int64,
+    bool: bool_,
+}
 _MISSING = object()
-
-# `finfo()` with no argument describes the default dtype, whose keeper registers itself here.
-_default_float_dtype: Callable[[], dtype] = lambda: float32  # noqa: E731
-
-
-def use_default_float_dtype(getter: Callable[[], dtype]) -> None:
-    """Make `finfo()` ask `getter` for the current default dtype."""
-    global _default_float_dtype
-    _default_float_dtype = getter
 
 
 def _as_dtype(function: str, given: Any) -> dtype:
@@ -51,7 +52,9 @@ class _Limits:
     def __setattr__(self, name: str, value: Any) -> None:
         kind = f"torch.{type(self).__name__}"
         if hasattr(self, name):
-            raise AttributeError(f"attribute '{name}' of '{kind}' objects is not writable")
+            raise AttributeError(
+                f"attribute '{name}' of '{kind}' objects is not writable"
+            )
         raise AttributeError(f"'{kind}' object has no attribute '{name}'")
 
     def __eq__(self, other: object) -> bool:
@@ -80,9 +83,11 @@ class finfo(_Limits):
     tiny: float
 
     def __init__(self, type: Any = _MISSING) -> None:
-        given = _default_float_dtype() if type is _MISSING else _as_dtype("finfo", type)
+        given = get_default_dtype() if type is _MISSING else _as_dtype("finfo", type)
         if not (given.is_floating_point or given.is_complex):
-            raise TypeError(f"torch.finfo() requires a floating point input type, got {given}. Use torch.iinfo for integers")
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type, got {given}. Use torch.iinfo for integers"
+            )
         real = given.to_real()
         precision, exponent, digits = _FLOAT_FORMATS[real.name]
         # (2 - ulp) * 2**exponent, split so that no intermediate overflows.
@@ -121,10 +126,14 @@ class iinfo(_Limits):
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if given.kind not in "iu":
-            raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
+            raise TypeError(
+                f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats"
+            )
         bits = given.itemsize * 8
         smallest = -(1 << (bits - 1)) if given.is_signed else 0
-        self._fill(bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1)
+        self._fill(
+            bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1
+        )
 
     def __repr__(self) -> str:
         # PyTorch prints these through a double, six digits long; the attributes are exact.

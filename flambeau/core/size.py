@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
 
-from flambeau.core.typenames import type_name
+from .typenames import type_name
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -25,10 +25,16 @@ class Size(tuple):
     __slots__ = ()
     _printed_name = "torch.Size"
 
-    def __new__(cls, *sizes: Iterable[Any]) -> Size:
+    def __new__(cls, *sizes: Iterable[Any]) -> Size:  # noqa: PYI034 - final, so never a subclass
         if len(sizes) > 1:
             raise TypeError(f"tuple expected at most 1 argument, got {len(sizes)}")
-        return make_size([_checked(item, position) for position, item in enumerate(*sizes)]) if sizes else _EMPTY
+        return (
+            make_size(
+                [_checked(item, position) for position, item in enumerate(sizes[0])]
+            )
+            if sizes
+            else _EMPTY
+        )
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("type 'torch.Size' is not an acceptable base type")
@@ -48,13 +54,25 @@ class Size(tuple):
     def __add__(self, other: Any) -> Size:
         if type(other) is Size:
             return make_size(tuple.__add__(self, other))
-        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+        return (
+            Size(tuple.__add__(self, other))
+            if isinstance(other, tuple)
+            else NotImplemented
+        )
 
     def __radd__(self, other: Any) -> Size:
-        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
+        return (
+            Size(tuple.__add__(other, self))
+            if isinstance(other, tuple)
+            else NotImplemented
+        )
 
     def __mul__(self, times: Any) -> Size:
-        return make_size(tuple.__mul__(self, times)) if hasattr(type(times), "__index__") else NotImplemented
+        return (
+            make_size(tuple.__mul__(self, times))
+            if hasattr(type(times), "__index__")
+            else NotImplemented
+        )
 
     __rmul__ = __mul__
 
@@ -73,7 +91,9 @@ def _checked(item: Any, position: int) -> int:
         value = operator.index(item)
     except TypeError:
         name = type_name(item)
-        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {position} is '{name}')") from None
+        raise TypeError(
+            f"torch.Size() takes an iterable of 'int' (item {position} is '{name}')"
+        ) from None
     if not _INT64_MIN <= value <= _INT64_MAX:
         raise ValueError("Overflow when unpacking long long")
     return int(value)  # a bool is an int of another type; sizes hold plain ints

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_HEAP_TYPE_FLAG = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
+_HEAP_TYPE_FLAG = (
+    1 << 9
+)  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
 
 
 def type_name(value: object) -> str:
