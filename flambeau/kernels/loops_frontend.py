@@ -36,6 +36,7 @@ from .loops_values import (
 from .scalar_function import ScalarFunction
 
 MAX_INLINE_DEPTH = 40
+_EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 
 
 @dataclass
@@ -294,9 +295,10 @@ class FunctionLowering(ExpressionLowering):
             known = self._new_local(name, known, new)
         elif known.private_to is not self.parallel:
             self.fail(f"'{name}' belongs to the code around this parallel loop, whose iterations cannot change it")
-        self.block.append(
-            ir.Assign(known.name, known.dtype, assignable(new, known.dtype, known.weak, name), reassociate)
-        )
+        expr = assignable(new, known.dtype, known.weak, name)
+        if expr.op in _EXTREMES and known.dtype.category == 2:
+            reassociate = any(a is known.value.expr for a in expr.args)
+        self.block.append(ir.Assign(known.name, known.dtype, expr, reassociate))
         self.defined.add(name)
 
     def _bind_known(self, name: str, value: Any) -> None:

@@ -1,0 +1,3 @@
+"""The CPU backend."""
+
+from . import loop_kernels as loop_kernels
