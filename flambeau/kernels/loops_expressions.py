@@ -45,6 +45,7 @@ _ARITHMETIC: dict[type, tuple[str, Callable]] = {
     ast.LShift: ("shl", operator.lshift),
     ast.RShift: ("shr", operator.rshift),
 }
+_UNARY: dict[type, Callable] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BITWISE = ("and", "or", "xor")
 _INTEGERS_ONLY = (*_BITWISE, "shl", "shr")
 
@@ -208,8 +209,7 @@ class ExpressionLowering:
                 return not operand
             return Value(node("logical_not", truth(operand).expr), dt.bool_)
         if not isinstance(operand, Value):
-            python = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}[type(expression.op)]
-            return self._evaluate(python, operand)
+            return self._evaluate(_UNARY[type(expression.op)], operand)
         if isinstance(expression.op, ast.Invert):
             if operand.dtype.category != 1:
                 raise Mismatch(f"'~' works on integers, not on {describe(operand)}; use 'not'")
@@ -435,7 +435,8 @@ class ExpressionLowering:
         v, to = as_value(argument), self._dtype_of(target)
         if v.dtype.itemsize != to.itemsize:
             raise Mismatch(f"bitcast keeps the size: {v.dtype.name} and {to.name} differ")
-        return Value(bitcast(*_operands([v], v.dtype), to), to)
+        (source,) = _operands([v], v.dtype)
+        return Value(bitcast(source, to), to)
 
     def word_local(self, word: Intrinsic, target: Any, size: Any) -> ir.Buffer:
         if not isinstance(size, int) or size <= 0:

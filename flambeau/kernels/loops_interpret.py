@@ -67,7 +67,7 @@ def memory(name: str, operand: Any) -> Memory:
     if count == 0:
         return Memory(name, kind, np.empty(0, kind.numpy))
     block = (ctypes.c_char * (count * kind.itemsize)).from_address(operand.data_ptr())
-    return Memory(name, kind, np.frombuffer(block, kind.numpy))
+    return Memory(name, kind, np.frombuffer(memoryview(block), kind.numpy))
 
 
 def interpret(function: Any, operands: dict[str, Any], constants: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ __all__ = [
     "isfinite", "isinf", "isnan", "lgamma", "like", "local", "log", "log10", "log1p", "log2", "maximum", "minimum",
     "nan", "nextafter", "pi", "prange", "real", "round_", "rsqrt", "sigmoid", "sign", "signbit", "simd", "sin",
     "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "u16", "u32", "u64", "u8", "unroll", "where",
-]  # fmt: skip
+]  # fmt: skip  # noqa: RUF022
 
 inf, nan, pi = math.inf, math.nan, math.pi
 
@@ -190,7 +190,7 @@ def _lgamma(x: Any) -> float:
     return inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
-_NUMPY = {
+_NUMPY: dict[str, Callable] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atanh": np.arctanh, "atan2": np.arctan2, "erf": lambda x: math.erf(float(x)), "erfc": lambda x: math.erfc(float(x)),
     "erfinv": _erfinv, "lgamma": _lgamma, "digamma": _digamma, "rsqrt": lambda x: 1 / np.sqrt(x),
