@@ -17,11 +17,7 @@ def bits_to_float32(bits: np.ndarray) -> np.ndarray:
 
 def float32_to_bits(values: np.ndarray) -> np.ndarray:
     """float32 `values` rounded to nearest even, as a new uint16 array of bfloat16 bits. Every NaN becomes 0x7FC0."""
-    word = (
-        np.ascontiguousarray(values, dtype=np.float32)
-        .reshape(values.shape)
-        .view(np.uint32)
-    )
+    word = np.ascontiguousarray(values, dtype=np.float32).reshape(values.shape).view(np.uint32)
     # Adding 0x7FFF, plus one when the last kept bit is odd, carries into the upper half exactly when nearest-even
     # rounds up; an overflow past the largest finite value lands on the infinity pattern by itself.
     rounded = np.right_shift(word, 16, out=np.empty(word.shape, np.uint32))

@@ -27,7 +27,10 @@ _MAX_DIMS = 128
 _FLOAT32_MAX = 3.4028234663852886e38
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
-_SUPPORTED_NUMPY = "float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool"
+_SUPPORTED_NUMPY = (
+    "float64, float32, float16, complex64, complex128, int64, int32, int16, int8,"
+    " uint64, uint32, uint16, uint8, and bool"
+)
 
 
 def _no_tensors(value: Any) -> None:
@@ -35,11 +38,7 @@ def _no_tensors(value: Any) -> None:
 
 
 def infer(
-    data: Any,
-    target: dtype | None = None,
-    *,
-    default_dtype: dtype,
-    tensor_to_numpy: TensorToNumpy = _no_tensors,
+    data: Any, target: dtype | None = None, *, default_dtype: dtype, tensor_to_numpy: TensorToNumpy = _no_tensors
 ) -> Parsed:
     """Shape, dtype and elements of `data`.
 
@@ -60,11 +59,8 @@ def infer(
     else:
         found = _in_bulk(data, target, default_dtype)
     if found is None:
-        if (
-            not _is_sequence(data)
-            and hasattr(data, "__dlpack__")
-            and not isinstance(data, np.generic)
-        ):
+        # Array libraries' objects are often sequences too; their memory is the better source.
+        if hasattr(type(data), "__dlpack__") and tensor_to_numpy(data) is None:
             return _from_ndarray(np.from_dlpack(data), target)
         found = _Walker(target, default_dtype, tensor_to_numpy).parse(data)
     return found
@@ -118,11 +114,7 @@ def _default_complex(default: dtype) -> dtype:
 
 
 def _from_numbers(
-    shape: tuple[int, ...],
-    numbers: Any,
-    kinds: set[type],
-    target: dtype | None,
-    default: dtype,
+    shape: tuple[int, ...], numbers: Any, kinds: set[type], target: dtype | None, default: dtype
 ) -> Parsed | None:
     target = target or _numbers_dtype(kinds, default)
     try:
@@ -144,19 +136,12 @@ def _pack_numbers(numbers: Any, kinds: set[type], target: dtype) -> np.ndarray |
         if target is dt.uint64:
             return np.array(numbers, np.uint64) if min(numbers) >= 0 else None
         return _fit_integers(np.array(numbers, np.int64), target)
-    return (
-        _fit_floats(np.array(numbers, np.float64), target) if kinds == {float} else None
-    )
+    return _fit_floats(np.array(numbers, np.float64), target) if kinds == {float} else None
 
 
 def _pack_floats(numbers: Any, target: dtype) -> np.ndarray:
     # Leaving `errstate` out (it costs as much as the rest) is safe when nothing can overflow.
-    if (
-        target is dt.float32
-        and len(numbers) <= 16
-        and max(numbers) <= _FLOAT32_MAX
-        and min(numbers) >= -_FLOAT32_MAX
-    ):
+    if target is dt.float32 and len(numbers) <= 16 and max(numbers) <= _FLOAT32_MAX and min(numbers) >= -_FLOAT32_MAX:
         return np.array(numbers, np.float32)
     return _narrow(np.array(numbers, np.float64), target)
 
@@ -170,11 +155,7 @@ def _narrow(wide: np.ndarray, target: dtype) -> np.ndarray:
             return wide.astype(target.numpy)
         # PyTorch reaches the 16-bit types through float32, rounding twice.
         single = wide.astype(np.float32)
-        return (
-            float32_to_bits(single)
-            if target is dt.bfloat16
-            else single.astype(np.float16)
-        )
+        return float32_to_bits(single) if target is dt.bfloat16 else single.astype(np.float16)
 
 
 def _integer_range(target: dtype) -> tuple[int, int]:
@@ -204,9 +185,7 @@ def _fit_floats(wide: np.ndarray, target: dtype) -> np.ndarray | None:
     return wide.astype(target.numpy)
 
 
-def _from_numpy_values(
-    shape: list[int], level: Any, kind: type, target: dtype | None
-) -> Parsed | None:
+def _from_numpy_values(shape: list[int], level: Any, kind: type, target: dtype | None) -> Parsed | None:
     """A level of NumPy scalars of one type, or of equal arrays."""
     if kind is np.ndarray:
         first = level[0]
@@ -222,15 +201,11 @@ def _from_numpy_values(
     else:
         return None
     source = FROM_NUMPY.get(values.dtype)
-    packed = (
-        _pack_numpy(values, source, target or source) if source is not None else None
-    )
+    packed = _pack_numpy(values, source, target or source) if source is not None else None
     return None if packed is None else (tuple(shape), target or source, packed)  # type: ignore[return-value]
 
 
-def _pack_numpy(
-    values: np.ndarray, source: dtype, target: dtype | None
-) -> np.ndarray | None:
+def _pack_numpy(values: np.ndarray, source: dtype, target: dtype | None) -> np.ndarray | None:
     """NumPy numbers as elements of `target`, by the rules for single values; None leaves it to the careful path."""
     if target is None or source is target:
         return values
@@ -254,9 +229,7 @@ def _numpy_dtype(given: np.dtype) -> dtype:
     found = FROM_NUMPY.get(given.newbyteorder("="))
     if found is None:
         name = f"numpy.{given.type.__name__}"
-        raise TypeError(
-            f"can't convert np.ndarray of type {name}. The only supported types are: {_SUPPORTED_NUMPY}."
-        )
+        raise TypeError(f"can't convert np.ndarray of type {name}. The only supported types are: {_SUPPORTED_NUMPY}.")
     return found
 
 
@@ -303,9 +276,7 @@ def cast_elements(values: np.ndarray, source: dtype, target: dtype) -> np.ndarra
             return float32_to_bits(values.astype(np.float32))
         if target.kind in "iu" and values.dtype.kind == "f":
             # Through the integer the processor converts to, so that narrow types wrap around as PyTorch's do.
-            values = values.astype(
-                np.int64 if target.itemsize == 8 or not target.is_signed else np.int32
-            )
+            values = values.astype(np.int64 if target.itemsize == 8 or not target.is_signed else np.int32)
         return values.astype(target.numpy)
 
 
@@ -322,22 +293,14 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _overflow(target: dtype) -> RuntimeError:
-    return RuntimeError(
-        f"value cannot be converted to type {target.name} without overflow"
-    )
+    return RuntimeError(f"value cannot be converted to type {target.name} without overflow")
 
 
 class _Walker:
     """One parse of irregular data, in PyTorch's order: sizes from the first branch, then the dtype, then the values."""
 
-    def __init__(
-        self, target: dtype | None, default: dtype, tensor_to_numpy: TensorToNumpy
-    ):
-        self.target, self.default, self.tensor_to_numpy = (
-            target,
-            default,
-            tensor_to_numpy,
-        )
+    def __init__(self, target: dtype | None, default: dtype, tensor_to_numpy: TensorToNumpy):
+        self.target, self.default, self.tensor_to_numpy = target, default, tensor_to_numpy
         self.sizes: list[int] = []
         self.values: list[Any] = []
 
@@ -364,9 +327,7 @@ class _Walker:
             try:
                 node = node[0]
             except Exception as problem:
-                raise ValueError(
-                    f"could not determine the shape of object type '{type_name(node)}'"
-                ) from problem
+                raise ValueError(f"could not determine the shape of object type '{type_name(node)}'") from problem
 
     def _infer(self, node: Any) -> dtype:
         if isinstance(node, (str, bytes)):
@@ -410,9 +371,7 @@ class _Walker:
 
     def _check_length(self, length: int, dim: int) -> None:
         if length != self.sizes[dim]:
-            raise ValueError(
-                f"expected sequence of length {self.sizes[dim]} at dim {dim} (got {length})"
-            )
+            raise ValueError(f"expected sequence of length {self.sizes[dim]} at dim {dim} (got {length})")
 
     def _store_tensor(self, elements: np.ndarray, source: dtype, dim: int) -> None:
         """A tensor stands for the sequences below `dim`, and at the bottom for its single element."""
@@ -425,18 +384,10 @@ class _Walker:
         assert target is not None
         single = math.prod(elements.shape[missing:]) == 1
         if target.category < 2 and not (single and source.category < 2):
-            raise TypeError(
-                "only integer tensors of a single element can be converted to an index"
-            )
+            raise TypeError("only integer tensors of a single element can be converted to an index")
         if not single:
-            raise ValueError(
-                "only one element tensors can be converted to Python scalars"
-            )
-        values = (
-            (bits_to_float32(elements) if source is dt.bfloat16 else elements)
-            .reshape(-1)
-            .tolist()
-        )
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        values = (bits_to_float32(elements) if source is dt.bfloat16 else elements).reshape(-1).tolist()
         if source.is_complex and not target.is_complex:
             values = [_real_part(value) for value in values]
         self.values.extend(map(self._convert, values))

@@ -9,19 +9,9 @@ from .promotion import get_default_dtype
 from .typenames import type_name
 
 # name of the float type: (significand bits with the hidden one, largest exponent, decimal digits that survive)
-_FLOAT_FORMATS = {
-    "float16": (11, 15, 3),
-    "bfloat16": (8, 127, 2),
-    "float32": (24, 127, 6),
-    "float64": (53, 1023, 15),
-}
+_FLOAT_FORMATS = {"float16": (11, 15, 3), "bfloat16": (8, 127, 2), "float32": (24, 127, 6), "float64": (53, 1023, 15)}
 
-_PYTHON_TYPES: dict[Any, dtype] = {
-    float: float64,
-    complex: complex128,
-    int: int64,
-    bool: bool_,
-}
+_PYTHON_TYPES: dict[Any, dtype] = {float: float64, complex: complex128, int: int64, bool: bool_}
 _MISSING = object()
 
 
@@ -52,9 +42,7 @@ class _Limits:
     def __setattr__(self, name: str, value: Any) -> None:
         kind = f"torch.{type(self).__name__}"
         if hasattr(self, name):
-            raise AttributeError(
-                f"attribute '{name}' of '{kind}' objects is not writable"
-            )
+            raise AttributeError(f"attribute '{name}' of '{kind}' objects is not writable")
         raise AttributeError(f"'{kind}' object has no attribute '{name}'")
 
     def __eq__(self, other: object) -> bool:
@@ -126,14 +114,10 @@ class iinfo(_Limits):
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if given.kind not in "iu":
-            raise TypeError(
-                f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats"
-            )
+            raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
         bits = given.itemsize * 8
         smallest = -(1 << (bits - 1)) if given.is_signed else 0
-        self._fill(
-            bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1
-        )
+        self._fill(bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1)
 
     def __repr__(self) -> str:
         # PyTorch prints these through a double, six digits long; the attributes are exact.

@@ -45,12 +45,7 @@ def set_printoptions(
     sci_mode: True or False forces scientific notation on or off; None (also when left out) lets the values decide.
     """
     chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
-    given = {
-        "precision": precision,
-        "threshold": threshold,
-        "edgeitems": edgeitems,
-        "linewidth": linewidth,
-    }
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     chosen.update({name: value for name, value in given.items() if value is not None})
     for name, value in chosen.items():
         setattr(options, name, value)

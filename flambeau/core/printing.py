@@ -16,13 +16,7 @@ import numpy as np
 
 from .bfloat16 import bits_to_float32
 from .dtype import bfloat16, bool_, dtype, int64
-from .print_options import (
-    PrintOptions,
-    get_printoptions,
-    options,
-    printoptions,
-    set_printoptions,
-)
+from .print_options import PrintOptions, get_printoptions, options, printoptions, set_printoptions
 
 __all__ = [
     "Component",
@@ -101,9 +95,7 @@ def _float_style(values: np.ndarray, settings: PrintOptions) -> _Style:
     magnitudes = np.abs(deciding)
     largest, smallest = float(magnitudes.max()), float(magnitudes.min())
     whole = bool((deciding == np.ceil(deciding)).all())
-    scientific = (
-        largest > 1e8 or largest / smallest > 1000 or (not whole and smallest < 1e-4)
-    )
+    scientific = largest > 1e8 or largest / smallest > 1000 or (not whole and smallest < 1e-4)
     if settings.sci_mode is not None:
         scientific = settings.sci_mode
     write: Callable[[float], str]
@@ -121,10 +113,7 @@ def _exact_style(values: list) -> _Style:
 
 def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str], int]:
     real, imaginary = values.real.astype(np.float64), values.imag.astype(np.float64)
-    real_style, imaginary_style = (
-        _float_style(real, settings),
-        _float_style(imaginary, settings),
-    )
+    real_style, imaginary_style = _float_style(real, settings), _float_style(imaginary, settings)
     texts = []
     for a, b in zip(real.tolist(), imaginary.tolist()):
         right = imaginary_style.pad(b).lstrip()
@@ -133,9 +122,7 @@ def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str
     return texts, real_style.width + imaginary_style.width + 1
 
 
-def _texts(
-    shown: np.ndarray, kind: dtype, settings: PrintOptions
-) -> tuple[list[str], int]:
+def _texts(shown: np.ndarray, kind: dtype, settings: PrintOptions) -> tuple[list[str], int]:
     """The text of each shown element in order, and the column width that line breaking counts with."""
     flat = shown.reshape(-1)
     if kind is bfloat16:
@@ -155,9 +142,7 @@ def _texts(
 # Brackets and lines ---------------------------------------------------------------------------------------------------
 
 
-def _vector(
-    texts: list[str], cut: bool, width: int, indent: int, settings: PrintOptions
-) -> str:
+def _vector(texts: list[str], cut: bool, width: int, indent: int, settings: PrintOptions) -> str:
     per_line = max(1, math.floor((settings.linewidth - indent) / (width + 2)))
     if cut:
         edge = settings.edgeitems
@@ -169,37 +154,16 @@ def _vector(
 class _Layout:
     """Writes the nested brackets of one tensor, taking element texts in order."""
 
-    def __init__(
-        self,
-        texts: list[str],
-        width: int,
-        shape: Shape,
-        summarised: bool,
-        settings: PrintOptions,
-    ):
-        self.texts, self.width, self.shape, self.settings = (
-            texts,
-            width,
-            shape,
-            settings,
-        )
+    def __init__(self, texts: list[str], width: int, shape: Shape, summarised: bool, settings: PrintOptions):
+        self.texts, self.width, self.shape, self.settings = texts, width, shape, settings
         self.cut = [summarised and _is_cut(size, settings) for size in shape]
-        self.shown = [
-            len(_shown_positions(n, settings)) if cut else n
-            for n, cut in zip(shape, self.cut)
-        ]
+        self.shown = [len(_shown_positions(n, settings)) if cut else n for n, cut in zip(shape, self.cut)]
         self.taken = 0
 
     def write(self, dim: int, indent: int) -> str:
         if dim == len(self.shape) - 1:
             start, self.taken = self.taken, self.taken + self.shown[dim]
-            return _vector(
-                self.texts[start : self.taken],
-                self.cut[dim],
-                self.width,
-                indent,
-                self.settings,
-            )
+            return _vector(self.texts[start : self.taken], self.cut[dim], self.width, indent, self.settings)
         rows = [self.write(dim + 1, indent + 1) for _ in range(self.shown[dim])]
         if self.cut[dim]:
             rows.insert(self.settings.edgeitems, "...")
@@ -216,22 +180,14 @@ def _body(array: np.ndarray, kind: dtype, shape: Shape, indent: int) -> str:
     texts, width = _texts(shown, kind, options)
     if not shape:
         return texts[0]
-    return _Layout(texts, width, shape, _is_summarised(shape, options), options).write(
-        0, indent
-    )
+    return _Layout(texts, width, shape, _is_summarised(shape, options), options).write(0, indent)
 
 
 def _last_line_length(text: str) -> int:
     return len(text) - (text.rfind("\n") + 1)
 
 
-def _assemble(
-    prefix: str,
-    body: str,
-    suffixes: list[str],
-    indent: int,
-    newline_first: bool = False,
-) -> str:
+def _assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_first: bool = False) -> str:
     """`prefix` + `body` + suffixes + ")", with a line break before each suffix that would not fit."""
     pieces = [prefix + body]
     used = _last_line_length(pieces[0]) + 2  # with the separator that may follow
@@ -249,9 +205,7 @@ def _assemble(
 # Whole tensors --------------------------------------------------------------------------------------------------------
 
 
-def _grad_suffixes(
-    requires_grad: bool, grad_fn_name: str | None, tangent: str | None
-) -> list[str]:
+def _grad_suffixes(requires_grad: bool, grad_fn_name: str | None, tangent: str | None) -> list[str]:
     found = []
     if grad_fn_name is not None:
         found.append(f"grad_fn=<{grad_fn_name}>")
@@ -304,11 +258,7 @@ def tensor_repr(
     bare = array is None or 0 in shape  # no digits to tell the shape and dtype from
     if array is None or (len(shape) != 1 if 0 in shape else options.edgeitems == 0):
         suffixes.append(_size_text(shape))
-    if (
-        (kind is not default_float_dtype)
-        if bare
-        else not _is_implied(kind, default_float_dtype)
-    ):
+    if (kind is not default_float_dtype) if bare else not _is_implied(kind, default_float_dtype):
         suffixes.append(f"dtype={kind}")
     if layout is not None:
         suffixes.append(f"layout={layout}")
@@ -330,15 +280,9 @@ class Component:
     def text(self, indent: int) -> str:
         shape = self.array.shape if self.array is not None else self.shape
         if shape is None:
-            raise ValueError(
-                f"the component {self.name!r} without data needs its shape to be printed"
-            )
+            raise ValueError(f"the component {self.name!r} without data needs its shape to be printed")
         prefix = f"{self.name}=tensor("
-        body = (
-            "..."
-            if self.array is None
-            else _body(self.array, self.kind, shape, indent + len(prefix))
-        )
+        body = "..." if self.array is None else _body(self.array, self.kind, shape, indent + len(prefix))
         size = f", {_size_text(shape)}" if self.array is None or 0 in shape else ""
         return f"{prefix}{body}{size})"
 
@@ -366,12 +310,8 @@ def sparse_repr(
         suffixes.append(f"dtype={kind}")
     suffixes.append(f"layout={layout}")
     suffixes += _grad_suffixes(requires_grad, grad_fn_name, None)
-    body = (",\n" + " " * indent).join(
-        component.text(indent) for component in components
-    )
-    return _assemble(
-        prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo"
-    )
+    body = (",\n" + " " * indent).join(component.text(indent) for component in components)
+    return _assemble(prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo")
 
 
 def wrapper_repr(name: str, value: str, **fields: Any) -> str:

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from .typenames import type_name
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_tuple_item = tuple.__getitem__
+_INT64 = range(-(2**63), 2**63)
 
 
 class Size(tuple):
@@ -28,13 +29,7 @@ class Size(tuple):
     def __new__(cls, *sizes: Iterable[Any]) -> Size:  # noqa: PYI034 - final, so never a subclass
         if len(sizes) > 1:
             raise TypeError(f"tuple expected at most 1 argument, got {len(sizes)}")
-        return (
-            make_size(
-                [_checked(item, position) for position, item in enumerate(sizes[0])]
-            )
-            if sizes
-            else _EMPTY
-        )
+        return make_size([_checked(item, position) for position, item in enumerate(sizes[0])] if sizes else ())
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("type 'torch.Size' is not an acceptable base type")
@@ -47,32 +42,20 @@ class Size(tuple):
         return math.prod(self)
 
     def __getitem__(self, index: Any) -> Any:
-        picked = tuple.__getitem__(self, index)
+        picked = _tuple_item(self, index)
         return make_size(picked) if type(index) is slice else picked
 
     # Returning NotImplemented lets tuple's own concatenation and repetition word the TypeError.
     def __add__(self, other: Any) -> Size:
         if type(other) is Size:
             return make_size(tuple.__add__(self, other))
-        return (
-            Size(tuple.__add__(self, other))
-            if isinstance(other, tuple)
-            else NotImplemented
-        )
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Size:
-        return (
-            Size(tuple.__add__(other, self))
-            if isinstance(other, tuple)
-            else NotImplemented
-        )
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times: Any) -> Size:
-        return (
-            make_size(tuple.__mul__(self, times))
-            if hasattr(type(times), "__index__")
-            else NotImplemented
-        )
+        return make_size(tuple.__mul__(self, times)) if hasattr(type(times), "__index__") else NotImplemented
 
     __rmul__ = __mul__
 
@@ -83,17 +66,13 @@ class Size(tuple):
 # The internal constructor: for sizes already known to be ints. It runs no Python code of its own.
 make_size: Callable[[Iterable[int]], Size] = partial(tuple.__new__, Size)
 
-_EMPTY = make_size(())
-
 
 def _checked(item: Any, position: int) -> int:
     try:
         value = operator.index(item)
     except TypeError:
         name = type_name(item)
-        raise TypeError(
-            f"torch.Size() takes an iterable of 'int' (item {position} is '{name}')"
-        ) from None
-    if not _INT64_MIN <= value <= _INT64_MAX:
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {position} is '{name}')") from None
+    if value not in _INT64:
         raise ValueError("Overflow when unpacking long long")
     return int(value)  # a bool is an int of another type; sizes hold plain ints

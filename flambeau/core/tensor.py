@@ -14,7 +14,7 @@ from . import dtype as dt
 from .device import cpu, device
 from .dtype import dtype
 from .graph import Meta, Node, gradient_edge, mode, user_frame
-from .size import Size
+from .size import Size, make_size
 from .storage import UntypedStorage
 
 _new_object = object.__new__
@@ -136,7 +136,7 @@ class Tensor:
         """Another header over the same storage, remembered as a view. No bounds check, no autograd."""
         t = _new_object(Tensor)
         t._storage = self._storage
-        t.shape = shape if type(shape) is Size else Size(shape)
+        t.shape = shape if type(shape) is Size else make_size(shape)
         t._strides = strides
         t._offset = offset
         t.dtype = self.dtype
@@ -290,7 +290,7 @@ def new_tensor(
 def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     """An uninitialised contiguous tensor."""
     if type(shape) is not Size:
-        shape = Size(shape)
+        shape = make_size(shape)
     n = d.itemsize
     for size in shape:
         n *= size
@@ -299,7 +299,7 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     """Uninitialised, with the given strides; the storage is just large enough."""
-    shape = shape if type(shape) is Size else Size(shape)
+    shape = shape if type(shape) is Size else make_size(shape)
     if numel_of(shape) == 0:
         extent = 0
     else:
@@ -314,7 +314,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     strides = tuple(s // d.itemsize for s in array.strides)
     low = 0
     storage = UntypedStorage.borrow(array.ctypes.data - low, array.nbytes, array)
-    shape = Size(array.shape)
+    shape = make_size(array.shape)
     if array.size and not is_contiguous_layout(shape, strides):
         storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * d.itemsize
     return new_tensor(storage, shape, strides, 0, d, cpu, is_contiguous_layout(shape, strides))

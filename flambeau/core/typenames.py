@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-_HEAP_TYPE_FLAG = (
-    1 << 9
-)  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
+_HEAP_TYPE_FLAG = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: classes made by a `class` statement
 
 
 def type_name(value: object) -> str:
-    """The type's name as C code prints it: `numpy.float64` for a built-in extension type, `Thing` for a Python class."""
+    """The type's name as C code prints it: `numpy.float64` for an extension type, `Thing` for a Python class."""
     return class_name(type(value))
 
 

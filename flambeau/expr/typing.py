@@ -45,11 +45,7 @@ def join_operands(operands: list[Expr], types: dict[int, dtype]) -> dtype:
     for a in operands:  # 1.5 * int_element needs a float; 1j * float_element a complex
         if a.op == "const" and _weak_dtype(a.args[0]).category > result.category:
             weak = _weak_dtype(a.args[0])
-            result = (
-                result.to_complex()
-                if weak.is_complex
-                else (dt.float32 if weak.is_floating_point else weak)
-            )
+            result = result.to_complex() if weak.is_complex else (dt.float32 if weak.is_floating_point else weak)
     return result
 
 
@@ -72,9 +68,7 @@ def infer(roots: tuple[Expr, ...], arg_dtypes: tuple[dtype, ...]) -> dict[int, d
     return types
 
 
-def node_dtype(
-    x: Expr, arg_dtypes: tuple[dtype, ...], types: dict[int, dtype]
-) -> dtype:
+def node_dtype(x: Expr, arg_dtypes: tuple[dtype, ...], types: dict[int, dtype]) -> dtype:
     if x.op == "arg":
         return opmath(arg_dtypes[x.args[0]])
     if x.op == "const":

@@ -23,9 +23,7 @@ def directory() -> Path:
     override = os.environ.get("FLAMBEAU_CACHE_DIR")
     if override:
         return Path(override)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(
-        os.path.expanduser("~"), ".cache"
-    )
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "flambeau"
 
 
@@ -45,10 +43,7 @@ def read(name: str) -> bytes | None:
             data = file.read()
     except OSError:
         return None
-    if (
-        data[: len(_MAGIC)] != _MAGIC
-        or hashlib.sha256(data[_HEADER:]).digest() != data[len(_MAGIC) : _HEADER]
-    ):
+    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(data[_HEADER:]).digest() != data[len(_MAGIC) : _HEADER]:
         return None
     return data[_HEADER:]
 
@@ -76,9 +71,7 @@ def write(name: str, data: bytes) -> bool:
 def _is_private(status: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):  # no POSIX owners on this platform
         return True
-    return status.st_uid == os.getuid() and not status.st_mode & (
-        stat.S_IWGRP | stat.S_IWOTH
-    )
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_private_directory(folder: Path) -> bool:
@@ -104,11 +97,7 @@ def _files() -> list[os.DirEntry]:
 def info() -> dict[str, object]:
     """Where the cache is and how large it is."""
     files = _files()
-    return {
-        "path": str(directory()),
-        "files": len(files),
-        "bytes": sum(f.stat().st_size for f in files),
-    }
+    return {"path": str(directory()), "files": len(files), "bytes": sum(f.stat().st_size for f in files)}
 
 
 def clear() -> None:

@@ -28,11 +28,7 @@ _kernels: dict[tuple, Any] = {}
 
 
 def map_kernel(
-    roots: tuple[Expr, ...],
-    in_dtypes: tuple[dtype, ...],
-    out_dtypes: tuple[dtype, ...],
-    kinds: str,
-    rank: int,
+    roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int
 ) -> Any:
     """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
 
@@ -43,9 +39,7 @@ def map_kernel(
     if found is None:
         letters = "".join(d.letter for d in (*out_dtypes, *in_dtypes))
         text = f"map {letters} {kinds} {rank} {formula_text(roots)}"
-        found = jit.compile(
-            lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text
-        )
+        found = jit.compile(lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text)
         _kernels[key] = found
     return found
 
@@ -69,18 +63,14 @@ def formula_text(roots: tuple[Expr, ...]) -> str:
 class Operands:
     """Parameters of a kernel and how each input is read."""
 
-    def __init__(
-        self, in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str
-    ):
+    def __init__(self, in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str):
         self.in_dtypes, self.kinds = in_dtypes, kinds
         self.outputs = [Buffer(f"out{k}", d) for k, d in enumerate(out_dtypes)]
         self.inputs: list[Buffer | Scalar] = []
         for i, d in enumerate(in_dtypes):
             kind = kinds[len(out_dtypes) + i]
             if kind in "dl":
-                self.inputs.append(
-                    Scalar(f"value{i}", dt.float64 if kind == "d" else dt.int64)
-                )
+                self.inputs.append(Scalar(f"value{i}", dt.float64 if kind == "d" else dt.int64))
             else:
                 self.inputs.append(Buffer(f"in{i}", d))
         self.params: list[Buffer | Scalar] = [*self.outputs, *self.inputs]
@@ -111,33 +101,19 @@ def assign(name: str, value: Expr | int) -> Assign:
     return Assign(name, dt.int64, const(value) if isinstance(value, int) else value)
 
 
-def span(
-    name: str,
-    start: Expr | int,
-    stop: Expr | int,
-    body: list[Statement],
-    **options: Any,
-) -> For:
+def span(name: str, start: Expr | int, stop: Expr | int, body: list[Statement], **options: Any) -> For:
     ends = [const(e) if isinstance(e, int) else e for e in (start, stop)]
     return For(name, ends[0], ends[1], const(1), body, **options)
 
 
 def build(
-    roots: tuple[Expr, ...],
-    in_dtypes: tuple[dtype, ...],
-    out_dtypes: tuple[dtype, ...],
-    kinds: str,
-    rank: int,
+    roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int
 ) -> Kernel:
     operands = Operands(in_dtypes, out_dtypes, kinds)
     used = {operands.inputs[x.args[0]] for x in walk(roots) if x.op == "arg"}
     if rank == 1 and "s" not in kinds:
-        body = _row(
-            roots, operands, used, {}, {}, const(0), index_var("n"), parallel=True
-        )
-        return Kernel(
-            "map", [Scalar("n", dt.int64), *operands.params], body, may_alias=True
-        )
+        body = _row(roots, operands, used, {}, {}, const(0), index_var("n"), parallel=True)
+        return Kernel("map", [Scalar("n", dt.int64), *operands.params], body, may_alias=True)
     geometry = Buffer("geometry", dt.int64)
     body = _read_geometry(geometry, operands, rank)
     body += _strided(roots, operands, used, rank)
@@ -149,16 +125,10 @@ def _stride(p: Buffer, d: int) -> Expr:
 
 
 def _read_geometry(geometry: Buffer, operands: Operands, rank: int) -> list[Statement]:
-    statements: list[Statement] = [
-        assign(f"size{d}", load(geometry, const(d))) for d in range(rank)
-    ]
+    statements: list[Statement] = [assign(f"size{d}", load(geometry, const(d))) for d in range(rank)]
     for k, p in enumerate(operands.pointers):
         for d in range(rank):
-            statements.append(
-                assign(
-                    f"{p.name}.stride{d}", load(geometry, const(rank + k * rank + d))
-                )
-            )
+            statements.append(assign(f"{p.name}.stride{d}", load(geometry, const(rank + k * rank + d))))
     return statements
 
 
@@ -179,9 +149,7 @@ def _row(
     place: dict[Buffer, Expr] = {}
     for p in operands.pointers:
         base, kind = offsets.get(p, const(0)), operands.kind(p)
-        place[p] = (
-            base + (i if kind == "c" else i * strides[p]) if kind != "b" else base
-        )
+        place[p] = base + (i if kind == "c" else i * strides[p]) if kind != "b" else base
         if kind == "b" and p in used:
             # Loaded before the loop: inside it, a store could be to the same address for all the compiler knows.
             before.append(Assign(f"{p.name}.value", opmath(p.dtype), load(p, place[p])))
@@ -191,17 +159,13 @@ def _row(
     # All results are computed before any is stored, because an output may be one of the inputs.
     body: list[Statement] = []
     for k, (root, out) in enumerate(zip(roots, operands.outputs, strict=True)):
-        body.append(
-            Assign(f"result{k}", opmath(out.dtype), operands.bind(root, element))
-        )
+        body.append(Assign(f"result{k}", opmath(out.dtype), operands.bind(root, element)))
     for k, out in enumerate(operands.outputs):
         body.append(Store(out, place[out], var(f"result{k}", opmath(out.dtype))))
     return [*before, span("i", start, stop, body, parallel=parallel, independent=True)]
 
 
-def _strided(
-    roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], rank: int
-) -> list[Statement]:
+def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], rank: int) -> list[Statement]:
     last = rank - 1
     inner = index_var(f"size{last}")
     strides = {p: _stride(p, last) for p in operands.pointers}
@@ -214,12 +178,7 @@ def _strided(
         assign("rows", rows),
         assign("blocks", maximum((inner + (CHUNK - 1)) // CHUNK, 1)),
         assign("group", maximum(const(CHUNK) // maximum(inner, 1), 1)),
-        assign(
-            "chunks",
-            (index_var("rows") + index_var("group") - 1)
-            // index_var("group")
-            * index_var("blocks"),
-        ),
+        assign("chunks", (index_var("rows") + index_var("group") - 1) // index_var("group") * index_var("blocks")),
     ]
     chunk, group, blocks = index_var("chunk"), index_var("group"), index_var("blocks")
     body: list[Statement] = [
@@ -230,28 +189,10 @@ def _strided(
         *_locate(operands, last),
     ]
     offsets = {p: index_var(f"{p.name}.offset") for p in operands.pointers}
-    row = _row(
-        roots,
-        operands,
-        used,
-        offsets,
-        strides,
-        index_var("low"),
-        index_var("high"),
-        parallel=False,
-    )
-    body.append(
-        span(
-            "row",
-            index_var("first"),
-            index_var("last"),
-            [*row, *_advance(operands, last - 1)],
-        )
-    )
+    row = _row(roots, operands, used, offsets, strides, index_var("low"), index_var("high"), parallel=False)
+    body.append(span("row", index_var("first"), index_var("last"), [*row, *_advance(operands, last - 1)]))
     cost = group * minimum(inner, CHUNK)
-    statements.append(
-        span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost)
-    )
+    statements.append(span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost))
     return statements
 
 
@@ -260,12 +201,8 @@ def _locate(operands: Operands, outer: int) -> list[Statement]:
     statements: list[Statement] = [assign("left", index_var("first"))]
     for d in reversed(range(outer)):
         if d:
-            statements.append(
-                assign(f"at{d}", index_var("left") % index_var(f"size{d}"))
-            )
-            statements.append(
-                assign("left", index_var("left") // index_var(f"size{d}"))
-            )
+            statements.append(assign(f"at{d}", index_var("left") % index_var(f"size{d}")))
+            statements.append(assign("left", index_var("left") // index_var(f"size{d}")))
         else:
             statements.append(assign("at0", index_var("left")))
     for p in operands.pointers:
@@ -281,18 +218,12 @@ def _advance(operands: Operands, d: int) -> list[Statement]:
     at, size = index_var(f"at{d}"), index_var(f"size{d}")
     step: list[Statement] = [assign(f"at{d}", at + 1)]
     for p in operands.pointers:
-        step.append(
-            assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + _stride(p, d))
-        )
+        step.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + _stride(p, d)))
     if d == 0:
         return step
     wrap: list[Statement] = [assign(f"at{d}", 0)]
     for p in operands.pointers:
-        wrap.append(
-            assign(
-                f"{p.name}.offset", index_var(f"{p.name}.offset") - size * _stride(p, d)
-            )
-        )
+        wrap.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") - size * _stride(p, d)))
     return [*step, If(at == size, [*wrap, *_advance(operands, d - 1)])]
 
 

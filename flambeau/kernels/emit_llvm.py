@@ -36,9 +36,7 @@ class ScalarFunction(Protocol):
 
     name: str
 
-    def inline(
-        self, dtypes: tuple[dtype, ...]
-    ) -> tuple[list[str], list[ir.Statement], Expr]:
+    def inline(self, dtypes: tuple[dtype, ...]) -> tuple[list[str], list[ir.Statement], Expr]:
         """Parameter names, body and result for these argument dtypes."""
 
 
@@ -67,16 +65,7 @@ class _Module:
             'attributes #3 = { noinline nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
         ]
         flags = ["!llvm.module.flags = !{!0}", '!0 = !{i32 7, !"RtLibUseGOT", i32 1}']
-        return "\n".join(
-            [
-                *self.declarations,
-                *self.functions,
-                *attributes,
-                *flags,
-                *self.metadata,
-                "",
-            ]
-        )
+        return "\n".join([*self.declarations, *self.functions, *attributes, *flags, *self.metadata, ""])
 
     def declare(self, text: str) -> None:
         self.declarations[text] = None
@@ -94,19 +83,13 @@ class _Module:
             self.functions.append(llvm_values.power_function(self.support[key], d))
         return self.support[key]
 
-    def scalar_function(
-        self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype
-    ) -> str:
+    def scalar_function(self, function: ScalarFunction, dtypes: tuple[dtype, ...], result: dtype) -> str:
         key = (id(function), dtypes, result)
         if key not in self.support:
             symbol = f"{self.symbol}.call{len(self.support)}"
             self.support[key] = "@" + symbol
             names, body, value = function.inline(dtypes)
-            inner = _Function(
-                self,
-                symbol,
-                [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)],
-            )
+            inner = _Function(self, symbol, [ir.Scalar(n, d) for n, d in zip(names, dtypes, strict=True)])
             inner.body(body)
             returned = inner.expression(value, result)
             inner.w.do(f"ret {value_type(result)} {returned}")
@@ -124,9 +107,7 @@ class _Loop:
 class _Function:
     """Emits one LLVM function: statements, expressions, control flow."""
 
-    def __init__(
-        self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar]
-    ):
+    def __init__(self, module: _Module, symbol: str, params: Iterable[ir.Buffer | ir.Scalar]):
         self.module, self.symbol = module, symbol
         self.w = Writer(module.declare, module.helper)
         self.params = list(params)
@@ -134,9 +115,7 @@ class _Function:
         self.pointers: dict[ir.Buffer, str] = {}
         self.entry: list[str] = []
         self.loops: list[_Loop] = []
-        self.groups: list[
-            tuple[str, set[ir.Buffer]]
-        ] = []  # access group, buffers private to one iteration
+        self.groups: list[tuple[str, set[ir.Buffer]]] = []  # access group, buffers private to one iteration
         self.signature: list[str] = []
         for p in self.params:
             self._bind(p)
@@ -147,9 +126,7 @@ class _Function:
         name = f"%p{len(self.signature)}"
         if isinstance(p, ir.Buffer):
             self.pointers[p] = name
-            alias = (
-                "" if self.module.kernel.may_alias and not p.local_size else "noalias "
-            )
+            alias = "" if self.module.kernel.may_alias and not p.local_size else "noalias "
             self.signature.append(f"ptr {alias}{name}")
             return
         # A bool arrives in a whole byte; C leaves the upper bits of narrower arguments unspecified.
@@ -172,9 +149,7 @@ class _Function:
             known = self.slots[name] = (slot, opmath(d))
         return known[0]
 
-    def finish(
-        self, result: str, internal: bool = False, attributes: str = "#0"
-    ) -> str:
+    def finish(self, result: str, internal: bool = False, attributes: str = "#0") -> str:
         if result == "void":
             self.w.do("ret void")
         linkage = "internal " if internal else ""
@@ -187,9 +162,7 @@ class _Function:
         for s in statements:
             if isinstance(s, ir.Assign):
                 value = self.expression(s.value, opmath(s.dtype), self._recurrence(s))
-                self.w.do(
-                    f"store {value_type(opmath(s.dtype))} {value}, ptr {self._slot(s.name, s.dtype)}"
-                )
+                self.w.do(f"store {value_type(opmath(s.dtype))} {value}, ptr {self._slot(s.name, s.dtype)}")
             elif isinstance(s, ir.Store):
                 self._store(s)
             elif isinstance(s, ir.DeclareLocal):
@@ -202,22 +175,15 @@ class _Function:
                 self._while(s)
             elif isinstance(s, (ir.Break, ir.Continue)):
                 loop = self.loops[-1]
-                self.w.do(
-                    f"br label %{loop.exit_label if isinstance(s, ir.Break) else loop.next_label}"
-                )
+                self.w.do(f"br label %{loop.exit_label if isinstance(s, ir.Break) else loop.next_label}")
                 self._start(self.w.label("dead"))
             else:
                 raise TypeError(f"cannot emit statement {type(s).__name__}")
 
     def _declare_local(self, buffer: ir.Buffer) -> None:
         if buffer not in self.pointers:
-            name = (
-                f"%b{len(self.pointers)}.{re.sub(r'[^A-Za-z0-9_]', '_', buffer.name)}"
-            )
-            self.entry.insert(
-                0,
-                f"  {name} = alloca [{buffer.local_size} x {memory_type(buffer.dtype)}], align 64",
-            )
+            name = f"%b{len(self.pointers)}.{re.sub(r'[^A-Za-z0-9_]', '_', buffer.name)}"
+            self.entry.insert(0, f"  {name} = alloca [{buffer.local_size} x {memory_type(buffer.dtype)}], align 64")
             self.pointers[buffer] = name
         for _, private in self.groups:
             private.add(buffer)
@@ -226,16 +192,10 @@ class _Function:
         self.w.lines.append(f"{label}:")
 
     def _branch(self, condition: Expr, yes: str, no: str) -> None:
-        self.w.do(
-            f"br i1 {self.expression(condition, dt.bool_)}, label %{yes}, label %{no}"
-        )
+        self.w.do(f"br i1 {self.expression(condition, dt.bool_)}, label %{yes}, label %{no}")
 
     def _if(self, s: ir.If) -> None:
-        then, otherwise, after = (
-            self.w.label("then"),
-            self.w.label("else"),
-            self.w.label("endif"),
-        )
+        then, otherwise, after = (self.w.label("then"), self.w.label("else"), self.w.label("endif"))
         self._branch(s.condition, then, otherwise)
         self._start(then)
         self.body(s.then)
@@ -246,11 +206,7 @@ class _Function:
         self._start(after)
 
     def _while(self, s: ir.While) -> None:
-        head, inside, after = (
-            self.w.label("while"),
-            self.w.label("do"),
-            self.w.label("endwhile"),
-        )
+        head, inside, after = (self.w.label("while"), self.w.label("do"), self.w.label("endwhile"))
         self.w.do(f"br label %{head}")
         self._start(head)
         self._branch(s.condition, inside, after)
@@ -262,22 +218,15 @@ class _Function:
         self._start(after)
 
     def _for(self, s: ir.For) -> None:
-        start, stop, step = (
-            self.expression(e, dt.int64) for e in (s.start, s.stop, s.step)
-        )
+        start, stop, step = (self.expression(e, dt.int64) for e in (s.start, s.stop, s.step))
         self._counted(s, start, stop, step)
 
     def _counted(self, s: ir.For, start: str, stop: str, step: str) -> None:
         """for name from start to stop. The counter is not the user's variable: the body may assign to that one."""
         w = self.w
-        counter, slot = (
-            self._slot(w.label("counter "), dt.int64),
-            self._slot(s.name, dt.int64),
-        )
+        counter, slot = (self._slot(w.label("counter "), dt.int64), self._slot(s.name, dt.int64))
         w.do(f"store i64 {start}, ptr {counter}")
-        head, inside, advance, after = (
-            w.label(n) for n in ("for", "body", "next", "endfor")
-        )
+        head, inside, advance, after = (w.label(n) for n in ("for", "body", "next", "endfor"))
         w.do(f"br label %{head}")
         self._start(head)
         now = w.ins(f"load i64, ptr {counter}")
@@ -299,10 +248,7 @@ class _Function:
         w = self.w
         if not step.startswith("%"):
             return w.compare("slt" if int(step) > 0 else "sgt", "i64", now, stop)
-        up, down = (
-            w.compare("slt", "i64", now, stop),
-            w.compare("sgt", "i64", now, stop),
-        )
+        up, down = (w.compare("slt", "i64", now, stop), w.compare("sgt", "i64", now, stop))
         return w.select(w.compare("sgt", "i64", step, "0"), "i1", up, down)
 
     def _enter(self, s: ir.For) -> str:
@@ -322,18 +268,12 @@ class _Function:
         groups = [group for group, private in self.groups if buffer not in private]
         if not groups:
             return ""
-        group = (
-            groups[0]
-            if len(groups) == 1
-            else self.module.node(f"!{{{', '.join(groups)}}}")
-        )
+        group = groups[0] if len(groups) == 1 else self.module.node(f"!{{{', '.join(groups)}}}")
         return f", !llvm.access.group {group}"
 
     # ---- expressions
 
-    def expression(
-        self, root: Expr, target: dtype, recurrence: Expr | None = None
-    ) -> str:
+    def expression(self, root: Expr, target: dtype, recurrence: Expr | None = None) -> str:
         """Emit `root` converted to `target`. Shared subexpressions are computed once. `recurrence` is the running
         value of a reduction: the operators applied to it may be reassociated."""
         types: dict[int, dtype] = {}
@@ -346,16 +286,10 @@ class _Function:
         self.w.flags = ""
         return self._converted(root, target, types, values)
 
-    def _converted(
-        self, x: Expr, target: dtype, types: dict[int, dtype], values: dict[int, str]
-    ) -> str:
+    def _converted(self, x: Expr, target: dtype, types: dict[int, dtype], values: dict[int, str]) -> str:
         if x.op == "const":
             rounded = constant(x.args[0], opmath(target))
-            return (
-                rounded
-                if opmath(target) is target
-                else convert(self.w, rounded, dt.float32, target)
-            )
+            return rounded if opmath(target) is target else convert(self.w, rounded, dt.float32, target)
         return convert(self.w, values[id(x)], types[id(x)], target)
 
     def _node(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
@@ -367,17 +301,13 @@ class _Function:
             return w.ins(f"load {value_type(d)}, ptr {slot}")
         if x.op == "load":
             buffer, index = x.args
-            pointer = self._address(
-                buffer, self._converted(index, dt.int64, types, values)
-            )
+            pointer = self._address(buffer, self._converted(index, dt.int64, types, values))
             return llvm_values.load(w, pointer, buffer.dtype, self._access(buffer))
         if x.op == "cast":
             return self._converted(x.args[0], x.args[1], types, values)
         if x.op == "bitcast":
             source = opmath(types[id(x.args[0])])
-            return llvm_values.bitcast(
-                w, self._converted(x.args[0], source, types, values), source, x.args[1]
-            )
+            return llvm_values.bitcast(w, self._converted(x.args[0], source, types, values), source, x.args[1])
         if x.op == "call":
             return self._call(x, types, values)
         d = operand_dtype(x, types)
@@ -385,9 +315,7 @@ class _Function:
             condition = self._converted(x.args[0], dt.bool_, types, values)
             a, b = (self._converted(c, d, types, values) for c in x.args[1:])
             return w.select(condition, value_type(d), a, b)
-        return llvm_values.apply(
-            w, x.op, d, [self._converted(c, d, types, values) for c in x.args]
-        )
+        return llvm_values.apply(w, x.op, d, [self._converted(c, d, types, values) for c in x.args])
 
     def _call(self, x: Expr, types: dict[int, dtype], values: dict[int, str]) -> str:
         operands, result = x.args[1:], types[id(x)]
@@ -411,39 +339,26 @@ class _Function:
     def _store(self, s: ir.Store) -> None:
         value = self.expression(s.value, opmath(s.buffer.dtype), self._recurrence(s))
         pointer = self._address(s.buffer, self.expression(s.index, dt.int64))
-        llvm_values.store(
-            self.w, pointer, value, s.buffer.dtype, self._access(s.buffer)
-        )
+        llvm_values.store(self.w, pointer, value, s.buffer.dtype, self._access(s.buffer))
 
     def _recurrence(self, s: ir.Assign | ir.Store) -> Expr | None:
         if not s.reassociate:
             return None
-        return (
-            ir.var(s.name, s.dtype)
-            if isinstance(s, ir.Assign)
-            else ir.load(s.buffer, s.index)
-        )
+        return ir.var(s.name, s.dtype) if isinstance(s, ir.Assign) else ir.load(s.buffer, s.index)
 
     # ---- parallel loops
 
     def _parallel(self, s: ir.For) -> None:
         """Outline the loop as range(begin, end, captured...), then run it here or on a team of threads."""
-        w, module = self.w, self.module
-        start, stop, step = (
-            self.expression(e, dt.int64) for e in (s.start, s.stop, s.step)
-        )
+        module = self.module
+        start, stop, step = (self.expression(e, dt.int64) for e in (s.start, s.stop, s.step))
         captured, arguments = self._capture(s)
         symbol = f"{module.symbol}.range{len(module.functions)}"
-        bounds = [
-            ir.Scalar(n, dt.int64) for n in ("range begin", "range end", "range step")
-        ]
+        bounds = [ir.Scalar(n, dt.int64) for n in ("range begin", "range end", "range step")]
         inner = _Function(module, symbol, [*bounds, *captured])
         fixed_step = step if not step.startswith("%") else "%p2"
         inner._counted(s, "%p0", "%p1", fixed_step)
-        types = [
-            text.rsplit(" ", 1)[0].replace("noalias ", "").strip()
-            for text in inner.signature
-        ]
+        types = [text.rsplit(" ", 1)[0].removesuffix(" noalias") for text in inner.signature]
         module.functions.append(inner.finish("void", internal=True, attributes="#3"))
         count = self._iterations(start, stop, step)
         team = self._team_size(s, count)
@@ -454,29 +369,15 @@ class _Function:
         module.functions.append(_trampoline(symbol, record, types[3:]))
         self._fork(symbol, record, types[3:], values, team, stop)
 
-    def _fork(
-        self,
-        symbol: str,
-        record: str,
-        types: list[str],
-        values: list[str],
-        team: str,
-        stop: str,
-    ) -> None:
+    def _fork(self, symbol: str, record: str, types: list[str], values: list[str], team: str, stop: str) -> None:
         w = self.w
         many, alone, after = w.label("fork"), w.label("alone"), w.label("joined")
         block = f"%fork.{len(self.entry)}"
         self.entry.insert(0, f"  {block} = alloca {record}")
-        w.do(
-            f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}"
-        )
+        w.do(f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}")
         self._start(many)
-        for i, (t, value) in enumerate(
-            zip(["i64", "i64", "i64", *types], values, strict=True)
-        ):
-            field = w.ins(
-                f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}"
-            )
+        for i, (t, value) in enumerate(zip(["i64", "i64", "i64", *types], values, strict=True)):
+            field = w.ins(f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}")
             w.do(f"store {t} {value}, ptr {field}")
         self.module.declare("declare void @GOMP_parallel(ptr, ptr, i32, i32) #2")
         w.do(
@@ -498,9 +399,7 @@ class _Function:
             if name in names and name != s.name:
                 value = self.w.ins(f"load {value_type(d)}, ptr {slot}")
                 params.append(ir.Scalar(name, d))
-                arguments.append(
-                    self.w.ins(f"zext i1 {value} to i8") if d is dt.bool_ else value
-                )
+                arguments.append(self.w.ins(f"zext i1 {value} to i8") if d is dt.bool_ else value)
         return params, arguments
 
     def _iterations(self, start: str, stop: str, step: str) -> str:
@@ -508,13 +407,7 @@ class _Function:
         span = w.op("sub", "i64", stop, start)
         if step == "1":
             return w.intrinsic("smax", "i64", span, "0")
-        towards = (
-            "-1"
-            if not step.startswith("%") and int(step) > 0
-            else "1"
-            if not step.startswith("%")
-            else None
-        )
+        towards = "-1" if not step.startswith("%") and int(step) > 0 else "1" if not step.startswith("%") else None
         if towards is None:
             towards = w.select(w.compare("sgt", "i64", step, "0"), "i64", "-1", "1")
         rounded = w.op("add", "i64", w.op("add", "i64", span, step), towards)
@@ -525,15 +418,9 @@ class _Function:
         w = self.w
         self.module.declare("@flambeau_num_threads = external global i64")
         threads = w.ins("load i64, ptr @flambeau_num_threads")
-        work = (
-            count
-            if s.cost is None
-            else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
-        )
+        work = count if s.cost is None else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
         useful = w.op("sdiv", "i64", work, str(GRAIN))
-        return w.intrinsic(
-            "smin", "i64", w.intrinsic("smin", "i64", threads, useful), count
-        )
+        return w.intrinsic("smin", "i64", w.intrinsic("smin", "i64", threads, useful), count)
 
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
@@ -541,9 +428,7 @@ def _trampoline(symbol: str, record: str, types: list[str]) -> str:
     lines = [f"define internal void @{symbol}.team(ptr %data) #0 {{"]
     fields = ["i64", "i64", "i64", *types]
     for i, t in enumerate(fields):
-        lines.append(
-            f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}"
-        )
+        lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
         lines.append(f"  %a{i} = load {t}, ptr %f{i}")
     rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
     lines += f"""  %size32 = call i32 @omp_get_num_threads()
@@ -587,13 +472,9 @@ def _lower_all(root: Expr, types: dict[int, dtype]) -> Expr:
             new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
             if id(new) not in types:
                 types[id(new)] = node_dtype(new, (), types)
-            swapped = (
-                None if new.op in _LEAVES or _special_power(new) else lower(new, types)
-            )
+            swapped = None if new.op in _LEAVES or _special_power(new) else lower(new, types)
             if swapped is not None and swapped is not new:
-                done[id(new)] = (
-                    new  # a formula may use its own argument unchanged, never itself
-                )
+                done[id(new)] = new  # a formula may use its own argument unchanged, never itself
                 swapped = visit(swapped)
                 new = swapped
             done[id(x)] = done[id(new)] = new
@@ -625,12 +506,7 @@ def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
         elif isinstance(s, ir.Store):
             yield from (s.index, s.value)
         elif isinstance(s, ir.For):
-            yield from (
-                s.start,
-                s.stop,
-                s.step,
-                *([s.cost] if s.cost is not None else []),
-            )
+            yield from (s.start, s.stop, s.step, *([s.cost] if s.cost is not None else []))
             yield from _expressions(s.body)
         elif isinstance(s, ir.If):
             yield s.condition

@@ -14,16 +14,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..expr.node import COMPARISONS
 
-_INT_BITS = {
-    "uint8": 8,
-    "int8": 8,
-    "uint16": 16,
-    "int16": 16,
-    "uint32": 32,
-    "int32": 32,
-    "uint64": 64,
-    "int64": 64,
-}
+_INT_BITS = {"uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64}
 
 
 def value_type(d: dtype) -> str:
@@ -35,9 +26,7 @@ def value_type(d: dtype) -> str:
     if d.is_floating_point:
         return "float"
     if d.is_complex:
-        raise NotImplementedError(
-            f"native kernels do not compute in {d}; the NumPy emitter does"
-        )
+        raise NotImplementedError(f"native kernels do not compute in {d}; the NumPy emitter does")
     return f"i{_INT_BITS[d.name]}"
 
 
@@ -54,7 +43,7 @@ def bits(d: dtype) -> int:
     return 1 if d is dt.bool_ else d.itemsize * 8
 
 
-def constant(value: bool | int | float, d: dtype) -> str:
+def constant(value: float, d: dtype) -> str:
     """A Python number as a literal of dtype `d`, converted as PyTorch converts scalars."""
     if d is dt.bool_:
         return "true" if value else "false"
@@ -80,9 +69,7 @@ def _float_literal(value: float, d: dtype) -> str:
 class Writer:
     """Appends instructions to one function. `flags` are the fast-math flags of the instruction being written."""
 
-    def __init__(
-        self, declare: Callable[[str], None], helper: Callable[[str, dtype], str]
-    ):
+    def __init__(self, declare: Callable[[str], None], helper: Callable[[str, dtype], str]):
         self.lines: list[str] = []
         self.flags = ""
         self.declare = declare  # add an external declaration to the module
@@ -110,24 +97,19 @@ class Writer:
         return self.ins(f"{opcode} {flags}{t} {', '.join(operands)}")
 
     def compare(self, predicate: str, t: str, a: str, b: str) -> str:
-        return self.ins(
-            f"{'fcmp' if t in ('float', 'double') else 'icmp'} {predicate} {t} {a}, {b}"
-        )
+        return self.ins(f"{'fcmp' if t in ('float', 'double') else 'icmp'} {predicate} {t} {a}, {b}")
 
     def select(self, condition: str, t: str, a: str, b: str) -> str:
         return self.ins(f"select i1 {condition}, {t} {a}, {t} {b}")
 
-    def intrinsic(self, name: str, t: str, *operands: str, extra: str = "") -> str:
+    def intrinsic(self, name: str, t: str, *operands: str, extra: str = "", flags: str = "") -> str:
         """Call llvm.<name>.<type>; `extra` is a trailing immediate such as the i1 of llvm.abs."""
-        symbol = (
-            f"@llvm.{name}.{'f32' if t == 'float' else 'f64' if t == 'double' else t}"
-        )
+        symbol = f"@llvm.{name}.{'f32' if t == 'float' else 'f64' if t == 'double' else t}"
         types = ", ".join([t] * len(operands) + ([extra.split()[0]] if extra else []))
         self.declare(f"declare {t} {symbol}({types})")
-        arguments = ", ".join(
-            [f"{t} {o}" for o in operands] + ([extra] if extra else [])
-        )
-        flags = self.flags if t in ("float", "double") else ""
+        arguments = ", ".join([f"{t} {o}" for o in operands] + ([extra] if extra else []))
+        if t in ("float", "double"):
+            flags = self.flags or flags
         return self.ins(f"call {flags}{t} {symbol}({arguments})")
 
     def libm(self, name: str, t: str, *operands: str) -> str:
@@ -169,9 +151,7 @@ def _round_bfloat16(w: Writer, value: str) -> str:
     """The upper 16 bits, rounded to nearest even; integer arithmetic so that it vectorises on every CPU."""
     raw = w.ins(f"bitcast float {value} to i32")
     odd = w.op("and", "i32", w.op("lshr", "i32", raw, "16"), "1")
-    rounded = w.op(
-        "lshr", "i32", w.op("add", "i32", w.op("add", "i32", raw, "32767"), odd), "16"
-    )
+    rounded = w.op("lshr", "i32", w.op("add", "i32", w.op("add", "i32", raw, "32767"), odd), "16")
     # Adding would carry a nan with a small payload over to infinity.
     kept = w.select(w.compare("uno", "float", value, value), "i32", "32704", rounded)
     return w.ins(f"trunc i32 {kept} to i16")
@@ -189,14 +169,10 @@ def convert(w: Writer, value: str, source: dtype, target: dtype) -> str:
         return value
     s, t = value_type(source), value_type(target)
     if target is dt.bool_:
-        return w.compare(
-            "une" if source.is_floating_point else "ne", s, value, constant(0, source)
-        )
+        return w.compare("une" if source.is_floating_point else "ne", s, value, constant(0, source))
     if target.is_floating_point:
         if source.is_floating_point:
-            return w.ins(
-                f"{'fpext' if t == 'double' else 'fptrunc'} {s} {value} to {t}"
-            )
+            return w.ins(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {value} to {t}")
         return w.ins(f"{'sitofp' if source.is_signed else 'uitofp'} {s} {value} to {t}")
     if source.is_floating_point:
         return _float_to_int(w, value, source, target)
@@ -217,12 +193,7 @@ def _truncate(w: Writer, value: str, t: str, width: int) -> str:
     """What the x86 conversion instruction does: out of range and nan give the most negative integer."""
     limit = _float_literal(2.0 ** (width - 1), dt.float64)
     fits = w.compare("olt", t, w.intrinsic("fabs", t, value), limit)
-    return w.select(
-        fits,
-        f"i{width}",
-        w.ins(f"fptosi {t} {value} to i{width}"),
-        str(-(1 << (width - 1))),
-    )
+    return w.select(fits, f"i{width}", w.ins(f"fptosi {t} {value} to i{width}"), str(-(1 << (width - 1))))
 
 
 def _float_to_int(w: Writer, value: str, source: dtype, target: dtype) -> str:
@@ -230,12 +201,7 @@ def _float_to_int(w: Writer, value: str, source: dtype, target: dtype) -> str:
     if target is dt.uint64:
         top = _float_literal(2.0**63, dt.float64)
         low = _truncate(w, value, t, 64)
-        high = w.op(
-            "xor",
-            "i64",
-            _truncate(w, w.op("fsub", t, value, top), t, 64),
-            str(-(1 << 63)),
-        )
+        high = w.op("xor", "i64", _truncate(w, w.op("fsub", t, value, top), t, 64), str(-(1 << 63)))
         return w.select(w.compare("oge", t, value, top), "i64", high, low)
     if target is dt.uint32:
         return w.ins(f"trunc i64 {_truncate(w, value, t, 64)} to i32")
@@ -254,26 +220,12 @@ def bitcast(w: Writer, value: str, source: dtype, target: dtype) -> str:
 # ---------------------------------------------------------------------------------------------- operators
 
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT_OPS = {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
+_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOL_OPS = {
     "add": "or", "sub": "xor", "mul": "and", "and": "and", "or": "or", "xor": "xor", "maximum": "or", "fmax": "or",
     "minimum": "and", "fmin": "and",
 }  # fmt: skip
-_FLOAT_COMPARE = {
-    "eq": "oeq",
-    "ne": "une",
-    "lt": "olt",
-    "le": "ole",
-    "gt": "ogt",
-    "ge": "oge",
-}
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven"}
 _SAME_FOR_REAL = frozenset({"real", "conj"})
 LIBM = frozenset(
@@ -323,9 +275,7 @@ def _apply_bool(w: Writer, op: str, operands: list[str]) -> str:
     if op == "pow":  # x ** 0 is true
         return w.op("or", "i1", operands[0], w.op("xor", "i1", operands[1], "true"))
     if op == "fma":
-        return w.op(
-            "or", "i1", w.op("and", "i1", operands[0], operands[1]), operands[2]
-        )
+        return w.op("or", "i1", w.op("and", "i1", operands[0], operands[1]), operands[2])
     raise _unsupported(op, dt.bool_)
 
 
@@ -338,11 +288,7 @@ def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     if op in _INT_OPS:
         return w.op(_INT_OPS[op], t, *operands)
     if op in ("maximum", "fmax", "minimum", "fmin"):
-        return w.intrinsic(
-            prefix + ("max" if op.endswith("max") or op == "maximum" else "min"),
-            t,
-            *operands,
-        )
+        return w.intrinsic(prefix + ("max" if op.endswith("max") or op == "maximum" else "min"), t, *operands)
     if op in ("floordiv", "mod", "fmod"):
         return _int_division(w, op, d, *operands)
     if op in ("shl", "shr"):
@@ -359,9 +305,7 @@ def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
         positive = w.ins(f"zext i1 {w.compare(prefix + 'gt', t, a, zero)} to {t}")
         if not d.is_signed:
             return positive
-        return w.op(
-            "sub", t, positive, w.ins(f"zext i1 {w.compare('slt', t, a, zero)} to {t}")
-        )
+        return w.op("sub", t, positive, w.ins(f"zext i1 {w.compare('slt', t, a, zero)} to {t}"))
     if op == "signbit":
         return w.compare("slt", t, a, zero) if d.is_signed else "false"
     if op in ("isnan", "isinf"):
@@ -380,15 +324,8 @@ def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     t = value_type(d)
     zero_divisor = w.compare("eq", t, b, "0")
     if not d.is_signed:
-        return w.op(
-            "udiv" if op == "floordiv" else "urem",
-            t,
-            a,
-            w.select(zero_divisor, t, "1", b),
-        )
-    minus_one = w.compare(
-        "eq", t, b, "-1"
-    )  # the smallest integer divided by -1 overflows
+        return w.op("udiv" if op == "floordiv" else "urem", t, a, w.select(zero_divisor, t, "1", b))
+    minus_one = w.compare("eq", t, b, "-1")  # the smallest integer divided by -1 overflows
     divisor = w.select(w.op("or", "i1", zero_divisor, minus_one), t, "1", b)
     remainder = w.op("srem", t, a, divisor)
     if op == "fmod":
@@ -397,17 +334,13 @@ def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     adjust = w.op("and", "i1", w.compare("ne", t, remainder, "0"), opposite)
     if op == "mod":
         return w.select(adjust, t, w.op("add", t, remainder, b), remainder)
-    quotient = w.select(
-        minus_one, t, w.op("sub", t, "0", a), w.op("sdiv", t, a, divisor)
-    )
+    quotient = w.select(minus_one, t, w.op("sub", t, "0", a), w.op("sdiv", t, a, divisor))
     return w.select(adjust, t, w.op("sub", t, quotient, "1"), quotient)
 
 
 def _shift(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     t, width = value_type(d), bits(d)
-    inside = w.compare(
-        "ult", t, b, str(width)
-    )  # a negative amount is a huge unsigned one
+    inside = w.compare("ult", t, b, str(width))  # a negative amount is a huge unsigned one
     if op == "shl":
         return w.select(inside, t, w.op("shl", t, a, w.select(inside, t, b, "0")), "0")
     if d.is_signed:
@@ -490,7 +423,7 @@ def _apply_float(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
     if op == "rsqrt":
         return w.op("fdiv", t, constant(1, d), w.intrinsic("sqrt", t, a))
     if op in ("maximum", "minimum"):
-        return _nan_extreme(w, op, t, *operands)
+        return w.intrinsic(op, t, *operands, flags="nsz ")  # nan wins; which zero is returned does not matter
     if op in ("fmax", "fmin"):
         return w.intrinsic("maxnum" if op == "fmax" else "minnum", t, *operands)
     if op == "copysign":
@@ -530,13 +463,6 @@ def _float_test(w: Writer, op: str, d: dtype, a: str) -> str:
     raise _unsupported(op, d)
 
 
-def _nan_extreme(w: Writer, op: str, t: str, a: str, b: str) -> str:
-    """One compare-and-select that maps to the machine's min/max, one that lets a nan of `a` through."""
-    better = w.compare("ogt" if op == "maximum" else "olt", t, a, b)
-    picked = w.select(better, t, a, b)
-    return w.select(w.compare("uno", t, a, a), t, a, picked)
-
-
 _SPECIAL_POWERS: dict[float, Callable[[Writer, str, str, dtype], str]] = {
     0.0: lambda w, t, a, d: constant(1, d),
     1.0: lambda w, t, a, d: a,
@@ -565,9 +491,7 @@ def _float_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     remainder = w.libm("fmod", t, a, b)
     if op == "fmod":
         return remainder
-    signs_differ = w.op(
-        "xor", "i1", w.compare("olt", t, b, zero), w.compare("olt", t, remainder, zero)
-    )
+    signs_differ = w.op("xor", "i1", w.compare("olt", t, b, zero), w.compare("olt", t, remainder, zero))
     adjust = w.op("and", "i1", w.compare("une", t, remainder, zero), signs_differ)
     if op == "mod":
         return w.select(adjust, t, w.op("fadd", t, remainder, b), remainder)

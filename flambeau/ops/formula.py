@@ -19,7 +19,7 @@ from ..core.dtype import dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode
 from ..core.layout import broadcast_two, expand_strides, output_strides
 from ..core.promotion import get_default_dtype, result_dtype
-from ..core.size import Size
+from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, empty_strided, is_contiguous_layout, numel_of
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
@@ -313,7 +313,7 @@ class Pointwise:
 
     @staticmethod
     def _lay_out(plan: Plan, operands: tuple, shape: tuple[int, ...], out: tuple | None) -> None:
-        plan.shape = Size(shape)
+        plan.shape = make_size(shape)
         if out is not None:
             plan.shape, plan.strides, _ = out
         elif all(x._contig and x.shape == shape for x in operands if isinstance(x, Tensor)):
@@ -377,17 +377,22 @@ class Pointwise:
         return symbols
 
     # -- derivative -------------------------------------------------------------------------------------------------
-    def record(self, operands: tuple, params: tuple, out: Tensor) -> None:
-        if not (out.dtype.is_floating_point or out.dtype.is_complex):
-            return
+    def make_node(self, operands: tuple) -> PointwiseNode | None:
+        """A node for a call on these operands, or None when no gradient flows."""
         edges = tuple(gradient_edge(x) if isinstance(x, Tensor) else None for x in operands)
         for edge in edges:
             if edge is not None:
-                break
-        else:
+                node = PointwiseNode(self.label, edges)
+                node.op = self
+                return node
+        return None
+
+    def record(self, operands: tuple, params: tuple, out: Tensor) -> None:
+        if not (out.dtype.is_floating_point or out.dtype.is_complex):
             return
-        node = PointwiseNode(self.label, edges)
-        node.op = self
+        node = self.make_node(operands)
+        if node is None:
+            return
         node.remember(operands, params, out)
         meta = out._meta
         if meta is None:
@@ -453,6 +458,12 @@ class PointwiseNode(Node):
     __slots__ = ("op", "params", "shapes", "dtypes")
 
     op: Pointwise
+
+    def reads_operand(self, index: int, params: tuple) -> bool:
+        """Whether a needed gradient uses the value of operand `index`."""
+        return any(
+            edge is not None and index + 1 in self.op.gradient_of(i, params)[1] for i, edge in enumerate(self.edges)
+        )
 
     def remember(self, operands: tuple, params: tuple, out: Tensor) -> None:
         """Save exactly what the needed gradients read."""

@@ -36,7 +36,8 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    key = op.name if op.namespaces[0] == "torch" or op.name not in OPS else f"{op.namespaces[0]}.{op.name}"
+    space = op.namespaces[0] if op.namespaces else "Tensor"
+    key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")
     OPS[key] = op

@@ -12,15 +12,7 @@ import struct
 from dataclasses import dataclass
 
 _ALLOCATED, _NO_BITS, _RELA = 0x2, 8, 4
-_PC32, _GOTPCREL, _PLT32, _GOTPCRELX, _REX_GOTPCRELX, _ABS64, _PC64 = (
-    2,
-    9,
-    4,
-    41,
-    42,
-    1,
-    24,
-)
+_PC32, _GOTPCREL, _PLT32, _GOTPCRELX, _REX_GOTPCRELX, _ABS64, _PC64 = (2, 9, 4, 41, 42, 1, 24)
 _MACHINE_X86_64 = 62
 
 
@@ -51,10 +43,7 @@ class _Section:
 
 def link(object_file: bytes, entry: str) -> Image:
     """Lay out the sections of an object file and resolve every relocation between them."""
-    if (
-        object_file[:6] != b"\x7fELF\x02\x01"
-        or struct.unpack_from("<H", object_file, 18)[0] != _MACHINE_X86_64
-    ):
+    if object_file[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", object_file, 18)[0] != _MACHINE_X86_64:
         raise UnsupportedObject("not an ELF object for x86-64")
     sections = _sections(object_file)
     places, size = _layout(sections)
@@ -73,10 +62,7 @@ def link(object_file: bytes, entry: str) -> Image:
 def _sections(data: bytes) -> list[_Section]:
     table = struct.unpack_from("<Q", data, 40)[0]
     entry_size, count, names_index = struct.unpack_from("<HHH", data, 58)
-    rows = [
-        struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry_size)
-        for i in range(count)
-    ]
+    rows = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry_size) for i in range(count)]
     names = rows[names_index][4]
     return [
         _Section(_text(data, names + r[0]), r[1], r[2], r[4], r[5], r[6], r[7], max(1, r[8]))
@@ -100,13 +86,7 @@ def _layout(sections: list[_Section]) -> tuple[dict[int, int], int]:
 
 
 class _Linker:
-    def __init__(
-        self,
-        data: bytes,
-        sections: list[_Section],
-        places: dict[int, int],
-        code: bytearray,
-    ):
+    def __init__(self, data: bytes, sections: list[_Section], places: dict[int, int], code: bytearray):
         self.data, self.sections, self.places, self.code = data, sections, places, code
         self.slots: list[tuple[int, str]] = []
         self._slot_of: dict[str, int] = {}
@@ -115,9 +95,7 @@ class _Linker:
         strings = sections[table.link].offset
         self.symbols: list[tuple[str, int, int]] = []  # name, section, value
         for at in range(table.offset, table.offset + table.size, 24):
-            name, _info, _other, section, value, _size = struct.unpack_from(
-                "<IBBHQQ", data, at
-            )
+            name, _info, _other, section, value, _size = struct.unpack_from("<IBBHQQ", data, at)
             self.symbols.append((_text(data, strings + name), section, value))
 
     def address_of(self, name: str) -> int:
@@ -130,13 +108,9 @@ class _Linker:
         base = self.places[table.info]
         for at in range(table.offset, table.offset + table.size, 24):
             offset, info, addend = struct.unpack_from("<QQq", self.data, at)
-            self._apply(
-                base + offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
-            )
+            self._apply(base + offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
 
-    def _apply(
-        self, where: int, kind: int, symbol: tuple[str, int, int], addend: int
-    ) -> None:
+    def _apply(self, where: int, kind: int, symbol: tuple[str, int, int], addend: int) -> None:
         name, section, value = symbol
         defined = section in self.places
         target = self.places[section] + value if defined else 0
@@ -164,24 +138,13 @@ class _Linker:
         if name not in self._jump_of:
             slot = self._slot(name)
             self._jump_of[name] = len(self.code)
-            self.code.extend(
-                b"\xff\x25"
-                + struct.pack("<i", slot - (len(self.code) + 6))
-                + b"\x90\x90"
-            )
+            self.code.extend(b"\xff\x25" + struct.pack("<i", slot - (len(self.code) + 6)) + b"\x90\x90")
         return self._jump_of[name]
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int64,
-]
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _ARENA = 1 << 20
 _arena: tuple[int, int] = (0, 0)  # next free address, end

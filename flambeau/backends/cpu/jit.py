@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -17,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,7 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> Any
         stats.loaded += 1
         return _function(*_unpack(stored))
     kernel = source if isinstance(source, ir.Kernel) else source()
-    signature = "".join(
-        "p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params
-    )
+    signature = "".join("p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params)
     code = _build(emit_llvm.emit(kernel), kernel.name)
     cache.write(name, _pack(signature, code))
     return _function(signature, code)
@@ -121,7 +119,7 @@ class _Compiler:
         return self.machine.emit_object(self.optimised(text))
 
 
-@lru_cache(maxsize=1)
+@functools.cache
 def _compiler() -> _Compiler:
     return _Compiler()
 
@@ -143,12 +141,10 @@ def _pack(signature: str, code: image.Image) -> bytes:
 def _unpack(data: bytes) -> tuple[str, image.Image]:
     end = 4 + int.from_bytes(data[:4], "little")
     signature, entry, slots = json.loads(data[4:end])
-    return signature, image.Image(
-        data[end:], entry, [(offset, name) for offset, name in slots]
-    )
+    return signature, image.Image(data[end:], entry, [(offset, name) for offset, name in slots])
 
 
-@lru_cache(maxsize=None)
+@functools.cache
 def _prototype(signature: str) -> Any:
     return ctypes.CFUNCTYPE(None, *(_CTYPES[c] for c in signature))
 
@@ -158,7 +154,7 @@ def _function(signature: str, code: image.Image) -> Any:
     return _prototype(signature)(address)
 
 
-@lru_cache(maxsize=None)
+@functools.cache
 def _address(name: str) -> int:
     """The address of a symbol that native code refers to."""
     if name == "flambeau_num_threads":
@@ -177,22 +173,18 @@ def _symbol(library: ctypes.CDLL, name: str) -> int:
     return pointer
 
 
-@lru_cache(maxsize=1)
+@functools.cache
 def _libm() -> ctypes.CDLL:
-    return ctypes.CDLL(
-        ctypes.util.find_library("m") if os.name != "posix" else "libm.so.6"
-    )
+    return ctypes.CDLL(ctypes.util.find_library("m") if os.name != "posix" else "libm.so.6")
 
 
 # ---------------------------------------------------------------------------------------------- identity
 
 
-@lru_cache(maxsize=1)
+@functools.cache
 def _environment() -> str:
     """Everything besides the kernel that decides its machine code."""
-    return cache.digest(
-        _llvm_version(), platform.machine(), _cpu_identity(), _source_digest()
-    )
+    return cache.digest(_llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
 
 
 def _llvm_version() -> str:
@@ -209,21 +201,8 @@ def _cpu_identity() -> str:
             first = file.read(16384).split("\n\n")[0]
     except OSError:
         return f"{platform.processor()} {platform.platform()}"
-    wanted = (
-        "vendor_id",
-        "cpu family",
-        "model",
-        "stepping",
-        "flags",
-        "Features",
-        "CPU part",
-        "CPU implementer",
-    )
-    return "\n".join(
-        line
-        for line in first.splitlines()
-        if line.split("\t")[0].split(":")[0].strip() in wanted
-    )
+    wanted = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join(line for line in first.splitlines() if line.split("\t")[0].split(":")[0].strip() in wanted)
 
 
 def _source_digest() -> str:

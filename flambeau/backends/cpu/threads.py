@@ -70,13 +70,9 @@ def set_num_threads(count: int) -> None:
     """Use `count` threads in CPU kernels from now on."""
     global _requested
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(
-            f"set_num_threads expects an int, but got {type(count).__name__}"
-        )
+        raise TypeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if count <= 0:
-        raise RuntimeError(
-            f"set_num_threads expects a positive integer, but got {count}"
-        )
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
     _requested = count
     _apply()
 
@@ -96,9 +92,7 @@ def _open() -> ctypes.CDLL | None:
     if quiet:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
     try:
-        found = ctypes.CDLL(
-            "libgomp.so.1"
-        )  # reads its settings from the environment while loading
+        found = ctypes.CDLL("libgomp.so.1")  # reads its settings from the environment while loading
         found.omp_set_num_threads.argtypes = [ctypes.c_int]
         return found
     except OSError:

@@ -1,0 +1,211 @@
+"""backward(), grad(), and the autograd methods of tensors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..core.graph import HookHandle, gradient_edge, mode
+from ..core.tensor import Tensor
+from .engine import TensorHook, run_backward
+
+
+def _as_list(x: Any) -> list:
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> list[Tensor]:
+    """Ones for scalar outputs; what is given must fit in shape and dtype."""
+    result = []
+    for out, g in zip(outputs, gradients):
+        if g is None:
+            if not out.requires_grad:
+                raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+            if out.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if not out.dtype.is_floating_point:
+                raise RuntimeError(
+                    f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+                )
+            g = out.new_ones(out.shape)
+        elif not isinstance(g, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+        elif g.shape != out.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{len(result)}] has a shape of {g.shape} and output[{len(result)}] has a shape of"
+                f" {out.shape}."
+            )
+        elif g.dtype.is_complex != out.dtype.is_complex:
+            raise RuntimeError(
+                f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype:"
+                f" grad_output[{len(result)}] has a dtype of {g.dtype} and output[{len(result)}] has a dtype of {out.dtype}."
+            )
+        result.append(g)
+    return result
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Sum the gradients of `tensors` into the `.grad` of the graph's leaves (or of `inputs` only)."""
+    outputs = _as_list(tensors)
+    given = _as_list(grad_tensors) if grad_tensors is not None else [None] * len(outputs)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    if inputs is not None:
+        inputs = _as_list(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    gradients = _starting_gradients(outputs, given, "backward")
+    keep = create_graph if retain_graph is None else retain_graph
+    run_backward(outputs, gradients, keep, create_graph, inputs, True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """The gradients of `outputs` with respect to `inputs`, returned instead of accumulated."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outs, ins = _as_list(outputs), _as_list(inputs)
+    given = _as_list(grad_outputs) if grad_outputs is not None else [None] * len(outs)
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched_grad(outs, ins, given, allow_unused, materialize_grads, create_graph)
+    gradients = _starting_gradients(outs, given, "grad")
+    results = run_backward(outs, gradients, keep, create_graph, ins, False)
+    for i, g in enumerate(results):
+        if g is None:
+            if not allow_unused:
+                raise RuntimeError(
+                    "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if"
+                    " this is the desired behavior."
+                )
+            if materialize_grads:
+                results[i] = ins[i].new_zeros(ins[i].shape)
+    return tuple(results)
+
+
+def _batched_grad(outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool) -> tuple:
+    """One pass per row of the batched output gradients, results stacked."""
+    rows = next(g.shape[0] for g in given if g is not None)
+    passes = [
+        grad(outs, ins, [None if g is None else g[i] for g in given], True, create_graph, True, allow_unused, False, materialize)
+        for i in range(rows)
+    ]
+    return tuple(None if column[0] is None else column[0].stack_with(column[1:]) for column in map(list, zip(*passes)))
+
+
+# -- methods of tensors -------------------------------------------------------------------------------------------------
+
+
+def tensor_backward(
+    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Compute the gradients of this tensor with respect to the leaves of its graph."""
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def register_hook(self: Tensor, hook: Callable) -> HookHandle:
+    """Call `hook(grad)` when the gradient of this tensor is known; a returned tensor replaces it."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    edge = gradient_edge(self)
+    assert edge is not None
+    node, output_nr = edge
+    meta = self._ensure_meta()
+    if node.prehooks is None:
+        node.prehooks = {}
+    if self.is_leaf:  # the accumulator is only weakly held: the hooks keep it alive with the tensor
+        meta.hooks = {"node": node}
+    return HookHandle(node.prehooks, TensorHook(hook, output_nr))  # type: ignore[arg-type]
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> HookHandle:
+    """Call `hook(tensor)` after a gradient has been added to this leaf's `.grad`."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    meta = self._ensure_meta()
+    if meta.post_hooks is None:
+        meta.post_hooks = {}
+    return HookHandle(meta.post_hooks, hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep `.grad` of a tensor that is not a leaf."""
+    if not self.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if self.is_leaf:
+        return
+    meta = self._ensure_meta()
+    node = self.grad_fn
+    assert node is not None
+    if node.retain is None:
+        node.retain = {}
+    node.retain[meta.output_nr] = weakref.ref(self)
+    meta.retains_grad = True
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Switch recording of this leaf on or off."""
+    self.requires_grad = requires_grad
+    return self
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Cut this tensor off from the graph that made it."""
+    if self._base is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training,"
+            " and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be"
+            " called on these gradients."
+        )
+    if self._meta is not None:
+        self._meta.grad_fn, self._meta.output_nr, self._meta.requires_grad = None, 0, False
+    return self
+
+
+def is_inference(self: Tensor) -> bool:
+    return self._meta is not None and self._meta.inference
+
+
+def _retains_grad(self: Tensor) -> bool:
+    return self._meta is not None and self._meta.retains_grad
+
+
+METHODS = {
+    "backward": tensor_backward,
+    "register_hook": register_hook,
+    "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+    "retain_grad": retain_grad,
+    "requires_grad_": requires_grad_,
+    "detach_": detach_,
+    "is_inference": is_inference,
+    "retains_grad": property(_retains_grad),
+}
+
+
+def bind() -> None:
+    """Give tensors their autograd methods."""
+    for name, method in METHODS.items():
+        setattr(Tensor, name, method)
+
+
+__all__ = ["backward", "bind", "grad", "mode"]

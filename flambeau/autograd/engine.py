@@ -1,0 +1,272 @@
+"""The backward pass: nodes in reverse order of creation, each once all its gradients have arrived. No recursion."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from typing import Any
+
+from ..core.graph import AccumulateGrad, Node, gradient_edge, mode
+from ..core.layout import is_non_overlapping_and_dense
+from ..core.tensor import Tensor, contiguous_strides
+
+
+def dependencies(roots: list[Node], wanted: set[int] | None) -> tuple[dict[int, int], set[int] | None]:
+    """How many gradients each reachable node waits for; and which nodes lead to `wanted` (all if None)."""
+    counts: dict[int, int] = {}
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        order.append(node)
+        for edge in node.edges:
+            if edge is not None:
+                child = edge[0]
+                counts[id(child)] = counts.get(id(child), 0) + 1
+                stack.append(child)
+    if wanted is None:
+        return counts, None
+    return counts, _leading_to(order, wanted)
+
+
+def _leading_to(nodes: list[Node], wanted: set[int]) -> set[int]:
+    """Nodes from which a wanted node can be reached. Children have smaller sequence numbers than their users, except
+    accumulators, so one pass from the oldest node on is enough."""
+    useful = set(wanted)
+    for node in sorted(nodes, key=lambda n: -1 if isinstance(n, AccumulateGrad) else n.sequence):
+        if id(node) in useful:
+            continue
+        if any(e is not None and id(e[0]) in useful for e in node.edges):
+            useful.add(id(node))
+    return useful
+
+
+class Pass:
+    """One run of the engine."""
+
+    def __init__(self, retain_graph: bool, create_graph: bool, captures: dict[tuple[int, int], list[int]] | None, count: int):
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.captures = captures  # (id(node), output_nr) -> which inputs want that gradient
+        self.results: list = [None] * count
+        self.buffers: dict[int, list] = {}
+
+    def add(self, node: Node, output_nr: int, gradient: Tensor) -> None:
+        buffer = self.buffers.get(id(node))
+        if buffer is None:
+            buffer = self.buffers[id(node)] = [None] * max(node.output_count, output_nr + 1)
+        held = buffer[output_nr]
+        buffer[output_nr] = gradient if held is None else held + gradient
+
+    def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[int] | None) -> list:
+        counts, useful = dependencies([r[0] for r in roots], wanted)
+        ready: list[tuple[int, int, Node]] = []
+        queued: set[int] = set()
+        for node, output_nr, gradient in roots:
+            self.add(node, output_nr, gradient)
+            if counts.get(id(node), 0) == 0 and id(node) not in queued:
+                queued.add(id(node))
+                heapq.heappush(ready, (-node.sequence, id(node), node))
+        outgoing: tuple | None
+        while ready:
+            _, _, node = heapq.heappop(ready)
+            outgoing = None  # let go of the last node's gradients: their reference counts decide about copying
+            incoming = self.buffers.pop(id(node), None)
+            outgoing = self.evaluate(node, incoming, useful)
+            for i, edge in enumerate(node.edges):
+                if edge is None:
+                    continue
+                child, output_nr = edge
+                if outgoing is not None and i < len(outgoing) and outgoing[i] is not None:
+                    self.add(child, output_nr, outgoing[i])
+                left = counts[id(child)] = counts[id(child)] - 1
+                if left == 0:
+                    heapq.heappush(ready, (-child.sequence, id(child), child))
+        return self.results
+
+    def evaluate(self, node: Node, incoming: list | None, useful: set[int] | None) -> tuple | None:
+        """Run hooks, capture or accumulate, and apply the node; None when no gradient reached it."""
+        if incoming is None or all(g is None for g in incoming):
+            return None
+        incoming = run_prehooks(node, incoming)
+        self.capture(node, incoming)
+        if isinstance(node, AccumulateGrad):
+            if self.captures is None or (useful is not None and id(node) in useful and self.accumulate_into(node)):
+                accumulate(node, incoming, self.create_graph)
+            return None
+        if useful is not None and (id(node) not in useful or not self.goes_on(node, useful)):
+            return None
+        outgoing = node.apply(incoming)
+        if node.hooks:
+            outgoing = run_posthooks(node, outgoing, incoming)
+        check_gradients(node, outgoing)
+        if not self.retain_graph:
+            node.release()
+        return outgoing
+
+    def accumulate_into(self, node: AccumulateGrad) -> bool:
+        return False
+
+    def goes_on(self, node: Node, useful: set[int]) -> bool:
+        return any(e is not None and id(e[0]) in useful for e in node.edges)
+
+    def capture(self, node: Node, incoming: list) -> None:
+        if self.captures is None:
+            return
+        for output_nr, gradient in enumerate(incoming):
+            for i in self.captures.get((id(node), output_nr), ()):
+                self.results[i] = gradient
+
+
+class AccumulatingPass(Pass):
+    """backward(inputs=...): accumulate into the given leaves only."""
+
+    def accumulate_into(self, node: AccumulateGrad) -> bool:
+        return True
+
+
+def run_prehooks(node: Node, incoming: list) -> list:
+    """Hooks of the tensors this node produced, then hooks of the node itself, then retained gradients."""
+    info = node.prehooks
+    if info:
+        for hook in list(info.values()):
+            if isinstance(hook, TensorHook):
+                g = incoming[hook.output_nr] if hook.output_nr < len(incoming) else None
+                if g is not None:
+                    changed = hook.function(g)
+                    if changed is not None:
+                        check_hook_result(changed, g)
+                        incoming[hook.output_nr] = changed
+            else:
+                changed = hook(tuple(incoming))
+                if changed is not None:
+                    incoming = list(changed) if isinstance(changed, (tuple, list)) else [changed]
+    if node.retain:
+        for output_nr, reference in node.retain.items():
+            tensor = reference()
+            if tensor is not None and incoming[output_nr] is not None:
+                held = tensor.grad
+                tensor._ensure_meta().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
+    return incoming
+
+
+class TensorHook:
+    """A hook on one output of a node."""
+
+    __slots__ = ("function", "output_nr")
+
+    def __init__(self, function: Any, output_nr: int):
+        self.function, self.output_nr = function, output_nr
+
+
+def check_hook_result(changed: Any, original: Tensor) -> None:
+    if not isinstance(changed, Tensor):
+        raise TypeError(f"expected a Tensor or None from a hook, got {type(changed).__name__}")
+    if changed.shape != original.shape:
+        raise RuntimeError(f"hook has changed the size of value: from {list(original.shape)} to {list(changed.shape)}")
+    if changed.dtype is not original.dtype:
+        raise RuntimeError(f"hook has changed the type of value (was {original.type()} got {changed.type()})")
+
+
+def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
+    assert node.hooks is not None
+    for hook in list(node.hooks.values()):
+        changed = hook(outgoing, tuple(incoming))
+        if changed is not None:
+            outgoing = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
+    return outgoing
+
+
+def check_gradients(node: Node, outgoing: tuple) -> None:
+    if not mode.anomaly or not mode.anomaly_check_nan:
+        return
+    for i, g in enumerate(outgoing):
+        if isinstance(g, Tensor) and g.isnan().any().item():
+            trace = f"\nThe forward call was made here:\n{node.trace}" if node.trace else ""
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.{trace}")
+
+
+def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None:
+    """Add incoming[0] to the leaf's gradient. It stays in the list so that `take_over` can count its references."""
+    variable = node.variable
+    meta = variable._ensure_meta()
+    if incoming[0].shape != variable.shape:
+        raise RuntimeError(
+            f"Function AccumulateGrad got a gradient of shape {list(incoming[0].shape)} for a leaf of shape"
+            f" {list(variable.shape)}"
+        )
+    if incoming[0].dtype is not variable.dtype:
+        incoming[0] = incoming[0].to(variable.dtype)
+    if meta.grad is None:
+        meta.grad = incoming[0] if create_graph else take_over(incoming, variable)
+    elif create_graph:
+        meta.grad = meta.grad + incoming[0]
+    else:
+        before, mode.enabled = mode.enabled, False
+        try:
+            meta.grad.add_(incoming[0])
+        finally:
+            mode.enabled = before
+    if meta.post_hooks:
+        for hook in list(meta.post_hooks.values()):
+            hook(variable)
+
+
+def take_over(holder: list, variable: Tensor) -> Tensor:
+    """The gradient in holder[0] as the leaf's own tensor: taken over when nobody else can see it, else copied."""
+    same_layout = holder[0]._strides == variable._strides or (holder[0]._contig and variable._contig)
+    if same_layout and holder[0]._base is None and holder[0]._storage.owner is None:
+        # One reference from the list or the header, one from the call: nothing else holds tensor or storage.
+        if sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2:
+            return holder[0]._bare_alias()
+    before, mode.enabled = mode.enabled, False
+    try:
+        return variable.new_empty_strided(variable.shape, dense_strides(variable, holder[0])).copy_(holder[0])
+    finally:
+        mode.enabled = before
+
+
+def dense_strides(variable: Tensor, gradient: Tensor) -> tuple[int, ...]:
+    for t in (variable, gradient):
+        if is_non_overlapping_and_dense(t.shape, t._strides):
+            return t._strides
+    return contiguous_strides(variable.shape)
+
+
+def run_backward(
+    outputs: list[Tensor],
+    gradients: list[Tensor],
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: list[Tensor] | None = None,
+    accumulate_grad: bool = True,
+) -> list:
+    """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
+    (accumulate_grad) added to their `.grad`."""
+    roots = []
+    for t, g in zip(outputs, gradients):
+        edge = gradient_edge(t)
+        if edge is None:
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+        roots.append((edge[0], edge[1], g))
+    captures: dict[tuple[int, int], list[int]] | None = None
+    wanted: set[int] | None = None
+    if inputs is not None:
+        captures, wanted = {}, set()
+        for i, t in enumerate(inputs):
+            edge = gradient_edge(t)
+            if edge is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+            wanted.add(id(edge[0]))
+            captures.setdefault((id(edge[0]), edge[1]), []).append(i)
+    kind = AccumulatingPass if accumulate_grad else Pass
+    run = kind(retain_graph, create_graph, captures, len(inputs or ()))
+    before, mode.enabled = mode.enabled, create_graph
+    try:
+        return run.run(roots, wanted)
+    finally:
+        mode.enabled = before

@@ -1,0 +1,177 @@
+"""Switching recording on and off: no_grad, enable_grad, inference_mode, set_grad_enabled, anomaly detection."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..core.graph import mode
+
+
+class _Switch:
+    """A context manager that is also a decorator (of functions, generators and classes' methods)."""
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def _fresh(self) -> _Switch:
+        return self.__class__()
+
+    def __enter__(self) -> None:
+        self.before = (mode.enabled, mode.inference)
+        self._enter()
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.enabled, mode.inference = self.before
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isgeneratorfunction(function):
+            return self._wrap_generator(function)
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self._fresh():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def _wrap_generator(self, function: Callable) -> Callable:
+        """The mode holds while the generator's own code runs, not while its consumer does."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            sent: Any = None
+            try:
+                while True:
+                    with self._fresh():
+                        value = generator.send(sent)
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        with self._fresh():
+                            generator.close()
+                        raise
+                    except BaseException as error:  # hand the consumer's exception to the generator
+                        with self._fresh():
+                            value = generator.throw(error)
+                        sent = yield value
+            except StopIteration as stop:
+                return stop.value
+
+        return wrapped
+
+
+class _NoArguments(_Switch):
+    """Usable as @no_grad and @no_grad()."""
+
+    def __new__(cls, function: Callable | None = None) -> Any:
+        self = object.__new__(cls)
+        return self if function is None else self(function)
+
+    def __init__(self, function: Callable | None = None) -> None:
+        pass
+
+
+class no_grad(_NoArguments):
+    """Operations inside record nothing.
+
+    >>> x = flambeau.ones(2, requires_grad=True)
+    >>> with flambeau.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def _enter(self) -> None:
+        mode.enabled = False
+
+
+class enable_grad(_NoArguments):
+    """Operations inside record, whatever the surrounding mode is."""
+
+    def _enter(self) -> None:
+        mode.enabled = True
+
+
+class set_grad_enabled(_Switch):
+    """Recording on or off: at once as a function, restored at the end as a context manager."""
+
+    def __init__(self, mode_: bool = True, **kwargs: bool) -> None:
+        self.value = bool(kwargs.get("mode", mode_))
+        self.outer = (mode.enabled, mode.inference)
+        mode.enabled = self.value
+
+    def _enter(self) -> None:
+        self.before = self.outer
+        mode.enabled = self.value
+
+    def __call__(self, function: Callable) -> Callable:
+        mode.enabled = self.outer[0]  # used as a decorator: the switch belongs to the function's calls
+        return super().__call__(function)
+
+    def _fresh(self) -> _Switch:
+        return set_grad_enabled(self.value)
+
+
+class inference_mode(_Switch):
+    """no_grad, and results that can never take part in autograd."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        if callable(mode):
+            self.value = True
+            return self(mode)
+        return self
+
+    def __init__(self, mode: Any = True) -> None:
+        self.value = bool(mode)
+
+    def _enter(self) -> None:
+        mode.inference = self.value
+        mode.enabled = not self.value
+
+    def _fresh(self) -> _Switch:
+        return inference_mode(self.value)
+
+
+def is_grad_enabled() -> bool:
+    return mode.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    return mode.inference
+
+
+class set_detect_anomaly:
+    """Check gradients for NaN and remember the forward line of every operation. A function and a context manager."""
+
+    def __init__(self, mode_: bool = True, check_nan: bool = True, **kwargs: bool) -> None:
+        self.before = (mode.anomaly, mode.anomaly_check_nan)
+        mode.anomaly, mode.anomaly_check_nan = bool(kwargs.get("mode", mode_)), check_nan
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.anomaly, mode.anomaly_check_nan = self.before
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Errors in the backward pass name the user's own forward line."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__(False, check_nan)
+
+    def __enter__(self) -> None:
+        mode.anomaly, mode.anomaly_check_nan = True, mode.anomaly_check_nan
+
+
+def is_anomaly_enabled() -> bool:
+    return mode.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    return mode.anomaly_check_nan

@@ -1,0 +1,174 @@
+"""Matrix products and convolutions on the CPU: oneDNN where it is present and takes the operands, else NumPy.
+
+Operands are strided tensors (`shape`, `_strides`, `dtype`, `data_ptr()`) of any layout; results are written into the
+first ones, which must not share memory with the others. Shapes and dtypes are checked; nothing is promoted.
+
+Convolution arguments: `stride` and `dilation` are a number or one per spatial dimension; `padding` may also be one
+(low, high) pair per dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from flambeau.backends.cpu import blas, onednn, operands
+from flambeau.backends.cpu.operands import Operand, Padding, numpy_view
+from flambeau.core import dtype as dtypes
+
+Sizes = int | Sequence[int]
+
+_enabled = True
+_use_onednn: bool | None = None  # enabled and loaded; None until the first heavy op asks
+
+
+def set_onednn_enabled(enabled: bool) -> bool:
+    """Switches oneDNN on or off for all later calls; returns the previous setting."""
+    global _enabled, _use_onednn
+    previous, _enabled, _use_onednn = _enabled, bool(enabled), None
+    return previous
+
+
+def onednn_enabled() -> bool:
+    """Whether heavy ops go to oneDNN: not switched off, and the library is there."""
+    global _use_onednn
+    if _use_onednn is None:
+        _use_onednn = _enabled and onednn.available()
+    return _use_onednn
+
+
+def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
+    """dst = a @ b (+ bias, a row added to every row); two or more dimensions each, batch dimensions broadcast."""
+    if (_use_onednn or onednn_enabled()) and (onednn.try_matmul(dst, a, b, bias) or _matmul_copies(dst, a, b, bias)):
+        return
+    blas.matmul(dst, a, b, bias)
+
+
+def _matmul_copies(dst: Any, a: Any, b: Any, bias: Any) -> bool:
+    """oneDNN once more, with dense copies of the operands that it does not take as they lie."""
+    if dst.dtype not in onednn.DATA_TYPES or 0 in dst.shape or 0 in a.shape:
+        return False
+    left, right = (x if onednn.takes_matrix(x) else _dense(x) for x in (a, b))
+    if onednn.takes_matrix(dst) and left is a and right is b and bias is None:
+        return False  # it refused them for another reason than their layout
+    row = None if bias is None else _dense(bias)
+    result = Operand(np.empty(tuple(dst.shape), dst.dtype.numpy), dst.dtype)
+    if not onednn.try_matmul(result, left, right, row):
+        return False
+    numpy_view(dst)[...] = result.array
+    return True
+
+
+def accumulate(dst: Any, a: Any, b: Any, alpha: complex = 1, beta: complex = 1) -> None:
+    """dst = beta * dst + alpha * a @ b. One library call for float32 matrices."""
+    real = not isinstance(alpha, complex) and not isinstance(beta, complex)
+    if real and (_use_onednn or onednn_enabled()) and onednn.try_gemm(dst, a, b, alpha, beta):
+        return
+    blas.accumulate(dst, a, b, alpha, beta)
+
+
+def conv_forward(
+    dst: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> None:
+    """dst (N, O, *) = convolution of x (N, C, *) with w (O, C / groups, *) (+ bias (O,) unless None)."""
+    window = (stride, padding, dilation, groups)
+    _dispatch(onednn.try_conv_forward, blas.conv_forward, 1, (dst, x, w, bias), window)
+
+
+def conv_backward_input(
+    dx: Any, dy: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> None:
+    """dx = gradient of a convolution with w with respect to its input, from dy, that of its output."""
+    conv_backward(dx, None, None, dy, None, w, stride, padding, dilation, groups)
+
+
+def conv_backward_weight(
+    dw: Any, db: Any, dy: Any, x: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> None:
+    """dw, and db unless None = gradients of a convolution of x with respect to its weight and bias."""
+    conv_backward(None, dw, db, dy, x, None, stride, padding, dilation, groups)
+
+
+def conv_backward(
+    dx: Any,
+    dw: Any,
+    db: Any,
+    dy: Any,
+    x: Any,
+    w: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
+    groups: int,
+) -> None:
+    """All gradients at once that are not None: cheaper than one by one. dx needs w; dw and db need x."""
+    window = (stride, padding, dilation, groups)
+    _dispatch(onednn.try_conv_backward, _blas_backward, 3, (dx, dw, db, dy, x, w), window)
+
+
+def _blas_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, *window: Any) -> None:
+    operands.check_conv_backward(dx, dw, db, dy, x, w, operands.geometry(len(dy.shape) - 2, *window))
+    if dx is not None:
+        blas.conv_backward_input(dx, dy, w, *window)
+    if dw is not None:
+        blas.conv_backward_weight(dw, db, dy, x, *window)
+
+
+def conv_transposed(
+    dst: Any,
+    x: Any,
+    w: Any,
+    bias: Any,
+    stride: Sizes,
+    padding: Padding,
+    output_padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+) -> None:
+    """dst (N, O, *) = transposed convolution of x (N, C, *) with w (C, O / groups, *) (+ bias).
+
+    Its gradients are ordinary convolutions: with respect to x, `conv_forward` of dy with w; with respect to w,
+    `conv_backward_weight(dw, None, x, dy, ...)`; both with the padding that `transposed_padding` returns.
+    """
+    window = (stride, transposed_padding(len(x.shape) - 2, padding, output_padding), dilation, groups)
+    _dispatch(onednn.try_conv_transposed, blas.conv_transposed, 1, (dst, x, w, bias), window)
+
+
+def transposed_padding(dims: int, padding: Padding, output_padding: Sizes) -> tuple[tuple[int, int], ...]:
+    """Padding of the convolution that a transposed one is the gradient of: output padding shortens the high end."""
+    extra = operands.per_dimension("output_padding", output_padding, dims, 0)
+    window = operands.geometry(dims, 1, padding, 1, 1)
+    return tuple((low, high - more) for low, high, more in zip(window.before, window.after, extra, strict=True))
+
+
+def _dispatch(
+    native: Callable[..., bool], general: Callable[..., None], results: int, tensors: tuple, window: tuple
+) -> None:
+    """Runs `native`, or `general` where that cannot; the first `results` tensors are written."""
+    if (_use_onednn or onednn_enabled()) and (native(*tensors, *window) or _retry(native, results, tensors, window)):
+        return
+    general(*tensors, *window)
+
+
+def _retry(native: Callable[..., bool], results: int, tensors: tuple, window: tuple) -> bool:
+    """oneDNN once more, on dense copies, in float32 where the CPU has no native half-width arithmetic."""
+    given = [tensor for tensor in tensors if tensor is not None]
+    dtype = given[0].dtype
+    if dtype not in onednn.DATA_TYPES or any(0 in tensor.shape for tensor in given):
+        return False
+    wide = dtypes.opmath(dtype) is not dtype
+    if not wide and not any(operands.overlaps(tensor.shape, tensor._strides) for tensor in given):
+        return False
+    copies = [None if tensor is None else Operand(np.array(blas.load(tensor))) for tensor in tensors]
+    if not native(*copies, *window):
+        return False
+    for tensor, copy in zip(tensors[:results], copies[:results], strict=True):
+        if tensor is not None and copy is not None:
+            blas.store(tensor, copy.array)
+    return True
+
+
+def _dense(operand: Any) -> Operand:
+    return Operand(np.array(numpy_view(operand), order="C"), operand.dtype)

@@ -1,0 +1,27 @@
+"""oneDNN (libdnnl 3.x) called through its C API with ctypes; loaded on first use, optional."""
+
+from flambeau.backends.cpu.onednn.conv import try_backward as try_conv_backward
+from flambeau.backends.cpu.onednn.conv import try_backward_input as try_conv_backward_input
+from flambeau.backends.cpu.onednn.conv import try_backward_weight as try_conv_backward_weight
+from flambeau.backends.cpu.onednn.conv import try_forward as try_conv_forward
+from flambeau.backends.cpu.onednn.conv import try_transposed as try_conv_transposed
+from flambeau.backends.cpu.onednn.library import DATA_TYPES, available, version
+from flambeau.backends.cpu.onednn.matmul import matmul, supports, takes_matrix, try_gemm, try_matmul
+from flambeau.backends.cpu.onednn.plan import reset
+
+__all__ = [
+    "DATA_TYPES",
+    "available",
+    "matmul",
+    "reset",
+    "supports",
+    "takes_matrix",
+    "try_conv_backward",
+    "try_conv_backward_input",
+    "try_conv_backward_weight",
+    "try_conv_forward",
+    "try_conv_transposed",
+    "try_gemm",
+    "try_matmul",
+    "version",
+]

@@ -1,0 +1,329 @@
+"""Convolutions through oneDNN: forward, both gradients, and transposed, with 1 to 3 spatial dimensions.
+
+Operands lie as the caller has them (channels first or last, or sliced); oneDNN's fast code wants a layout of its own,
+so a plan reorders into scratch space, computes, and reorders back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau.backends.cpu import operands
+from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.plan import (
+    Builder,
+    Descriptor,
+    Memory,
+    Plan,
+    ThreadPlans,
+    query,
+    same_layout,
+)
+from flambeau.backends.cpu.operands import Geometry, Padding
+
+_plans = ThreadPlans(512)
+_MISSING = object()
+
+Sizes = int | Sequence[int]
+
+
+def try_forward(
+    y: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> bool:
+    """y = convolution of x with w (+ bias). False, having done nothing, where oneDNN cannot."""
+    return _run("forward", (y, x, w, bias), (stride, padding, dilation, groups), _make_forward)
+
+
+def try_backward_input(
+    dx: Any, dy: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> bool:
+    """dx = gradient of the convolution with w with respect to its input."""
+    return try_backward(dx, None, None, dy, None, w, stride, padding, dilation, groups)
+
+
+def try_backward_weight(
+    dw: Any, db: Any, dy: Any, x: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> bool:
+    """dw (and db unless None) = gradients of the convolution of x with respect to weight and bias."""
+    return try_backward(None, dw, db, dy, x, None, stride, padding, dilation, groups)
+
+
+def try_backward(
+    dx: Any,
+    dw: Any,
+    db: Any,
+    dy: Any,
+    x: Any,
+    w: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
+    groups: int,
+) -> bool:
+    """All gradients that are not None, sharing the reordered dy. x may be None without dw, w without dx."""
+    return _run("backward", (dx, dw, db, dy, x, w), (stride, padding, dilation, groups), _make_backward)
+
+
+def try_transposed(
+    y: Any, x: Any, w: Any, bias: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> bool:
+    """y = transposed convolution of x (N, C, *) with w (C, O / groups, *); the high padding carries output_padding."""
+    return _run("transposed", (y, x, w, bias), (stride, padding, dilation, groups), _make_transposed)
+
+
+def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., Plan | None]) -> bool:
+    given = [tensor for tensor in tensors if tensor is not None]
+    stride, padding, dilation, groups = window
+    key = (
+        kind,
+        tuple((t.shape, t._strides, t.dtype) if t is not None else None for t in tensors),
+        *(value if isinstance(value, int) else tuple(map(_freeze, value)) for value in (stride, padding, dilation)),
+        groups,
+    )
+    cache = _plans.cache
+    plan = cache.young.get(key, _MISSING)
+    if plan is _MISSING:
+        shape = operands.geometry(len(given[0].shape) - 2, *window)
+        plan = cache.find(key, lambda: make(*tensors, shape))
+    if plan is None:
+        return False
+    plan.run(*[tensor.data_ptr() for tensor in given])
+    return True
+
+
+def _freeze(value: Any) -> Any:
+    return value if isinstance(value, int) else tuple(value)
+
+
+class _Problem:
+    """One convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
+
+    A transposed convolution is described by the convolution it is the gradient of: y is what goes in.
+    """
+
+    def __init__(self, kind: str, x: Any, w: Any, y: Any, window: Geometry):
+        self.x_shape, self.y_shape, self.window = tuple(x.shape), tuple(y.shape), window
+        self.data_type = dnnl.DATA_TYPES[y.dtype]
+        out, inner, *kernel = w.shape
+        self.w_shape = tuple(w.shape) if window.groups == 1 else (window.groups, out // window.groups, inner, *kernel)
+        self.layout = _choose_layout(x, y)
+        self.build = Builder(
+            f"{kind} of {y.dtype.name} input {self.x_shape}, weight {tuple(w.shape)}, output {self.y_shape}, {window}",
+            math.prod(y.shape) * inner * math.prod(kernel),
+        )
+        self.sizes = tuple(
+            dnnl.Dims(*values)
+            for values in (window.stride, [d - 1 for d in window.dilation], window.before, window.after)
+        )
+
+    def user(self, tensor: Any) -> Memory:
+        strides = settled_strides(tensor.shape, tensor._strides)
+        return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type))
+
+    def user_weight(self, w: Any, swapped: bool = False) -> Memory:
+        """With the leading dimension of (O, C, *) split into (groups, O / groups, C, *); see `swap` for swapped."""
+        strides = settled_strides(w.shape, w._strides)
+        if self.window.groups > 1:
+            strides = (strides[0] * self.w_shape[1], *strides)
+        shape = self.w_shape
+        if swapped:
+            shape, strides = self.swap(shape), self.swap(strides)
+        return self.build.user_memory(Descriptor.strided(shape, strides, self.data_type))
+
+    def swap(self, row: tuple[int, ...]) -> tuple[int, ...]:
+        """oneDNN's deconvolution names a weight's channels from its own side: output first, input second."""
+        at = 0 if self.window.groups == 1 else 1
+        return (*row[:at], row[at + 1], row[at], *row[at + 2 :])
+
+    def wanted(self) -> tuple[Descriptor, Descriptor, Descriptor]:
+        """x, w and y as a primitive is asked to take them."""
+        make = Descriptor.channels_last if self.layout == "channels last" else Descriptor.any_layout
+        kind = self.data_type
+        return make(self.x_shape, kind), Descriptor.any_layout(self.w_shape, kind), make(self.y_shape, kind)
+
+    def wanted_bias(self, bias: Any) -> Descriptor | None:
+        return None if bias is None else Descriptor.any_layout(bias.shape, self.data_type)
+
+    def forward(self, bias: Any = None) -> int | None:
+        lib = dnnl.library()
+        x, w, y = self.wanted()
+        return self.build.primitive_desc(
+            "convolution_forward_primitive_desc_create",
+            *(lib.engine, dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
+            *self.sizes,
+            lib.attributes,
+        )
+
+    def transposed(self, bias: Any) -> int | None:
+        lib = dnnl.library()
+        y, _, x = self.wanted()
+        w = Descriptor.any_layout(self.swap(self.w_shape), self.data_type)
+        return self.build.primitive_desc(
+            "deconvolution_forward_primitive_desc_create",
+            *(lib.engine, dnnl.FORWARD_TRAINING, dnnl.DECONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
+            *self.sizes,
+            lib.attributes,
+        )
+
+    def backward_data(self, hint: int) -> int | None:
+        lib = dnnl.library()
+        x, w, y = self.wanted()
+        return self.build.primitive_desc(
+            "convolution_backward_data_primitive_desc_create",
+            *(lib.engine, dnnl.CONVOLUTION_DIRECT, x, w, y),
+            *self.sizes,
+            *(hint, lib.attributes),
+        )
+
+    def backward_weights(self, hint: int, bias: Any) -> int | None:
+        lib = dnnl.library()
+        x, w, y = self.wanted()
+        return self.build.primitive_desc(
+            "convolution_backward_weights_primitive_desc_create",
+            *(lib.engine, dnnl.CONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
+            *self.sizes,
+            *(hint, lib.attributes),
+        )
+
+
+def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The same layout with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
+    extent = max((size * step for size, step in zip(shape, strides, strict=True) if size > 1), default=1)
+    return tuple(extent if size == 1 else step for size, step in zip(shape, strides, strict=True))
+
+
+def _is_channels_last(tensor: Any) -> bool:
+    """Whether channels are innermost and that is not also the usual order (as it is for one pixel or one channel)."""
+    return tensor._strides[1] == 1 and tensor.shape[1] > 1 and math.prod(tensor.shape[2:]) > 1
+
+
+def _choose_layout(x: Any, y: Any) -> str:
+    """Measured: oneDNN's channels-last code is its fastest, but converting to it costs more than to a blocked layout."""
+    return "channels last" if _is_channels_last(x) or _is_channels_last(y) else "any"
+
+
+def _takes(window: Geometry, *tensors: Any) -> bool:
+    """Whether oneDNN can describe these operands: its dtypes, nothing empty, no element at two indices.
+
+    It also refuses a window that leaves a whole stride or more of the input unread (large output paddings).
+    """
+    return all(after + stride > 0 for after, stride in zip(window.after, window.stride, strict=True)) and all(
+        t.dtype in dnnl.DATA_TYPES and 0 not in t.shape and not operands.overlaps(t.shape, t._strides)
+        for t in tensors
+        if t is not None
+    )
+
+
+def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Plan | None:
+    operands.check_conv("convolution", x, w, y, bias, window)
+    if not _takes(window, y, x, w, bias):
+        return None
+    problem = _Problem("convolution", x, w, y, window)
+    created = problem.forward(bias)
+    if created is None:
+        return None
+    build = problem.build
+    y_user, x_user, w_user = problem.user(y), problem.user(x), problem.user_weight(w)
+    arguments = {
+        dnnl.ARG_SRC: build.input(x_user, query(created, dnnl.QUERY_SRC)),
+        dnnl.ARG_WEIGHTS: build.input(w_user, query(created, dnnl.QUERY_WEIGHTS)),
+        dnnl.ARG_DST: build.output(y_user, query(created, dnnl.QUERY_DST)),
+    }
+    if bias is not None:
+        arguments[dnnl.ARG_BIAS] = problem.user(bias)
+    build.step(created, arguments)
+    build.deliver(arguments[dnnl.ARG_DST], y_user)
+    return Plan(build)
+
+
+def _make_transposed(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Plan | None:
+    operands.check_conv("transposed convolution", y, w, x, None, window)
+    operands.check_bias("transposed convolution", bias, y)
+    if not _takes(window, y, x, w, bias):
+        return None
+    problem = _Problem("transposed convolution", y, w, x, window)
+    created = problem.transposed(bias)
+    if created is None:
+        return None
+    build = problem.build
+    y_user, x_user, w_user = problem.user(y), problem.user(x), problem.user_weight(w, swapped=True)
+    result = build.output(y_user, query(created, dnnl.QUERY_DST))
+    arguments = {
+        dnnl.ARG_SRC: build.input(x_user, query(created, dnnl.QUERY_SRC)),
+        dnnl.ARG_WEIGHTS: build.input(w_user, query(created, dnnl.QUERY_WEIGHTS)),
+        dnnl.ARG_DST: result,
+    }
+    if bias is not None:
+        arguments[dnnl.ARG_BIAS] = problem.user(bias)
+    build.step(created, arguments)
+    build.deliver(result, y_user)
+    return Plan(build)
+
+
+def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: Geometry) -> Plan | None:
+    operands.check_conv_backward(dx, dw, db, dy, x, w, window)
+    if not _takes(window, dx, dw, db, dy, x, w):
+        return None
+    problem = _Problem("convolution backward", x if dx is None else dx, w if dw is None else dw, dy, window)
+    hint = problem.forward()
+    if hint is None:
+        return None
+    data = problem.backward_data(hint) if dx is not None else None
+    weights = problem.backward_weights(hint, db) if dw is not None else None
+    if (data is None and dx is not None) or (weights is None and dw is not None):
+        return None
+    # In the order of the arguments, as the pointers will come.
+    dx_user, dw_user, db_user, dy_user, x_user, w_user = (
+        None if tensor is None else (problem.user_weight if tensor is dw or tensor is w else problem.user)(tensor)
+        for tensor in (dx, dw, db, dy, x, w)
+    )
+    gradients = _SharedInput(problem.build, dy_user)
+    if data is not None:
+        _add_backward_data(problem, data, dx_user, gradients, w_user)
+    if weights is not None:
+        _add_backward_weights(problem, weights, dw_user, db_user, gradients, x_user)
+    return Plan(problem.build)
+
+
+class _SharedInput:
+    """An input that two primitives read: reordered once if they want the same layout."""
+
+    def __init__(self, build: Builder, memory: Memory):
+        self.build, self.versions = build, [memory]
+
+    def laid_out(self, wanted: int) -> Memory:
+        for version in self.versions:
+            if same_layout(version.desc, wanted):
+                return version
+        self.versions.append(self.build.input(self.versions[0], wanted))
+        return self.versions[-1]
+
+
+def _add_backward_data(problem: _Problem, created: int, dx: Memory, dy: _SharedInput, w: Memory) -> None:
+    build = problem.build
+    result = build.output(dx, query(created, dnnl.QUERY_DIFF_SRC))
+    arguments = {
+        dnnl.ARG_DIFF_DST: dy.laid_out(query(created, dnnl.QUERY_DIFF_DST)),
+        dnnl.ARG_WEIGHTS: build.input(w, query(created, dnnl.QUERY_WEIGHTS)),
+        dnnl.ARG_DIFF_SRC: result,
+    }
+    build.step(created, arguments)
+    build.deliver(result, dx)
+
+
+def _add_backward_weights(
+    problem: _Problem, created: int, dw: Memory, db: Memory | None, dy: _SharedInput, x: Memory
+) -> None:
+    build = problem.build
+    result = build.output(dw, query(created, dnnl.QUERY_DIFF_WEIGHTS))
+    arguments = {
+        dnnl.ARG_DIFF_DST: dy.laid_out(query(created, dnnl.QUERY_DIFF_DST)),
+        dnnl.ARG_SRC: build.input(x, query(created, dnnl.QUERY_SRC)),
+        dnnl.ARG_DIFF_WEIGHTS: result,
+    }
+    if db is not None:
+        arguments[dnnl.ARG_DIFF_BIAS] = db
+    build.step(created, arguments)
+    build.deliver(result, dw)

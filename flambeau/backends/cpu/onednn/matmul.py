@@ -1,0 +1,215 @@
+"""Matrix products through oneDNN: 2-D and batched, any operand transposed, batch dimensions broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.backends.cpu import operands
+from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.plan import Builder, Descriptor, Plan, ThreadPlans
+from flambeau.core import dtype as dtypes
+
+_plans = ThreadPlans(1024)
+_MISSING = object()
+
+
+def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
+    """dst = a @ b (+ bias, a row added to every row). RuntimeError if oneDNN cannot take these operands as they lie."""
+    if not try_matmul(dst, a, b, bias):
+        shapes = f"{tuple(a.shape)} {a._strides} @ {tuple(b.shape)} {b._strides} -> {tuple(dst.shape)} {dst._strides}"
+        raise RuntimeError(f"oneDNN: no matmul of {dst.dtype.name} for shapes and strides {shapes}")
+
+
+def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
+    """Like `matmul`, but returns False, having done nothing, where oneDNN cannot."""
+    plan = _find(dst, a, b, bias)
+    if plan is None:
+        return False
+    # Written out because a small product costs less than a loop over its operands would.
+    bound = plan.pointers
+    pointer = dst.data_ptr()
+    if pointer != bound[0]:
+        plan.bind(0, pointer)
+    pointer = a.data_ptr()
+    if pointer != bound[1]:
+        plan.bind(1, pointer)
+    pointer = b.data_ptr()
+    if pointer != bound[2]:
+        plan.bind(2, pointer)
+    if bias is not None:
+        pointer = bias.data_ptr()
+        if pointer != bound[3]:
+            plan.bind(3, pointer)
+    plan.execute()
+    return True
+
+
+def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
+    """Whether `matmul` takes these operands without a copy."""
+    return _find(dst, a, b, bias) is not None
+
+
+def takes_matrix(operand: Any) -> bool:
+    """Whether an operand's layout is one that `matmul` takes: dense rows or columns, nothing overlapping."""
+    return _Layout(operand, len(operand.shape)).settle()
+
+
+def _find(dst: Any, a: Any, b: Any, bias: Any) -> Plan | None:
+    key: tuple = (dst.shape, a.shape, b.shape, dst._strides, a._strides, b._strides, dst.dtype, a.dtype, b.dtype)
+    if bias is not None:
+        key += (bias.shape, bias._strides, bias.dtype)
+    cache = _plans.cache
+    plan = cache.young.get(key, _MISSING)
+    if plan is _MISSING:
+        plan = cache.find(key, lambda: _make(dst, a, b, bias))
+    return plan
+
+
+class _Layout:
+    """Shape and strides of a matrix or a batch of them, rewritten while a plan is made."""
+
+    __slots__ = ("shape", "strides")
+
+    def __init__(self, operand: Any, rank: int):
+        missing = rank - len(operand.shape)
+        self.shape, self.strides = [1] * missing + list(operand.shape), [0] * missing + list(operand._strides)
+        for axis in range(rank - 2):
+            if self.strides[axis] == 0:
+                self.shape[axis] = 1  # an expanded dimension: oneDNN broadcasts those of size 1 itself
+
+    def merges(self, axis: int) -> bool:
+        """Whether dimensions `axis` and `axis + 1` are one dimension in memory."""
+        inner = self.shape[axis + 1]
+        return inner == 1 or self.strides[axis] == inner * self.strides[axis + 1]
+
+    def merge(self, axis: int) -> None:
+        del self.strides[axis + 1 if self.shape[axis + 1] == 1 else axis]
+        self.shape[axis : axis + 2] = [self.shape[axis] * self.shape[axis + 1]]
+
+    def drop(self, axis: int) -> None:
+        del self.shape[axis], self.strides[axis]
+
+    def transpose(self) -> None:
+        for row in (self.shape, self.strides):
+            row[-1], row[-2] = row[-2], row[-1]
+
+    def settle(self) -> bool:
+        """Gives dimensions of size 1 the strides oneDNN expects; False if it cannot take this operand as it lies."""
+        (rows, columns), (row_step, column_step) = self.shape[-2:], self.strides[-2:]
+        if columns == 1:
+            row_step, column_step = (row_step if rows > 1 else 1), 1
+        elif rows == 1:
+            row_step = columns if column_step == 1 else 1
+        if not ((column_step == 1 and row_step >= columns) or (row_step == 1 and column_step >= rows)):
+            return False
+        self.strides[-2:] = [row_step, column_step]
+        extent = max(rows * row_step, columns * column_step)
+        for axis in range(len(self.shape) - 2):
+            if self.shape[axis] == 1:
+                self.strides[axis] = extent
+        return not operands.overlaps(self.shape, self.strides)
+
+
+def _fold_batch(c: _Layout, left: _Layout, right: _Layout) -> None:
+    """Fewer dimensions, same product."""
+    for axis in range(len(c.shape) - 3, -1, -1):
+        if c.shape[axis] == 1:
+            for layout in (c, left, right):
+                layout.drop(axis)
+    # The rows of a batch times one shared matrix are the rows of one big matrix.
+    while len(c.shape) > 2 and right.shape[-3] == 1 != left.shape[-3]:
+        axis = len(c.shape) - 3
+        if not (c.merges(axis) and left.merges(axis)):
+            break
+        c.merge(axis)
+        left.merge(axis)
+        right.drop(axis)
+    for axis in range(len(c.shape) - 4, -1, -1):
+        if all(_batch_merges(layout, axis) for layout in (c, left, right)):
+            for layout in (c, left, right):
+                layout.merge(axis)
+
+
+def _batch_merges(layout: _Layout, axis: int) -> bool:
+    """Size 1 stands for broadcasting here, so both dimensions must broadcast or neither."""
+    sizes = layout.shape[axis : axis + 2]
+    return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
+
+
+def _make(dst: Any, a: Any, b: Any, bias: Any) -> Plan | None:
+    operands.check_matmul(dst, a, b, bias)
+    data_type = dnnl.DATA_TYPES.get(dst.dtype)
+    rank = len(dst.shape)
+    if data_type is None or 0 in dst.shape or a.shape[-1] == 0 or rank > dnnl.MAX_DIMS:
+        return None
+    c, left, right = (_Layout(operand, rank) for operand in (dst, a, b))
+    if operands.overlaps(dst.shape, dst._strides):
+        raise RuntimeError(f"matmul: elements of the result overlap, shape {tuple(dst.shape)}, strides {dst._strides}")
+    _fold_batch(c, left, right)
+    if not (c.settle() and left.settle() and right.settle()):
+        return None
+    swapped = c.strides[-1] != 1  # a column-major result: compute its transpose, whose rows are dense
+    if swapped or (bias is not None and bias.shape[0] > 1 and bias._strides[0] != 1):
+        if bias is not None:
+            return None
+        for layout in (c, left, right):
+            layout.transpose()
+    work = math.prod(dst.shape) * a.shape[-1]
+    build = Builder(f"matmul of {dst.dtype.name} {tuple(a.shape)} @ {tuple(b.shape)}", work)
+    descriptors = [Descriptor.strided(x.shape, x.strides, data_type) for x in (c, left, right)]
+    row = [1] * (len(c.shape) - 1) + [c.shape[-1]]
+    if bias is not None:
+        descriptors.append(Descriptor.strided(row, [row[-1]] * (len(row) - 1) + [1], data_type))
+    memories = [build.user_memory(descriptor) for descriptor in descriptors]
+    source, weights = (2, 1) if swapped else (1, 2)
+    created = build.primitive_desc(
+        "matmul_primitive_desc_create",
+        dnnl.library().engine,
+        descriptors[source],
+        descriptors[weights],
+        descriptors[3] if bias is not None else None,
+        descriptors[0],
+        dnnl.library().attributes,
+    )
+    if created is None:
+        return None
+    arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
+    if bias is not None:
+        arguments[dnnl.ARG_BIAS] = memories[3]
+    build.step(created, arguments)
+    return Plan(build)
+
+
+def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
+    """dst = beta * dst + alpha * a @ b for float32 matrices; False, having done nothing, where it does not apply."""
+    operands.check_matmul(dst, a, b)
+    if dst.dtype is not dtypes.float32 or len(dst.shape) != 2 or 0 in dst.shape or 0 in a.shape:
+        return False
+    c, left, right = (_Layout(operand, 2) for operand in (dst, a, b))
+    if not (c.settle() and left.settle() and right.settle()):
+        return False
+    first, second = a, b
+    if c.strides[1] != 1:
+        first, second, left, right = b, a, right, left
+        for layout in (c, left, right):
+            layout.transpose()
+    (rows, columns), inner = c.shape, left.shape[1]
+    left_flag, left_step = _leading(left)
+    right_flag, right_step = _leading(right)
+    status = dnnl.library().sgemm(
+        *(left_flag, right_flag, rows, columns, inner),
+        *(alpha, first.data_ptr(), left_step, second.data_ptr(), right_step, beta, dst.data_ptr(), c.strides[0]),
+    )
+    if status:
+        raise dnnl.failure(status, "sgemm", f"{tuple(a.shape)} @ {tuple(b.shape)}")
+    return True
+
+
+def _leading(layout: _Layout) -> tuple[bytes, int]:
+    """BLAS's transposition flag and leading dimension of a row-major routine."""
+    row_step, column_step = layout.strides
+    if column_step == 1 and row_step >= layout.shape[1]:
+        return b"N", row_step
+    return b"T", column_step

@@ -1,0 +1,315 @@
+"""Plans: ready-to-run sequences of oneDNN primitives for one set of shapes, and the per-thread caches that hold them.
+
+A plan owns its primitives and memory objects, so it belongs to one thread. Scratch space does not: all plans of a
+thread share one buffer, because they never run at the same time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from flambeau.backends.cpu.onednn import library as dnnl
+
+_ALIGNMENT = 64
+# A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
+_SHORT_WORK = 4e6  # multiply-adds
+
+# What a primitive descriptor creation returned: the descriptor's address, or None where oneDNN has no fast code.
+PrimitiveDesc = int | None
+
+
+class Owned:
+    """Address of an oneDNN object, destroyed with this Python object."""
+
+    __slots__ = ("address", "_destroy")
+
+    def __init__(self, address: int, destroy: Callable[..., int]):
+        self.address, self._destroy = address, destroy
+
+    def __del__(self) -> None:
+        self._destroy(self.address)
+
+
+class Descriptor(Owned):
+    """A memory descriptor."""
+
+    __slots__ = ()
+
+    @classmethod
+    def strided(cls, shape: Sequence[int], strides: Sequence[int], data_type: int) -> Descriptor:
+        return cls._create("memory_desc_create_with_strides", shape, data_type, dnnl.Dims(*strides))
+
+    @classmethod
+    def any_layout(cls, shape: Sequence[int], data_type: int) -> Descriptor:
+        return cls._create("memory_desc_create_with_tag", shape, data_type, dnnl.FORMAT_ANY)
+
+    @classmethod
+    def channels_last(cls, shape: Sequence[int], data_type: int) -> Descriptor:
+        return cls.strided(shape, channels_last_strides(shape), data_type)
+
+    @classmethod
+    def _create(cls, function: str, shape: Sequence[int], data_type: int, layout: Any) -> Descriptor:
+        lib = dnnl.library()
+        address = lib.create(function, len(shape), dnnl.Dims(*shape), data_type, layout, about=f"shape {tuple(shape)}")
+        return cls(address, lib.functions["memory_desc_destroy"])
+
+
+def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense (N, C, *spatial) tensor whose channels are innermost."""
+    channels, spatial = shape[1], shape[2:]
+    strides, step = [], channels
+    for size in reversed(spatial):
+        strides.append(step)
+        step *= size
+    return (step, 1, *reversed(strides))
+
+
+class Memory:
+    """A memory object of a plan: `slot` is the position of the user's pointer, or None for scratch space."""
+
+    __slots__ = ("owned", "desc", "slot")
+
+    def __init__(self, desc: int, slot: int | None):
+        lib = dnnl.library()
+        self.owned = Owned(lib.create("memory_create", desc, lib.engine, None), lib.functions["memory_destroy"])
+        self.desc, self.slot = desc, slot
+
+
+class _Workspace(threading.local):
+    """The calling thread's scratch buffer; grows to the largest plan and stays warm."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.buffer = np.empty(0, np.uint8)
+        self.address, self.size = 0, 0
+
+    def reserve(self, size: int) -> int:
+        if size > self.size:
+            self.clear()  # before allocating anew, so that both are never held at once
+            self.buffer = np.empty(size + _ALIGNMENT, np.uint8)
+            self.address, self.size = -(-self.buffer.ctypes.data // _ALIGNMENT) * _ALIGNMENT, size
+        return self.address
+
+
+_workspace = _Workspace()
+
+
+class Plan:
+    """Primitives to run in order, and the memory objects that receive the user's and the scratch pointers."""
+
+    __slots__ = (
+        "what",
+        "steps",
+        "user_memories",
+        "pointers",
+        "scratch",
+        "scratch_size",
+        "base",
+        "_execute",
+        "_set",
+        "_stream",
+        "_keep",
+    )
+
+    def __init__(self, builder: Builder):
+        lib = dnnl.library()
+        self.what = builder.what
+        self.steps = tuple(builder.steps)
+        self.user_memories = [memory.owned.address for memory in builder.user]
+        self.pointers = [-1] * len(builder.user)
+        self.scratch = tuple(builder.scratch)
+        self.scratch_size, self.base = builder.scratch_size, -1
+        self._execute = lib.execute_holding if builder.work < _SHORT_WORK else lib.execute
+        self._set, self._stream = lib.set_data_handle, lib.stream
+        self._keep = builder.keep
+
+    def run(self, *pointers: int) -> None:
+        """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
+        bound = self.pointers
+        for slot, pointer in enumerate(pointers):
+            if bound[slot] != pointer:
+                self.bind(slot, pointer)
+        self.execute()
+
+    def execute(self) -> None:
+        """Runs all steps on the tensors bound now."""
+        if self.scratch_size:
+            self.bind_scratch()
+        execute, stream = self._execute, self._stream
+        for primitive, count, arguments in self.steps:
+            status = execute(primitive, stream, count, arguments)
+            if status:
+                raise dnnl.failure(status, "primitive_execute", self.what)
+
+    def bind(self, slot: int, pointer: int) -> None:
+        status = self._set(self.user_memories[slot], pointer)
+        if status:
+            raise dnnl.failure(status, "memory_set_data_handle", self.what)
+        self.pointers[slot] = pointer
+
+    def bind_scratch(self) -> None:
+        base = _workspace.reserve(self.scratch_size)
+        if base == self.base:
+            return
+        for memory, offset in self.scratch:
+            status = self._set(memory, base + offset)
+            if status:
+                raise dnnl.failure(status, "memory_set_data_handle", self.what)
+        self.base = base
+
+
+class Builder:
+    """Collects the parts of a plan."""
+
+    def __init__(self, what: str, work: float):
+        self.what, self.work = what, work
+        self.steps: list[tuple[int, int, int]] = []
+        self.user: list[Memory] = []
+        self.scratch: list[tuple[int, int]] = []
+        self.scratch_size = 0
+        self.keep: list[Any] = []
+
+    def user_memory(self, desc: Descriptor) -> Memory:
+        """Memory of the next tensor the caller will pass to `Plan.run`."""
+        self.keep.append(desc)
+        memory = Memory(desc.address, len(self.user))
+        self.user.append(memory)
+        self.keep.append(memory)
+        return memory
+
+    def scratch_memory(self, desc: int) -> Memory:
+        memory = Memory(desc, None)
+        self.keep.append(memory)
+        self.scratch.append((memory.owned.address, self.scratch_size))
+        size = dnnl.library().functions["memory_desc_get_size"](desc)
+        self.scratch_size += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return memory
+
+    def primitive_desc(self, function: str, *args: Any) -> PrimitiveDesc:
+        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code."""
+        lib = dnnl.library()
+        result = ctypes.c_void_p()
+        addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
+        status = lib.functions[function](ctypes.byref(result), *addresses)
+        if status == dnnl.UNIMPLEMENTED:
+            return None
+        if status:
+            raise dnnl.failure(status, function, self.what)
+        owned = Owned(result.value or 0, lib.functions["primitive_desc_destroy"])
+        self.keep.append((owned, args))
+        return None if implementation(owned.address).startswith("ref") else owned.address
+
+    def step(self, primitive_desc: int, arguments: dict[int, Memory]) -> None:
+        """Appends a primitive with its arguments, and its scratchpad where it wants one."""
+        lib = dnnl.library()
+        primitive = Owned(
+            lib.create("primitive_create", primitive_desc, about=self.what), lib.functions["primitive_destroy"]
+        )
+        scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
+        if lib.functions["memory_desc_get_size"](scratchpad):
+            arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
+        pairs = [(arg, memory.owned.address) for arg, memory in arguments.items()]
+        array = (dnnl.ExecArg * len(pairs))(*pairs)
+        self.keep += [primitive, array]
+        self.steps.append((primitive.address, len(pairs), ctypes.addressof(array)))
+
+    def reorder(self, source: Memory, target: Memory) -> None:
+        lib = dnnl.library()
+        function = "reorder_primitive_desc_create"
+        created = self.primitive_desc(function, source.desc, lib.engine, target.desc, lib.engine, lib.attributes)
+        if created is None:
+            raise RuntimeError(f"oneDNN: no reorder for {self.what}")
+        self.step(created, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target})
+
+    def input(self, memory: Memory, wanted: int) -> Memory:
+        """`memory` in the layout a primitive wants: itself, or a scratch copy made each run."""
+        if same_layout(memory.desc, wanted):
+            return memory
+        copy = self.scratch_memory(wanted)
+        self.reorder(memory, copy)
+        return copy
+
+    def output(self, memory: Memory, wanted: int) -> Memory:
+        """Where a primitive should write so that `memory` can have the result; see `deliver`."""
+        return memory if same_layout(memory.desc, wanted) else self.scratch_memory(wanted)
+
+    def deliver(self, result: Memory, memory: Memory) -> None:
+        if result is not memory:
+            self.reorder(result, memory)
+
+
+def query(primitive_desc: int, what: int) -> int:
+    """The memory descriptor of one of a primitive's operands; the primitive descriptor owns it."""
+    return dnnl.library().functions["primitive_desc_query_md"](primitive_desc, what, 0)
+
+
+def implementation(primitive_desc: int) -> str:
+    """oneDNN's name of the code it chose, such as "brgconv:avx512_core"."""
+    name = ctypes.c_char_p()
+    dnnl.library().call("primitive_desc_query", primitive_desc, dnnl.QUERY_IMPL_NAME, 0, ctypes.byref(name))
+    return (name.value or b"").decode()
+
+
+def same_layout(left: int, right: int) -> bool:
+    return bool(dnnl.library().functions["memory_desc_equal"](left, right))
+
+
+class PlanCache:
+    """Plans by key, at most `capacity` of them.
+
+    Two generations make it least-recently-used without any work on a hit: an entry found in the old one moves to the
+    young one, and when that is full the old one is dropped.
+    """
+
+    __slots__ = ("half", "young", "old", "__weakref__")
+
+    def __init__(self, capacity: int):
+        self.half = max(1, capacity // 2)
+        self.young: dict[Hashable, Any] = {}
+        self.old: dict[Hashable, Any] = {}
+
+    def find(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed."""
+        entry = self.old.pop(key) if key in self.old else make()
+        if len(self.young) >= self.half:
+            self.old, self.young = self.young, {}
+        self.young[key] = entry
+        return entry
+
+    def clear(self) -> None:
+        self.young, self.old = {}, {}
+
+
+class ThreadPlans(threading.local):
+    """`cache` is the calling thread's own."""
+
+    def __init__(self, capacity: int):
+        self.cache = PlanCache(capacity)
+        _caches.add(self.cache)
+
+
+_caches: weakref.WeakSet[PlanCache] = weakref.WeakSet()
+
+
+def reset() -> None:
+    """Forgets all plans of all threads and the calling thread's scratch buffer.
+
+    Must be called when the number of threads changes: a primitive is made for the number at its creation.
+    """
+    for cache in list(_caches):
+        cache.clear()
+    _workspace.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of its parent's worker threads, so it must not run primitives made for them.
+    os.register_at_fork(after_in_child=reset)

@@ -1,0 +1,198 @@
+"""The CPU random engine: MT19937 with PyTorch's seeding, consumption order and saved-state layout.
+
+The raw numbers come from NumPy's MT19937, which is the same engine; what is PyTorch's own is how a seed is taken,
+that a 64-bit number is two 32-bit draws with the high half first, the normal sample kept back between calls, and the
+5056 bytes of a saved state. How distributions are made of these numbers is in `random_algorithms`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from typing import Any
+
+import numpy as np
+
+from flambeau.core.device import device as Device
+
+DEFAULT_SEED = 67280421310721
+STATE_BYTES = 5056
+
+_WORDS = 624  # MT19937 regenerates this many words at a time
+# seed, words left before regeneration (plus one), "seeded", position; 624 words widened to 64 bits follow.
+_HEAD = struct.Struct("<QiiQ")
+# two unused doubles around the kept double-precision normal sample, its flag; the kept float32 sample, its flag.
+_TAIL = struct.Struct("<dddi4xf?3x")
+_KEY_AT = _HEAD.size
+_TAIL_AT = _KEY_AT + 8 * _WORDS
+
+
+class Generator:
+    """A source of random numbers that yields PyTorch's sequence for the same seed.
+
+    >>> g = Generator().manual_seed(0)
+    >>> [hex(word) for word in g.random32(2)]
+    ['0x8c7f0aac', '0x97c4aa2f']
+    """
+
+    __slots__ = ("_device", "_bits", "_seeder", "_seed", "_untouched", "kept_normal", "_kept_float", "lock", "__weakref__")
+
+    kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._device = Device("cpu" if device is None else device)
+        if self._device.type != "cpu":
+            raise RuntimeError(f"Generator is implemented for device type cpu, but got {self._device}")
+        self._device = Device("cpu")
+        self._bits = np.random.MT19937(0)
+        self._seeder = np.random.RandomState(self._bits)
+        # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
+        self.lock = threading.RLock()
+        self._reset(DEFAULT_SEED)
+
+    # -- seeds ------------------------------------------------------------------------------------------------------
+
+    def _reset(self, seed: int) -> None:
+        with self.lock:
+            self._seed = seed
+            self._seeder.seed(seed & 0xFFFFFFFF)
+            self._untouched = True
+            self.kept_normal: float | None = None
+            self._kept_float: float | None = None
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts the sequence of `seed`; a negative seed means `2**64 + seed`."""
+        if isinstance(seed, np.integer):
+            raise TypeError(f"manual_seed: an integer is required, but got {type(seed).__name__}")
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+        if not -(2**63) <= seed < 2**64:
+            raise ValueError(f"Overflow when unpacking long long: seed must be in [-2**63, 2**64), but got {seed}")
+        self._reset(seed % 2**64)
+        return self
+
+    def seed(self) -> int:
+        """Seeds from the operating system's entropy and returns the seed."""
+        self._reset(int.from_bytes(os.urandom(8), "little"))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed that the sequence started from."""
+        return self._seed
+
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    def get_offset(self) -> int:
+        raise RuntimeError("CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> None:
+        raise RuntimeError("CPU Generator does not use offset")
+
+    # -- draws ------------------------------------------------------------------------------------------------------
+
+    def raw(self, n: int) -> np.ndarray:
+        """The next `n` 32-bit numbers, each in a uint64 (as the engine delivers them, without a copy)."""
+        if n:
+            self._untouched = False
+        return self._bits.random_raw(n)
+
+    def random32(self, n: int) -> np.ndarray:
+        """The next `n` 32-bit numbers as uint32."""
+        return self.raw(n).astype(np.uint32)
+
+    def random64(self, n: int) -> np.ndarray:
+        """The next `n` 64-bit numbers as uint64; each takes two draws, high half first."""
+        halves = self.raw(2 * n).reshape(n, 2)
+        words = halves[:, 0] << np.uint64(32)
+        words |= halves[:, 1]
+        return words
+
+    def skip(self, n: int) -> None:
+        """Passes over `n` 32-bit numbers."""
+        if n:
+            self._untouched = False
+            self._bits.random_raw(n, output=False)
+
+    # -- state ------------------------------------------------------------------------------------------------------
+
+    def position(self) -> Any:
+        """An opaque bookmark for `rewind`; kept normal samples are not part of it."""
+        return self._bits.state, self._untouched
+
+    def rewind(self, bookmark: Any) -> None:
+        self._bits.state, self._untouched = bookmark
+
+    def state_bytes(self) -> bytes:
+        """The complete state in the 5056-byte layout of PyTorch's `get_state()`."""
+        with self.lock:
+            engine = self._bits.state["state"]
+            # NumPy calls "about to regenerate" position 624; PyTorch calls it 0 until the first draw after seeding.
+            taken = 0 if self._untouched else int(engine["pos"])
+            left = 1 if self._untouched else _WORDS + 1 - taken
+            double, single = self.kept_normal, self._kept_float
+            return b"".join(
+                (
+                    _HEAD.pack(self._seed, left, 1, taken),
+                    engine["key"].astype("<u8").tobytes(),
+                    _TAIL.pack(0.0, double or 0.0, 0.0, double is not None, single or 0.0, single is not None),
+                )
+            )
+
+    def set_state_bytes(self, state: bytes) -> None:
+        """Takes over a state saved by `state_bytes` or by PyTorch's `get_state()`."""
+        if len(state) != STATE_BYTES:
+            raise RuntimeError(f"Expected a CPU generator state of {STATE_BYTES} bytes, but got {len(state)} bytes")
+        seed, left, seeded, taken = _HEAD.unpack_from(state)
+        fresh = left == 1 and taken == 0
+        if not seeded or not 0 < left <= _WORDS or not (fresh or left + taken == _WORDS + 1):
+            raise RuntimeError(f"Invalid mt19937 state: seeded={seeded}, left={left}, next={taken}")
+        key = np.frombuffer(state, "<u8", _WORDS, _KEY_AT).astype(np.uint32)
+        _, double, _, has_double, single, has_single = _TAIL.unpack_from(state, _TAIL_AT)
+        with self.lock:
+            self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": _WORDS if fresh else taken}}
+            self._seed, self._untouched = seed, fresh
+            self.kept_normal = double if has_double else None
+            self._kept_float = single if has_single else None
+
+    def clone_state(self) -> Generator:
+        """A new generator that continues from the same point, independently."""
+        twin = Generator(self._device)
+        twin.set_state_bytes(self.state_bytes())
+        return twin
+
+    def __getstate__(self) -> bytes:
+        return self.state_bytes()
+
+    def __setstate__(self, state: bytes) -> None:
+        self.set_state_bytes(state)
+
+    def __reduce__(self) -> tuple:
+        return (Generator, (str(self._device),), self.state_bytes())
+
+    def __deepcopy__(self, memo: dict) -> Generator:
+        return self.clone_state()
+
+    def __repr__(self) -> str:
+        return f"<Generator device={self._device} initial_seed={self._seed}>"
+
+
+default_generator = Generator()
+default_generator.seed()  # an unseeded program gets different numbers each run, as with PyTorch
+
+
+def manual_seed(seed: Any) -> Generator:
+    """Seeds the default generator; anything `int()` takes is a seed."""
+    return default_generator.manual_seed(int(seed))
+
+
+def seed() -> int:
+    """Seeds the default generator from the operating system's entropy and returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed the default generator started from."""
+    return default_generator.initial_seed()

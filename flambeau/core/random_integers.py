@@ -1,0 +1,203 @@
+"""Random integers and permutations with PyTorch's bits: `random_`, `randint`, `randperm`."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from flambeau.core import random_math as rm
+from flambeau.core.dtype import bfloat16, bool_, dtype, float16, float32, float64, int64
+from flambeau.core.generator import Generator
+
+# A range this large takes a 64-bit number, so that the remainder stays nearly uniform.
+_WIDE_RANGE = 1 << 28
+# Up to 2**digits + 1 consecutive integers are exact in a floating dtype.
+_DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
+_LARGEST_FINITE = {float16: 65504}
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+# From here on resolving all swaps of a shuffle at once is faster than making them one by one.
+_MANY_SWAPS = 4096
+
+
+def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray:
+    """`random_()`: all non-negative values of an integer dtype, 0 ... 2**digits of a floating one."""
+    if to.is_complex or to.name in ("uint16", "uint32", "uint64"):
+        raise NotImplementedError(f'"random_" not implemented for {to}')
+    if to is bool_:
+        return (generator.raw(n) & np.uint64(1)).astype(np.bool_)
+    span = (1 << _DIGITS[to]) + 1 if to.is_floating_point else int(np.iinfo(to.numpy).max) + 1
+    return _cast(_remainders(generator, n, span, to is int64 or to is float64), 0, to)
+
+
+def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | None) -> np.ndarray:
+    """`random_(low, high)`, `randint(low, high, ...)`; `high` is excluded, and None means the dtype's own limit."""
+    if to.is_complex:
+        raise NotImplementedError(f'"random_" not implemented for {to}')
+    if high is None and low == _INT64_MIN:
+        return _full_64_bits(generator, n, to)
+    low, span = _bounds(to, low, high)
+    return _cast(_remainders(generator, n, span, span >= _WIDE_RANGE), low, to)
+
+
+def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarray:
+    if wide:
+        words = generator.random64(n)
+        words %= np.uint64(span)
+        return words
+    words = generator.raw(n)
+    if span & (span - 1) == 0:
+        words &= np.uint64(span - 1)
+        return words
+    narrow = words.astype(np.uint32)
+    narrow %= np.uint32(span)
+    return narrow
+
+
+def _cast(offsets: np.ndarray, low: int, to: dtype) -> np.ndarray:
+    """low + offsets (modulo 2**64, as in C) as dtype `to`."""
+    numbers = offsets.astype(np.uint64, copy=False).view(np.int64)
+    if low:
+        numbers = numbers + np.int64(low)
+    return _from_int64(numbers, to)
+
+
+def _from_int64(numbers: np.ndarray, to: dtype) -> np.ndarray:
+    if to is float16 or to is bfloat16:
+        return rm.narrow(numbers.astype(np.float32), to)
+    return numbers.astype(to.numpy, copy=False)
+
+
+def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray:
+    if to not in (int64, float64, float32, bfloat16):
+        raise RuntimeError(f"random_ over all 64-bit integers handles int64, float64, float32, bfloat16, but got {to}")
+    return _from_int64(generator.random64(n).view(np.int64), to)
+
+
+def _bounds(to: dtype, low: int, high: int | None) -> tuple[int, int]:
+    """The first value and the number of values, after PyTorch's checks."""
+    if high is None:
+        return _bounds_to_limit(to, low)
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    _check_bound("from", low, to)
+    _check_bound("to - 1", high - 1, to)
+    if to.is_floating_point:
+        low, high = _representable_low(to, low), _representable_high(to, high)
+        if low >= high:
+            raise RuntimeError(f"random_ finds no representable {to} value in [from, to): from={low}, to={high}")
+    return low, high - low
+
+
+def _bounds_to_limit(to: dtype, low: int) -> tuple[int, int]:
+    if to.is_floating_point:
+        last = 1 << _DIGITS[to]
+        _check_bound("from", low, to)
+        low = _representable_low(to, low)
+    else:
+        last = 1 if to is bool_ else min(int(np.iinfo(to.numpy).max), _INT64_MAX)
+        _check_bound("from", low, to)
+    if low >= last and to.is_floating_point:
+        raise RuntimeError(f"random_ expects 'from' to be at most {last - 1} for {to}, but got from={low}")
+    return low, last - low + 1
+
+
+def _check_bound(name: str, value: int, to: dtype) -> None:
+    if to.is_floating_point:
+        exact = 1 << _DIGITS[to]
+        if abs(value) > _LARGEST_FINITE.get(to, 2**64):
+            raise RuntimeError(f"{name} is out of bounds for {to}: {value}")
+        if abs(value) > exact:
+            warnings.warn(
+                f"{name} = {value} is outside [-{exact}, {exact}], where every integer is a {to}; "
+                "the samples are not evenly distributed",
+                UserWarning,
+                stacklevel=5,
+            )
+        return
+    least, largest = (0, 1) if to is bool_ else (int(np.iinfo(to.numpy).min), int(np.iinfo(to.numpy).max))
+    if not least <= value <= largest:
+        raise RuntimeError(f"{name} is out of bounds for {to}: {value}")
+
+
+def _rounded(value: int, to: dtype) -> int:
+    return int(rm.widen(_from_int64(np.array([value], np.int64), to), to)[0])
+
+
+def _representable_low(to: dtype, low: int) -> int:
+    """`low`, raised to the next value of `to` if rounding would take it below the range."""
+    rounded = _rounded(low + 1, to)
+    if rounded >= low:
+        return low
+    return rounded + (1 << (abs(low + 1).bit_length() - _DIGITS[to]))
+
+
+def _representable_high(to: dtype, high: int) -> int:
+    rounded = _rounded(high - 1, to)
+    if rounded < high:
+        return high
+    return rounded - (1 << (abs(high - 1).bit_length() - _DIGITS[to]))
+
+
+# -- permutations -----------------------------------------------------------------------------------------------------
+
+
+def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
+    """`randperm(n)`: a shuffle that swaps each place with itself or a later one."""
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    if to is bool_ or to.is_complex or to.name in ("uint16", "uint32", "uint64"):
+        raise NotImplementedError(f'"randperm" not implemented for {to}')
+    if to.is_floating_point and to is not bfloat16 and n > (1 << _DIGITS[to]) + 1:
+        raise RuntimeError(f"n cannot be greater than 2^{_DIGITS[to]}+1 for {to}, but got {n}")
+    if not to.is_floating_point and n - 1 > np.iinfo(to.numpy).max:
+        raise RuntimeError(f"value cannot be converted to type {to} without overflow: {n - 1}")
+    return _from_int64(_shuffled(_swap_targets(generator, n)), to)
+
+
+def _swap_targets(generator: Generator, n: int) -> np.ndarray:
+    """For each place, the place that it is swapped with; the last one stays where it is and takes no draw."""
+    places = np.arange(n, dtype=np.int64)
+    # Above this size 32-bit numbers would be too coarse.
+    wide = n >= 0xFFFFFFFF // 20
+    words = generator.random64(max(n - 1, 0)) if wide else generator.raw(max(n - 1, 0))
+    places[:-1] += (words % np.arange(n, 1, -1, dtype=np.uint64)).view(np.int64)
+    return places
+
+
+def _shuffled(targets: np.ndarray) -> np.ndarray:
+    """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
+    if targets.size < _MANY_SWAPS:
+        result = list(range(targets.size))
+        for place, target in enumerate(targets.tolist()):
+            result[place], result[target] = result[target], result[place]
+        return np.array(result, np.int64)
+    return _shuffled_at_once(targets)
+
+
+def _shuffled_at_once(targets: np.ndarray) -> np.ndarray:
+    """The same by array operations.
+
+    Swap i brings to place i what place t = targets[i] held then: what the last earlier swap j with target t had put
+    there, or t itself. Swap j had put there what place j held at time j, which by the same rule came from the last
+    swap with target j, and so on: chains of earlier swaps, followed for all places at once by pointer doubling.
+    """
+    n = targets.size
+    places = np.arange(n, dtype=np.int64)
+    grouped = np.sort((targets << 32) | places)  # by target, then by time
+    target, time = grouped >> 32, grouped & 0xFFFFFFFF
+    repeated = np.empty(n, np.bool_)
+    repeated[0] = False
+    np.equal(target[1:], target[:-1], out=repeated[1:])
+    earlier = np.full(n, -1, np.int64)  # the last swap before i that had i's target
+    earlier[time[repeated]] = time[:-1][repeated[1:]]
+    source = places.copy()  # the last swap before i that had target i; i itself if none
+    source[target] = time  # repeated indices: the last, that is the latest, is stored
+    own = targets == places
+    source[own] = np.where(earlier[own] >= 0, earlier[own], places[own])
+    while True:
+        further = source[source]
+        if np.array_equal(further, source):
+            break
+        source = further
+    return np.where(earlier >= 0, source[earlier], targets)

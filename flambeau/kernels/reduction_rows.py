@@ -1,0 +1,133 @@
+"""Reductions whose innermost loop runs along a reduced dimension: each result is a scalar that the loop collects."""
+
+from __future__ import annotations
+
+from ..core import dtype as dt
+from ..expr.functions import cast, isnan, minimum
+from ..expr.node import Expr, const, node
+from .elementwise import assign, index_var, span
+from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load
+from .reduction_parts import PARTIALS, Reduction, cut, product
+
+# Elements collected in vector registers before they join the total.
+BLOCK = 4096
+# argmax looks for the position only in blocks that improve on the best value so far.
+ARG_BLOCK = 1024
+
+
+def build_rows(r: Reduction) -> Kernel:
+    """One task is a chunk of one row. Long rows are cut into chunks whose partial results are combined at the end."""
+    single = r.reduced_rank == 1
+    line = index_var(f"reduced{r.reduced_rank - 1}")
+    body: list[Statement] = [*r.read_geometry(), assign("rows", product([f"kept{d}" for d in range(r.kept_rank)]))]
+    body.append(assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank - 1)])))
+    extent, cost = (line, const(1)) if single else (index_var("lines"), line)
+    body += cut(index_var("rows"), extent, cost, BLOCK if single else 1, enough=32)
+    partial = Buffer("partial", r.wide, local_size=PARTIALS)
+    positions = Buffer("positions", dt.int64, local_size=PARTIALS)
+    body += [DeclareLocal(partial), *([DeclareLocal(positions)] if r.is_arg else [])]
+    body.append(_tasks(r, partial, positions, extent, cost))
+    body.append(If(index_var("chunks") > 1, [_gather(r, partial, positions)]))
+    return Kernel("reduce", r.params, body)
+
+
+def _tasks(r: Reduction, partial: Buffer, positions: Buffer, extent: Expr, cost: Expr) -> Statement:
+    task, chunks = index_var("task"), index_var("chunks")
+    keep: list[Statement] = [Store(partial, task, r.wide_value("total"))]
+    if r.is_arg:
+        keep.append(Store(positions, task, index_var("position")))
+    body: list[Statement] = [
+        *r.locate_kept(task // chunks, r.kept_rank),
+        assign("low", task % chunks * index_var("chunk_length")),
+        assign("high", minimum(index_var("low") + index_var("chunk_length"), extent)),
+        r.set("total", r.identity(), wide=True),
+        *([assign("position", -1)] if r.is_arg else []),
+        *_collect(r),
+        If(chunks == 1, [_result(r)], keep),
+    ]
+    tasks = index_var("rows") * chunks
+    return span("task", 0, tasks, body, parallel=True, cost=index_var("chunk_length") * cost)
+
+
+def _result(r: Reduction) -> Statement:
+    value = index_var("position") if r.is_arg else r.finish(r.wide_value("total"))
+    return Store(r.out, index_var("out.base"), value)
+
+
+def _gather(r: Reduction, partial: Buffer, positions: Buffer) -> Statement:
+    """Combine the partial results of each row, in order."""
+    piece = index_var("row") * index_var("chunks") + index_var("chunk")
+    new = load(partial, piece)
+    if r.is_arg:
+        take: list[Statement] = [r.set("total", new), assign("position", load(positions, piece))]
+        step: list[Statement] = [If((index_var("position") < 0) | r.better(new, r.value("total")), take)]
+    else:
+        step = [r.set("total", r.join(r.wide_value("total"), new), wide=True)]
+    body: list[Statement] = [
+        *r.locate_kept(index_var("row"), r.kept_rank),
+        r.set("total", r.identity(), wide=True),
+        *([assign("position", -1)] if r.is_arg else []),
+        span("chunk", 0, index_var("chunks"), step),
+        _result(r),
+    ]
+    return span("row", 0, index_var("rows"), body)
+
+
+def _collect(r: Reduction) -> list[Statement]:
+    """Reduce the elements of one chunk into `total`."""
+    per_line = _collect_arg if r.is_arg else _collect_line
+    low, high = index_var("low"), index_var("high")
+    if r.reduced_rank == 1:
+        start: list[Statement] = [assign(f"{p.name}.offset", index_var(f"{p.name}.base")) for p in r.pointers]
+        return [*start, per_line(r, low, high, const(0))]
+    outer = r.reduced_rank - 1
+    line = index_var(f"reduced{outer}")
+    one_line = per_line(r, const(0), line, index_var("line") * line)
+    return [*r.locate_reduced(low, outer), span("line", low, high, [one_line, *r.advance_reduced(outer - 1)])]
+
+
+def _blocks(low: Expr, high: Expr, size: int, body: list[Statement]) -> For:
+    stop = assign("block_end", minimum(index_var("block") + size, high))
+    return For("block", low, high, const(size), [stop, *body])
+
+
+def _collect_line(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
+    element = r.element(index_var("i"), f"reduced{r.reduced_rank - 1}")
+    part, total = r.value("part"), r.wide_value("total")
+    inner = [r.set("part", r.join(part, element), reassociate=True)]
+    return _blocks(
+        low,
+        high,
+        BLOCK,
+        [
+            r.set("part", r.identity()),
+            span("i", index_var("block"), index_var("block_end"), inner),
+            r.set("total", r.join(total, cast(part, r.wide)), wide=True),
+        ],
+    )
+
+
+def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
+    """Find the extreme value of a block first, which vectorises, and its position only if it is a new best."""
+    element = r.element(index_var("i"), f"reduced{r.reduced_rank - 1}")
+    part, total = r.value("part"), r.value("total")
+    extreme = "maximum" if r.combine == "argmax" else "minimum"
+    same = element == part
+    if r.acc_dtype.is_floating_point:
+        same = same | (isnan(element) & isnan(part))
+    found: list[Statement] = [assign("position", first + index_var("i")), Break()]
+    search: list[Statement] = [
+        r.set("total", part),
+        span("i", index_var("block"), index_var("block_end"), [If(same, found)]),
+    ]
+    scan = Assign("part", r.acc_dtype, node(extreme, part, element), reassociate=True)
+    return _blocks(
+        low,
+        high,
+        ARG_BLOCK,
+        [
+            r.set("part", r.identity()),
+            span("i", index_var("block"), index_var("block_end"), [scan]),
+            If((index_var("position") < 0) | r.better(part, total), search),
+        ],
+    )
