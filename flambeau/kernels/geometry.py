@@ -52,7 +52,9 @@ def _order(dims: list[int], strides: Sequence[Sequence[int]]) -> list[int]:
     return order
 
 
-def _merge(order: list[int], shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+def _merge(
+    order: list[int], shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
     """Sizes, and strides per operand, of the dimensions in `order` with evenly spaced neighbours joined."""
     if not order:
         return [], [[] for _ in strides]
@@ -110,9 +112,7 @@ def plan_reduction(
     return ReductionPlan(len(kept_sizes), len(reduced_sizes), inner, kinds_of([s[-1] for s in rows]), tuple(numbers))
 
 
-def _inner(
-    kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]]
-) -> str:
+def _inner(kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]]) -> str:
     """Which dimension the innermost loop takes: the one with the smaller steps through memory."""
     if not kept_sizes:
         return "reduced"

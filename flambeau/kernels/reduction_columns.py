@@ -147,7 +147,9 @@ def _rows(r: Reduction, target: Buffer, low: Expr, high: Expr) -> list[Statement
     several = r.join(load(target, j), r.join(r.join(e[0], e[1]), r.join(e[2], e[3])))
     skip: list[Statement] = []
     for p in r.pointers:
-        skip.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + index_var(f"{p.name}.reduced0") * UNROLL))
+        skip.append(
+            assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + index_var(f"{p.name}.reduced0") * UNROLL)
+        )
     grouped = assign("grouped", low + (high - low) // UNROLL * UNROLL)
     fast = For("line", low, index_var("grouped"), const(UNROLL), [_over_tile([Store(target, j, several)]), *skip])
     return [grouped, fast, span("line", index_var("grouped"), high, [one, *advance])]

@@ -69,7 +69,9 @@ class Reduction:
         statements: list[Statement] = [assign("left", position)]
         for d in reversed(range(rank)):
             last = d == 0
-            statements.append(assign(f"at{d}", index_var("left") if last else index_var("left") % index_var(f"kept{d}")))
+            statements.append(
+                assign(f"at{d}", index_var("left") if last else index_var("left") % index_var(f"kept{d}"))
+            )
             if not last:
                 statements.append(assign("left", index_var("left") // index_var(f"kept{d}")))
         for p in (self.out, *self.pointers):
