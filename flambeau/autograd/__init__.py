@@ -1,6 +1,7 @@
 """Automatic differentiation."""
 
 from .api import backward, bind, grad
+from .function import Function, FunctionCtx, once_differentiable
 from .grad_mode import (
     detect_anomaly,
     enable_grad,
@@ -13,20 +14,27 @@ from .grad_mode import (
     set_detect_anomaly,
     set_grad_enabled,
 )
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 bind()
 
 __all__ = [
+    "Function",
+    "FunctionCtx",
+    "GradcheckError",
     "backward",
     "detect_anomaly",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "once_differentiable",
     "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -1,0 +1,228 @@
+"""autograd.Function: a user's own forward and backward."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..core.graph import Node, SavedTensor, gradient_edge, mode
+from ..core.tensor import Tensor, empty
+from ..ops.creation import fill_raw
+from ..ops.formula import RETRY_MESSAGE
+from ..ops.inplace import rebase_history
+
+
+class FunctionCtx:
+    """What `ctx` is in forward and backward."""
+
+    def __init__(self) -> None:
+        self.materialize_grads = True
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self._to_save: tuple = ()
+        self._dirty: tuple = ()
+        self._non_differentiable: tuple = ()
+        self._node: FunctionNode | None = None
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors for backward, checked for in-place changes when they are read."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        self._for_forward = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs forward changed in place."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which outputs have no gradient."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward sees zeros (True) or None for outputs that got no gradient."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple:
+        if self._node is None:
+            return self._to_save
+        saved = self._node.saved
+        if saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        return tuple(s.unpack(self._node) if isinstance(s, SavedTensor) else s for s in saved)
+
+
+class FunctionNode(Node):
+    """The recorded call of a user's Function."""
+
+    __slots__ = ("ctx", "cls", "positions")
+
+    ctx: FunctionCtx
+    cls: Any
+    positions: list[int]  # which forward arguments were tensors
+
+    def apply(self, grads: list) -> tuple:
+        ctx = self.ctx
+        if self.saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        if ctx.materialize_grads:
+            grads = [
+                _zeros(info) if g is None and info is not None else g for g, info in zip(grads, self.output_info)
+            ]
+        result = self.cls.backward(ctx, *grads)
+        given = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        expected = len(ctx.needs_input_grad)
+        while len(given) > expected and given[-1] is None:
+            given = given[:-1]
+        if len(given) != expected:
+            raise RuntimeError(
+                f"function {self.label} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
+            )
+        shares = [given[i] for i in self.positions]
+        for share in shares:
+            if share is not None and not isinstance(share, Tensor):
+                raise RuntimeError(f"function {self.label} returned {type(share).__name__} instead of a Tensor or None gradient")
+        return tuple(_fit(s, shape) for s, shape in zip(shares, self.extra))
+
+
+def _fit(share: Tensor | None, shape: Any) -> Tensor | None:
+    """A gradient of broadcast shape is summed down to the input's."""
+    if share is None or shape is None or share.shape == shape:
+        return share
+    return share.sum_to_size(shape)
+
+
+def _zeros(info: tuple) -> Tensor:
+    shape, d, where = info
+    return fill_raw(empty(shape, d, where), 0)
+
+
+class Function:
+    """Subclass with static methods `forward(ctx, ...)` and `backward(ctx, *grads)`, call with `.apply(...)`.
+
+    >>> class Square(flambeau.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 2 * x * g
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with"
+            " static forward method."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward"
+            " mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            signature = inspect.signature(cls.forward)
+            split = cls.setup_context is not Function.setup_context
+            bound = signature.bind(*args, **kwargs) if split else signature.bind(None, *args, **kwargs)
+            bound.apply_defaults()
+            args = tuple(bound.args) if split else tuple(bound.args)[1:]
+        ctx = FunctionCtx()
+        positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        recording = mode.enabled and any(ctx.needs_input_grad)
+        edges = tuple(gradient_edge(args[i]) for i in positions) if recording else ()
+        before, mode.enabled = mode.enabled, False
+        try:
+            if cls.setup_context is not Function.setup_context:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args)
+        finally:
+            mode.enabled = before
+        if not recording:
+            return result
+        return cls._record(ctx, args, positions, edges, result)
+
+    @classmethod
+    def _record(cls, ctx: FunctionCtx, args: tuple, positions: list[int], edges: tuple, result: Any) -> Any:
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        node = FunctionNode(cls.__name__ + "Backward", edges)
+        node.cls, node.ctx, node.positions = cls, ctx, positions
+        node.extra = tuple(args[i].shape for i in positions)
+        node.output_count = len(outputs)
+        node.output_info = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs)
+        inputs = {id(a) for a in args if isinstance(a, Tensor)}
+        dirty = {id(t) for t in ctx._dirty}
+        for i, out in enumerate(outputs):
+            if not isinstance(out, Tensor) or any(out is n for n in ctx._non_differentiable):
+                continue
+            if not (out.dtype.is_floating_point or out.dtype.is_complex):
+                continue
+            if id(out) in dirty:
+                out._bump(cls.__name__)
+                rebase_history(out, node, i)
+            else:
+                if id(out) in inputs or out._base is not None:  # an input returned as it is: the output is a new view
+                    view = out._bare_alias()
+                    outputs[i] = out = view
+                out._set_history(node, i)
+        produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
+        node.saved = [
+            SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t for t in ctx._to_save
+        ]
+        ctx._to_save = ()
+        ctx._node = node
+        if not isinstance(result, (tuple, list)):
+            return outputs[0]
+        return tuple(outputs)
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """Decorator of backward: its result cannot be differentiated again."""
+
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        before, mode.enabled = mode.enabled, False
+        try:
+            result = function(ctx, *grads)
+        finally:
+            mode.enabled = before
+        if not before or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return result
+        outputs = result if isinstance(result, tuple) else (result,)
+        for out in outputs:
+            if isinstance(out, Tensor):
+                out._set_history(_Refuse(), 0)
+        return result
+
+    return wrapper
+
+
+class _Refuse(Node):
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("Error", ())
+
+    def apply(self, grads: list) -> tuple:
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
