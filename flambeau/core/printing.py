@@ -115,7 +115,7 @@ def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str
     real, imaginary = values.real.astype(np.float64), values.imag.astype(np.float64)
     real_style, imaginary_style = _float_style(real, settings), _float_style(imaginary, settings)
     texts = []
-    for a, b in zip(real.tolist(), imaginary.tolist()):
+    for a, b in zip(real.tolist(), imaginary.tolist(), strict=True):
         right = imaginary_style.pad(b).lstrip()
         sign = "" if right.startswith(("-", "+")) else "+"
         texts.append(f"{real_style.pad(a)}{sign}{right}j")
@@ -157,7 +157,7 @@ class _Layout:
     def __init__(self, texts: list[str], width: int, shape: Shape, summarised: bool, settings: PrintOptions):
         self.texts, self.width, self.shape, self.settings = texts, width, shape, settings
         self.cut = [summarised and _is_cut(size, settings) for size in shape]
-        self.shown = [len(_shown_positions(n, settings)) if cut else n for n, cut in zip(shape, self.cut)]
+        self.shown = [len(_shown_positions(n, settings)) if cut else n for n, cut in zip(shape, self.cut, strict=True)]
         self.taken = 0
 
     def write(self, dim: int, indent: int) -> str:

@@ -26,7 +26,7 @@ class Size(tuple):
     __slots__ = ()
     _printed_name = "torch.Size"
 
-    def __new__(cls, *sizes: Iterable[Any]) -> Size:  # noqa: PYI034 - final, so never a subclass
+    def __new__(cls, *sizes: Iterable[Any]) -> Size:
         if len(sizes) > 1:
             raise TypeError(f"tuple expected at most 1 argument, got {len(sizes)}")
         return make_size([_checked(item, position) for position, item in enumerate(sizes[0])] if sizes else ())
