@@ -19,12 +19,12 @@ from ..expr import functions as formulas
 
 __all__ = [
     "Intrinsic", "KernelError", "abs_", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitcast",
-    "c128", "c64", "ceil", "conj", "copysign", "cos", "cosh", "digamma", "erf", "erfc", "erfinv", "exp", "exp2",
-    "expm1", "f32", "f64", "floor", "fma", "fmax", "fmin", "fmod", "i16", "i32", "i64", "i8", "imag", "inf",
-    "isfinite", "isinf", "isnan", "lgamma", "like", "local", "log", "log10", "log1p", "log2", "maximum", "minimum",
+    "c64", "c128", "ceil", "conj", "copysign", "cos", "cosh", "digamma", "erf", "erfc", "erfinv", "exp", "exp2",
+    "expm1", "f32", "f64", "floor", "fma", "fmax", "fmin", "fmod", "i8", "i16", "i32", "i64", "imag", "inf",
+    "isfinite", "isinf", "isnan", "lgamma", "like", "local", "log", "log1p", "log2", "log10", "maximum", "minimum",
     "nan", "nextafter", "pi", "prange", "real", "round_", "rsqrt", "sigmoid", "sign", "signbit", "simd", "sin",
-    "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "u16", "u32", "u64", "u8", "unroll", "where",
-]  # fmt: skip  # noqa: RUF022
+    "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "u8", "u16", "u32", "u64", "unroll", "where",
+]  # fmt: skip
 
 inf, nan, pi = math.inf, math.nan, math.pi
 

@@ -34,12 +34,14 @@ class ScalarFunction:
             self._name = f"{self.__name__}_{fingerprint(self)[:12]}"
         return self._name
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **constants: Any) -> Any:
         if any(isinstance(a, Expr) for a in args):
+            if constants:
+                raise TypeError(f"{self.__name__} takes no keyword arguments in a formula")
             return call(self, *args)
         if self._python is None:
             self._python = as_python(self.function)
-        return self._python(*args)
+        return self._python(*args, **constants)
 
     def derivative(self, function: Callable) -> Callable:
         self._pullback = function

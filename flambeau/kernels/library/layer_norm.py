@@ -1,0 +1,74 @@
+"""Layer normalisation over the last elements of each row, forward and backward."""
+
+from __future__ import annotations
+
+from ..loops import like, loop_kernel, minimum, prange, rsqrt, simd
+
+
+@loop_kernel
+def layer_norm(out, mean, rstd, x, weight, bias, rows, n, eps):
+    """out = (x - mean) * rstd * weight + bias; weight and bias may be None. `mean` and `rstd` are kept for backward."""
+    for i in prange(rows, 4 * n):
+        base = i * n
+        total = like(x, 0)
+        for j in range(n):
+            total += x[base + j]
+        m = total / n
+        # A second pass over the row: the difference of two large sums would lose the variance's digits.
+        squares = like(x, 0)
+        for j in range(n):
+            d = x[base + j] - m
+            squares += d * d
+        r = rsqrt(squares / n + eps)
+        mean[i] = m
+        rstd[i] = r
+        for j in simd(n):
+            v = (x[base + j] - m) * r
+            if weight is not None:
+                v = v * weight[j]
+            if bias is not None:
+                v = v + bias[j]
+            out[base + j] = v
+
+
+@loop_kernel
+def layer_norm_backward(grad_x, partial, grad, x, mean, rstd, weight, rows, n, chunks):
+    """The gradient with respect to x (if grad_x is given) and, per chunk of rows, the sums that make the gradients of
+    weight and bias: partial[chunk, 0, :] and partial[chunk, 1, :] (if partial is given)."""
+    size = (rows + chunks - 1) // chunks
+    for chunk in prange(chunks, 6 * size * n):
+        if partial is not None:
+            sums = chunk * 2 * n
+            for j in simd(2 * n):
+                partial[sums + j] = 0
+        for i in range(chunk * size, minimum((chunk + 1) * size, rows)):
+            base = i * n
+            m = like(x, mean[i])
+            r = like(x, rstd[i])
+            if grad_x is not None:
+                plain = like(x, 0)  # sum of g, and of g * normalised x
+                moment = like(x, 0)
+                for j in range(n):
+                    g = grad[base + j] if weight is None else grad[base + j] * weight[j]
+                    plain += g
+                    moment += g * (x[base + j] - m)
+                moment = moment * r / n
+                plain = plain / n
+                for j in simd(n):
+                    g = grad[base + j] if weight is None else grad[base + j] * weight[j]
+                    grad_x[base + j] = (g - plain - (x[base + j] - m) * r * moment) * r
+            if partial is not None:
+                for j in simd(n):
+                    g = grad[base + j]
+                    partial[sums + j] += g * (x[base + j] - m) * r
+                    partial[sums + n + j] += g
+
+
+@loop_kernel
+def add_rows(out, x, rows, n):
+    """out[j] = sum over rows of x[row, j], for few rows."""
+    for j in prange(n, rows):
+        total = like(x, 0)
+        for i in range(rows):
+            total = total + x[i * n + j]
+        out[j] = total
