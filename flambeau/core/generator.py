@@ -36,7 +36,17 @@ class Generator:
     ['0x8c7f0aac', '0x97c4aa2f']
     """
 
-    __slots__ = ("_device", "_bits", "_seeder", "_seed", "_untouched", "kept_normal", "_kept_float", "lock", "__weakref__")
+    __slots__ = (
+        "__weakref__",
+        "_bits",
+        "_device",
+        "_kept_float",
+        "_seed",
+        "_seeder",
+        "_untouched",
+        "kept_normal",
+        "lock",
+    )
 
     kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
 
@@ -66,7 +76,7 @@ class Generator:
         if isinstance(seed, np.integer):
             raise TypeError(f"manual_seed: an integer is required, but got {type(seed).__name__}")
         if not isinstance(seed, int) or isinstance(seed, bool):
-            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")  # noqa: TRY004 (PyTorch's)
         if not -(2**63) <= seed < 2**64:
             raise ValueError(f"Overflow when unpacking long long: seed must be in [-2**63, 2**64), but got {seed}")
         self._reset(seed % 2**64)

@@ -131,6 +131,11 @@ def _require_floating(name: str, to: dtype) -> None:
         raise NotImplementedError(f'"{name}" not implemented for {to}')
 
 
+def _refuse_complex_and_wide_unsigned(name: str, to: dtype) -> None:
+    if to.is_complex or to.name in ("uint16", "uint32", "uint64"):
+        raise NotImplementedError(f'"{name}" not implemented for {to}')
+
+
 def check_uniform(to: dtype, low: float, high: float) -> None:
     _require_floating("uniform_", to)
     largest = _LARGEST[to]
@@ -153,8 +158,8 @@ def normal(
     if not std >= 0.0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     if to.is_complex:
-        pairs = normal(generator, 2 * n, to.to_real(), 0.0, std / math.sqrt(2.0), contiguous).view(to.numpy)
-        return pairs if mean == 0 else pairs + to.numpy.type(mean)
+        # Both parts get the mean, as in PyTorch.
+        return normal(generator, 2 * n, to.to_real(), mean, std / math.sqrt(2.0), contiguous).view(to.numpy)
     _require_floating("normal_", to)
     if n < 16 or not contiguous:
         return _normal_serial(generator, n, to, mean, std)
@@ -242,9 +247,7 @@ def _normal_serial(generator: Generator, n: int, to: dtype, mean: float, std: fl
         return rm.narrow(rm.fma64(normals.values, std, mean), to)
     scaled = normals.values * std
     tolerance = (np.abs(scaled) + abs(mean)) * _RELATIVE_ERROR
-    return rm.narrow_certified(
-        scaled + mean, tolerance, lambda where: rm.fma64(normals.exact_at(where), std, mean), to
-    )
+    return rm.narrow_certified(scaled + mean, tolerance, lambda where: rm.fma64(normals.exact_at(where), std, mean), to)
 
 
 def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: float = 2.0) -> np.ndarray:
@@ -269,7 +272,10 @@ def log_normal(generator: Generator, n: int, to: dtype, mean: float = 1.0, std: 
 
 
 def _transform(
-    unit: np.ndarray, to: dtype, fast: Callable[[np.ndarray], np.ndarray], exact: Callable[[np.ndarray], np.ndarray],
+    unit: np.ndarray,
+    to: dtype,
+    fast: Callable[[np.ndarray], np.ndarray],
+    exact: Callable[[np.ndarray], np.ndarray],
     offset: float = 0.0,
 ) -> np.ndarray:
     """exact(unit) as dtype `to`, found through `fast` where that is certain to give the same."""
@@ -311,8 +317,9 @@ def geometric(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray:
     """`geometric_(p)`: number of trials up to the first success; every integer and floating dtype."""
     if not 0.0 < p < 1.0:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    if to is bool_ or to.is_complex:
+    if to is bool_:
         raise NotImplementedError(f'"geometric_" not implemented for {to}')
+    _refuse_complex_and_wide_unsigned("geometric_", to)
     unit = unit53(generator, n)
     scale = math.log1p(-p)
     with np.errstate(divide="ignore"):
@@ -341,8 +348,7 @@ def bernoulli(generator: Generator, n: int, to: dtype, p: float = 0.5) -> np.nda
     """`bernoulli_(p)` with one probability for all elements."""
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    if to.is_complex:
-        raise NotImplementedError(f'"bernoulli_" not implemented for {to}')
+    _refuse_complex_and_wide_unsigned("bernoulli_", to)
     return as_ones(_bernoulli_mask(generator, n, p), to)
 
 
@@ -360,8 +366,7 @@ def _bernoulli_mask(generator: Generator, n: int, p: float) -> np.ndarray:
 def bernoulli_tensor(generator: Generator, p: np.ndarray, p_dtype: dtype, to: dtype) -> np.ndarray:
     """`bernoulli(p)`, `bernoulli_(p)` with a tensor of probabilities, given in visited order."""
     _require_floating("bernoulli (dtype of p)", p_dtype)
-    if to.is_complex:
-        raise NotImplementedError(f'"bernoulli_" not implemented for {to}')
+    _refuse_complex_and_wide_unsigned("bernoulli_", to)
     chance = rm.widen(p, p_dtype)
     if not ((chance >= 0) & (chance <= 1)).all():
         raise RuntimeError("bernoulli expects every element of p to be in [0, 1]")

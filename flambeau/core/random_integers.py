@@ -15,14 +15,15 @@ _WIDE_RANGE = 1 << 28
 # Up to 2**digits + 1 consecutive integers are exact in a floating dtype.
 _DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 _LARGEST_FINITE = {float16: 65504}
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_UNSIGNED = ("uint16", "uint32", "uint64")
+_INT64_MIN = -(2**63)
 # From here on resolving all swaps of a shuffle at once is faster than making them one by one.
 _MANY_SWAPS = 4096
 
 
 def random_full(generator: Generator, n: int, to: dtype) -> np.ndarray:
     """`random_()`: all non-negative values of an integer dtype, 0 ... 2**digits of a floating one."""
-    if to.is_complex or to.name in ("uint16", "uint32", "uint64"):
+    if to.is_complex or to.name in _UNSIGNED:
         raise NotImplementedError(f'"random_" not implemented for {to}')
     if to is bool_:
         return (generator.raw(n) & np.uint64(1)).astype(np.bool_)
@@ -70,7 +71,9 @@ def _from_int64(numbers: np.ndarray, to: dtype) -> np.ndarray:
 
 def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray:
     if to not in (int64, float64, float32, bfloat16):
-        raise RuntimeError(f"random_ over all 64-bit integers handles int64, float64, float32, bfloat16, but got {to}")
+        message = f"random_ over all 64-bit integers handles int64, float64, float32 and bfloat16, but got {to}"
+        unknown = to is bool_ or to is float16 or to.name in _UNSIGNED  # PyTorch's two exceptions for one mistake
+        raise NotImplementedError(message) if unknown else RuntimeError(message)
     return _from_int64(generator.random64(n).view(np.int64), to)
 
 
@@ -90,14 +93,13 @@ def _bounds(to: dtype, low: int, high: int | None) -> tuple[int, int]:
 
 
 def _bounds_to_limit(to: dtype, low: int) -> tuple[int, int]:
-    if to.is_floating_point:
-        last = 1 << _DIGITS[to]
-        _check_bound("from", low, to)
-        low = _representable_low(to, low)
-    else:
-        last = 1 if to is bool_ else min(int(np.iinfo(to.numpy).max), _INT64_MAX)
-        _check_bound("from", low, to)
-    if low >= last and to.is_floating_point:
+    _check_bound("from", low, to)
+    if to.name == "uint64":
+        raise RuntimeError(f"random_ needs 'to' for {to}, whose largest value is not a 64-bit signed integer")
+    if not to.is_floating_point:
+        return low, (1 if to is bool_ else int(np.iinfo(to.numpy).max)) - low + 1
+    last, low = 1 << _DIGITS[to], _representable_low(to, low)
+    if low >= last:
         raise RuntimeError(f"random_ expects 'from' to be at most {last - 1} for {to}, but got from={low}")
     return low, last - low + 1
 
@@ -121,7 +123,9 @@ def _check_bound(name: str, value: int, to: dtype) -> None:
 
 
 def _rounded(value: int, to: dtype) -> int:
-    return int(rm.widen(_from_int64(np.array([value], np.int64), to), to)[0])
+    """`value` after a conversion to `to` and back to a 64-bit integer; 2**63 comes back as the least one, as in C."""
+    there_and_back = int(rm.widen(_from_int64(np.array([value], np.int64), to), to)[0])
+    return there_and_back if there_and_back < 2**63 else _INT64_MIN
 
 
 def _representable_low(to: dtype, low: int) -> int:
@@ -146,7 +150,7 @@ def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
     """`randperm(n)`: a shuffle that swaps each place with itself or a later one."""
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    if to is bool_ or to.is_complex or to.name in ("uint16", "uint32", "uint64"):
+    if to is bool_ or to.is_complex or to.name in _UNSIGNED:
         raise NotImplementedError(f'"randperm" not implemented for {to}')
     if to.is_floating_point and to is not bfloat16 and n > (1 << _DIGITS[to]) + 1:
         raise RuntimeError(f"n cannot be greater than 2^{_DIGITS[to]}+1 for {to}, but got {n}")

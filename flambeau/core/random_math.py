@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def log(value: float) -> float:
 
 def exp(value: float) -> float:
     """`math.exp` that overflows to infinity, as in C."""
-    return math.exp(value) if value < 709.78271289338397 else (math.inf if value == value else value)
+    return math.inf if value > 709.782712893384 else math.exp(value)
 
 
 # -- fused multiply-add -----------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ def _sum_error(a: np.ndarray, b: np.ndarray | float, total: np.ndarray) -> np.nd
     return (a - (total - shifted)) + (b - shifted)
 
 
-def _split(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _split(a: np.ndarray | float) -> tuple[Any, Any]:
     scaled = a * _SPLITTER
     high = scaled - (scaled - a)
     return high, a - high
@@ -126,7 +127,7 @@ def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
     shift = math.frexp(max(abs(b), abs(c)))[1]  # scaled to about 1, so that no intermediate over- or underflows
     b, c = math.ldexp(b, -shift), math.ldexp(c, -shift)
     product = a * b
-    (a_high, a_low), (b_high, b_low) = _split(a), _split(np.float64(b))
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
     product_error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
     inner = product_error + c
     inner_error = _sum_error(product_error, c, inner)
@@ -166,12 +167,12 @@ _LN2_LOW, _LN2_HIGH = float(np.float32(-2.12194440e-4)), 0.693359375
 _SQRT_HALF_BITS = 0x3F3504F3
 
 _FOUR_OVER_PI = np.float32(1.27323954473516)
-_MINUS_PI_QUARTER = np.array(
-    [-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8], np.float32
-).astype(np.float64)
-_COS_COEFFICIENTS = np.array(
-    [2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2], np.float32
-).astype(np.float64)
+_MINUS_PI_QUARTER = np.array([-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8], np.float32).astype(
+    np.float64
+)
+_COS_COEFFICIENTS = np.array([2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2], np.float32).astype(
+    np.float64
+)
 _SIN_COEFFICIENTS = np.array([-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1], np.float32).astype(np.float64)
 
 

@@ -26,15 +26,16 @@ class UniformStream:
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
 
-    def __enter__(self) -> UniformStream:
+    def __enter__(self) -> UniformStream:  # noqa: PYI034 (Self needs Python 3.11)
         self.generator.lock.acquire()
         self._start = self.generator.position()
-        self._blocks, self._next, self._values = 0, 0, list[float]()
-        self._size = 64
-        self._read = 0
+        self._values: list[float] = []
+        self._next, self._read, self._size = 0, 0, 64
         return self
 
-    def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         taken = self._read - (len(self._values) - self._next)
         self.generator.rewind(self._start)
         self.generator.skip(2 * taken)
@@ -146,7 +147,7 @@ def _binomial(draw: Callable[[], float], count: np.floating, p: np.floating, one
         return 0.0
     if p >= 1:
         return float(count)
-    if not (p == p and count == count):
+    if math.isnan(p) or math.isnan(count):
         return math.nan
     rare = p if p <= 0.5 else one - p  # for frequent successes the failures are counted
     sampler = _binomial_rejection if count * rare >= 10 else _binomial_inversion

@@ -148,6 +148,8 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Plan | None:
     if operands.overlaps(dst.shape, dst._strides):
         raise RuntimeError(f"matmul: elements of the result overlap, shape {tuple(dst.shape)}, strides {dst._strides}")
     _fold_batch(c, left, right)
+    if any(count > 1 == p == q for count, p, q in zip(c.shape[:-2], left.shape, right.shape)):
+        return None  # both operands expanded: oneDNN broadcasts one only
     if not (c.settle() and left.settle() and right.settle()):
         return None
     swapped = c.strides[-1] != 1  # a column-major result: compute its transpose, whose rows are dense
