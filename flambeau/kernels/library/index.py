@@ -6,52 +6,93 @@ sets to zero: error[0] becomes 1 and error[1] the bad index. Nothing is read or 
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, prange, simd
+from ..loops import like, loop_kernel, minimum, prange, scalar_function, simd
+
+ROWS = 1024  # index rows in one task of gather
+COLUMNS = 64  # columns in one task of scatter: enough for whole cache lines
+
+
+@scalar_function
+def report(index, n, first, last, error):
+    """Find the bad index that a loop without branches has counted."""
+    for place in range(first, last):
+        j = index[place]
+        if j < 0 or j >= n:
+            error[0] = 1
+            error[1] = j
 
 
 @loop_kernel
 def gather(out, x, index, error, outer, n, picked, inner):
     """out[o, k, i] = x[o, index[o, k, i], i]; index is (outer, picked, inner), x is (outer, n, inner)."""
-    for row in prange(outer * picked, inner):
-        slab = row // picked * n * inner
-        for i in range(inner):
-            j = index[row * inner + i]
-            if j < 0 or j >= n:
-                error[0] = 1
-                error[1] = j
-            else:
-                out[row * inner + i] = x[slab + j * inner + i]
+    row_blocks = (picked + ROWS - 1) // ROWS
+    for task in prange(outer * row_blocks, inner * minimum(picked, ROWS)):
+        slab = task // row_blocks * n * inner
+        first = task % row_blocks * ROWS
+        last = minimum(first + ROWS, picked)
+        start = task // row_blocks * picked * inner
+        bad = 0
+        if inner == 1:
+            for k in simd(first, last):
+                j = index[start + k]
+                inside = 0 <= j < n
+                bad += 0 if inside else 1
+                if inside:
+                    out[start + k] = x[slab + j]
+        else:
+            for k in range(first, last):
+                row = start + k * inner
+                for i in simd(inner):
+                    j = index[row + i]
+                    inside = 0 <= j < n
+                    bad += 0 if inside else 1
+                    if inside:
+                        out[row + i] = x[slab + j * inner + i]
+        if bad > 0:
+            report(index, n, start + first * inner, start + last * inner, error)
+
+
+@scalar_function
+def combine(out, target, v, *, reduce):
+    if reduce == "add":
+        out[target] = out[target] + v
+    elif reduce == "multiply":
+        out[target] = out[target] * v
+    elif reduce == "amax":
+        out[target] = max(out[target], v)
+    elif reduce == "amin":
+        out[target] = min(out[target], v)
+    else:
+        out[target] = v
+
+
+@scalar_function
+def scatter_one(out, index, src, value, error, place, base, n, inner, *, reduce):
+    j = index[place]
+    if j < 0 or j >= n:
+        error[0] = 1
+        error[1] = j
+    else:
+        combine(out, base + j * inner, src[place] if src is not None else like(out, value), reduce=reduce)
 
 
 @loop_kernel
 def scatter(out, index, src, value, error, outer, n, picked, inner, *, reduce="none"):
     """out[o, index[o, k, i], i] (op)= src[o, k, i], or `value` where src is None. Iterations of the parallel loop write
     different slabs, or different columns of one slab: repeated indices are applied in order."""
-    columns = inner if outer == 1 else 1  # one slab: share its columns among threads instead
-    for task in prange(outer * columns, picked * (1 if outer == 1 else inner)):
-        o = task // columns
-        first = task % columns if outer == 1 else 0
-        last = first + 1 if outer == 1 else inner
-        for k in range(picked):
-            for i in range(first, last):
-                place = (o * picked + k) * inner + i
-                j = index[place]
-                if j < 0 or j >= n:
-                    error[0] = 1
-                    error[1] = j
-                else:
-                    v = src[place] if src is not None else like(out, value)
-                    target = (o * n + j) * inner + i
-                    if reduce == "add":
-                        out[target] = out[target] + v
-                    elif reduce == "multiply":
-                        out[target] = out[target] * v
-                    elif reduce == "amax":
-                        out[target] = max(out[target], v)
-                    elif reduce == "amin":
-                        out[target] = min(out[target], v)
-                    else:
-                        out[target] = v
+    blocks = (inner + COLUMNS - 1) // COLUMNS
+    for task in prange(outer * blocks, 2 * picked * minimum(inner, COLUMNS)):
+        o = task // blocks
+        first = task % blocks * COLUMNS
+        last = minimum(first + COLUMNS, inner)
+        if inner == 1:
+            for k in range(picked):
+                scatter_one(out, index, src, value, error, o * picked + k, o * n, n, 1, reduce=reduce)
+        else:
+            for k in range(picked):
+                row = (o * picked + k) * inner
+                for i in range(first, last):
+                    scatter_one(out, index, src, value, error, row + i, o * n * inner + i, n, inner, reduce=reduce)
 
 
 @loop_kernel
