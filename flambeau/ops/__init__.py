@@ -1,6 +1,6 @@
 """What tensors do: one module per family, each operator declared once."""
 
-from . import arithmetic, convert, creation, indexing, reduce, shape
+from . import arithmetic, convert, creation, einsum, indexing, matmul, reduce, shape
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise
 from .operators import bind_operators
@@ -9,4 +9,4 @@ from .registry import OPS
 bind_methods()
 bind_operators()
 
-__all__ = ["OPS", "arithmetic", "convert", "creation", "indexing", "namespace", "pointwise", "reduce", "shape"]
+__all__ = ["OPS", "arithmetic", "convert", "creation", "einsum", "indexing", "matmul", "namespace", "pointwise", "reduce", "shape"]

@@ -1,0 +1,399 @@
+"""Matrix products: mm, bmm, matmul, addmm and relatives, linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.cpu import heavy
+from ..core.device import cpu
+from ..core.dtype import dtype
+from ..core.layout import broadcast_shapes
+from ..core.tensor import Tensor, empty
+from .creation import fill_raw
+from .declare import composite, primitive
+from .formula import type_word
+
+
+def _same_dtype(name: str, a: Tensor, b: Tensor) -> None:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}"
+        )
+
+
+_CPP = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
+        "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
+
+
+def _cpp(d: dtype) -> str:
+    return _CPP.get(d.name, f"c10::{type_word(d)}")
+
+
+def _need_dims(t: Tensor, dims: int, message: str) -> None:
+    if len(t.shape) != dims:
+        raise RuntimeError(message)
+
+
+def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = None) -> Tensor:
+    """The raw product of checked operands."""
+    out = empty(shape, a.dtype, a.device)
+    if a.device is cpu:
+        if 0 in a.shape or 0 in b.shape:
+            fill_raw(out, 0)
+            if bias is not None and 0 not in shape:
+                out.copy_(bias)
+        else:
+            heavy.matmul(out, a, b, bias)
+    return out
+
+
+@primitive(
+    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out=True
+)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices."""
+    _need_dims(input, 2, "self must be a matrix")
+    _need_dims(mat2, 2, "mat2 must be a matrix")
+    (n, k), (k2, m) = input.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
+    _same_dtype("mm", input, mat2)
+    return product(input, mat2, (n, m))
+
+
+@primitive(
+    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out=True
+)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """A batch of matrix products."""
+    _need_dims(input, 3, "batch1 must be a 3D tensor")
+    _need_dims(mat2, 3, "batch2 must be a 3D tensor")
+    (b, n, k), (b2, k2, m) = input.shape, mat2.shape
+    if b != b2 or k != k2:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
+        )
+    _same_dtype("bmm", input, mat2)
+    return product(input, mat2, (b, n, m))
+
+
+@primitive(
+    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
+    out=True,
+)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector."""
+    if len(input.shape) != 2 or len(vec.shape) != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}")
+    if input.shape[1] != vec.shape[0]:
+        raise RuntimeError(f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})")
+    _same_dtype("mv", input, vec)
+    return product(input, vec.unsqueeze(1), (input.shape[0], 1)).reshape(input.shape[0])
+
+
+@primitive(
+    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out=True
+)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors."""
+    if len(input.shape) != 1 or len(tensor.shape) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
+    if input.dtype is not tensor.dtype:
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {type_word(input.dtype)} and {type_word(tensor.dtype)}"
+        )
+    if input.shape != tensor.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{input.shape[0]}] and src [{tensor.shape[0]}] to have the same number of"
+            f" elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively"
+        )
+    return product(input.unsqueeze(0), tensor.unsqueeze(1), (1, 1)).reshape(())
+
+
+@composite(out=True)
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The inner product with the first vector conjugated."""
+    return dot(input.conj() if input.dtype.is_complex else input, other)
+
+
+@composite(out=True)
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
+    if not isinstance(other, Tensor) or not isinstance(input, Tensor):
+        bad = input if not isinstance(input, Tensor) else other
+        raise TypeError(f"matmul(): argument must be Tensor, not {type(bad).__name__}")
+    a, b = len(input.shape), len(other.shape)
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 1 and b == 1:
+        return dot(input, other)
+    if a == 2 and b == 1:
+        return mv(input, other)
+    if a == 2 and b == 2:
+        return mm(input, other)
+    if a == 1 and b == 2:
+        return mm(input.unsqueeze(0), other).squeeze(0)
+    if a >= 3 and b <= 2:  # fold the batch into rows
+        rows = input.reshape(-1, input.shape[-1]) if input.shape[-1] or b == 1 else input.reshape(_numel(input.shape[:-1]), 0)
+        if b == 1:
+            return mv(rows, other).reshape(input.shape[:-1])
+        return mm(rows, other).reshape((*input.shape[:-1], other.shape[-1]))
+    return _batched(input, other)
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    n = 1
+    for s in shape:
+        n *= s
+    return n
+
+
+def _batched(input: Tensor, other: Tensor) -> Tensor:
+    row = len(input.shape) == 1
+    left = input.unsqueeze(0) if row else input
+    column = len(other.shape) == 1
+    right = other.unsqueeze(1) if column else other
+    if left.shape[-1] != right.shape[-2]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{_numel(left.shape[:-2])}, {left.shape[-1]}] but got:"
+            f" [{_numel(right.shape[:-2])}, {right.shape[-2]}]."
+        )
+    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    n = _numel(batch)
+    left3 = left.expand((*batch, *left.shape[-2:])).reshape((n, *left.shape[-2:]))
+    right3 = right.expand((*batch, *right.shape[-2:])).reshape((n, *right.shape[-2:]))
+    out = bmm(left3, right3).reshape((*batch, left.shape[-2], right.shape[-1]))
+    if row:
+        out = out.squeeze(-2)
+    return out.squeeze(-1) if column else out
+
+
+def _scaled(t: Tensor, factor: Any) -> Tensor:
+    return t if factor == 1 else t * factor
+
+
+def _check_factors(t: Tensor, *factors: Any) -> None:
+    if t.dtype.category < 2 and any(isinstance(f, float) for f in factors):
+        raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
+
+
+def _combine(name: str, input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
+    """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
+    _check_factors(input, beta, alpha)
+    try:
+        input.expand(shape)
+    except RuntimeError:
+        raise RuntimeError(
+            f"The expanded size of the tensor ({shape[-1]}) must match the existing size"
+            f" ({input.shape[-1] if input.shape else 1}) at non-singleton dimension {len(shape) - 1}.  Target sizes: {list(shape)}. "
+            f" Tensor sizes: {list(input.shape)}"
+        ) from None
+    result = _scaled(make(), alpha)
+    if beta == 0:
+        return result
+    return _scaled(input, beta) + result
+
+
+@primitive(
+    grads={
+        "input": lambda g, input, beta: _scaled(g, _conj(beta)).sum_to_size(input.shape),
+        "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
+        "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), _conj(alpha)),
+    },
+    out=True,
+    inplace=True,
+)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat1 @ mat2"""
+    if len(mat1.shape) != 2 or len(mat2.shape) != 2:
+        which, t = ("mat1", mat1) if len(mat1.shape) != 2 else ("mat2", mat2)
+        raise RuntimeError(f"{which} must be a matrix, got {len(t.shape)}-D tensor")
+    (n, k), (k2, m) = mat1.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
+    _same_dtype("addmm", mat1, mat2)
+    if input.dtype is not mat1.dtype:
+        raise RuntimeError("self and mat2 must have the same dtype, but got " f"{type_word(input.dtype)} and {type_word(mat2.dtype)}")
+    if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
+        return product(mat1, mat2, (n, m), input)
+    return _combine("addmm", input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
+
+
+def _conj(value: Any) -> Any:
+    return value.conjugate() if isinstance(value, complex) else value
+
+
+@composite(out=True, inplace=True)
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * batch1 @ batch2, batch by batch"""
+    _need_dims(batch1, 3, "batch1 must be a 3D tensor")
+    _need_dims(batch2, 3, "batch2 must be a 3D tensor")
+    shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
+    _check_input_dtype(input, batch1)
+    return _combine("baddbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2))
+
+
+def _check_input_dtype(input: Tensor, other: Tensor) -> None:
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"Input dtypes must be the same, got: input: {input.dtype}, batch1: {other.dtype}, batch2: {other.dtype}")
+
+
+@composite(out=True, inplace=True)
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * the sum of batch1[i] @ batch2[i]"""
+    _need_dims(batch1, 3, "batch1 must be a 3D tensor")
+    _need_dims(batch2, 3, "batch2 must be a 3D tensor")
+    if batch1.shape[0] != batch2.shape[0]:
+        raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}")
+    shape = (batch1.shape[1], batch2.shape[2])
+    return _combine("addbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
+
+
+@composite(out=True, inplace=True)
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat @ vec"""
+    if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {len(input.shape)}, {len(mat.shape)}, {len(vec.shape)}")
+    if mat.shape[1] != vec.shape[0] or (input.shape and input.shape[0] not in (1, mat.shape[0])):
+        raise RuntimeError(
+            f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
+        )
+    return _combine("addmv", input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
+
+
+@composite(out=True, inplace=True)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)"""
+    if len(vec1.shape) != 1 or len(vec2.shape) != 1:
+        raise RuntimeError(f"addr: Expected 1-D argument vec1 and vec2, but got {len(vec1.shape)}-D and {len(vec2.shape)}-D")
+    shape = (vec1.shape[0], vec2.shape[0])
+    product_ = outer(vec1, vec2)
+    if product_.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
+        _check_factors(product_, beta, alpha)
+    result = product_ if alpha is True or alpha == 1 else product_ * alpha
+    if beta == 0 or beta is False:
+        input.expand(shape)
+        return result
+    if input.dtype.category == 0 and product_.dtype.category == 0:
+        return input.expand(shape) | result
+    return _scaled(input, beta) + result if tuple(broadcast_shapes(input.shape, shape)) == shape else _bad_expand(input, shape)
+
+
+def _bad_expand(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return input.expand(shape)  # raises PyTorch's error
+
+
+@composite(out=True, aliases=("ger",))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Every product of an element of one vector with an element of the other."""
+    if len(input.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument self, but got {len(input.shape)}-D")
+    if len(vec2.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument vec2, but got {len(vec2.shape)}-D")
+    return input.unsqueeze(1) * vec2
+
+
+@composite(out=True)
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last dimensions."""
+    if not input.shape or not other.shape:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+@composite(method=False, out=True)
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Contract dimensions of a with dimensions of b."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(len(a.shape), len(b.shape)):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims_a, dims_b = list(range(len(a.shape) - dims, len(a.shape))), list(range(dims))
+    else:
+        dims_a, dims_b = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError("both dimension lists should have same length")
+    dims_a, dims_b = [d % len(a.shape) for d in dims_a], [d % len(b.shape) for d in dims_b]
+    for x, y in zip(dims_a, dims_b):
+        if a.shape[x] != b.shape[y] and 1 not in (a.shape[x], b.shape[y]):
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[x]} in dim {x} and second has size {b.shape[y]} in"
+                f" dim {y}"
+            )
+        if a.shape[x] != b.shape[y]:  # a size-one side broadcasts: sum the other first
+            a, b = (a.sum(x, keepdim=True), b) if b.shape[y] == 1 else (a, b.sum(y, keepdim=True))
+    free_a = [d for d in range(len(a.shape)) if d not in dims_a]
+    free_b = [d for d in range(len(b.shape)) if d not in dims_b]
+    k = _numel(tuple(a.shape[d] for d in dims_a))
+    left = a.permute(*free_a, *dims_a).reshape(_numel(tuple(a.shape[d] for d in free_a)), k)
+    right = b.permute(*dims_b, *free_b).reshape(k, _numel(tuple(b.shape[d] for d in free_b)))
+    return mm(left, right).reshape([a.shape[d] for d in free_a] + [b.shape[d] for d in free_b])
+
+
+def _linear_input_grad(g: Tensor, weight: Tensor) -> Tensor:
+    return g.matmul(weight.conj() if weight.dtype.is_complex else weight)
+
+
+def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
+    rows = g.reshape(-1, g.shape[-1])
+    return rows.mH.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input.conj())
+
+
+@primitive(
+    grads={
+        "input": _linear_input_grad,
+        "weight": _linear_weight_grad,
+        "bias": lambda g, bias: g.sum_to_size(bias.shape),
+    },
+    label="AddmmBackward0",
+    function=False,
+    method=False,
+)
+def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
+    k, m = input.shape[-1], weight.shape[0]
+    rows = input.reshape(_numel(input.shape[:-1]), k)
+    out = product(rows, weight.t(), (rows.shape[0], m), bias)
+    return out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias"""
+    for name, t in (("input", input), ("weight", weight)):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"linear(): argument '{name}' must be Tensor, not {type(t).__name__}")
+    if len(weight.shape) == 1:
+        out = input.matmul(weight)
+        return out if bias is None else out + bias
+    if len(weight.shape) != 2:
+        raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
+    if not input.shape or input.shape[-1] != weight.shape[1]:
+        rows = _numel(input.shape[:-1]) if input.shape else 1
+        cols = input.shape[-1] if input.shape else 1
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{cols} and {weight.shape[1]}x{weight.shape[0]})"
+        )
+    _same_dtype("linear", input, weight)
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and {type_word(weight.dtype)}")
+    if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
+        return linear_matrix(input, weight, None) + bias
+    return linear_matrix(input, weight, bias)
+
+
+@composite(method=False)
+def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
+    """The product of several matrices."""
+    items = matrices[0] if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else matrices
+    result = items[0]
+    for m in items[1:]:
+        result = result.mm(m)
+    return result
