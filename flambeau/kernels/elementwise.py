@@ -17,9 +17,9 @@ from typing import Any
 from ..backends.cpu import jit
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
-from ..expr.functions import cast, maximum, minimum
+from ..expr.functions import cast, maximum, minimum, where
 from ..expr.node import Expr, const, substitute, walk
-from .ir import Assign, Buffer, For, If, Kernel, Scalar, Statement, Store, load, var
+from .ir import Assign, Buffer, For, Kernel, Scalar, Statement, Store, load, var
 
 # A chunk is what a thread takes at a time: enough elements to hide the cost of finding its place in the tensor.
 CHUNK = 8192
@@ -106,6 +106,46 @@ def span(name: str, start: Expr | int, stop: Expr | int, body: list[Statement], 
     return For(name, ends[0], ends[1], const(1), body, **options)
 
 
+def quotient(a: Expr, b: Expr | int) -> Expr:
+    """a // b of sizes and positions: they are not negative, and unsigned division is much less code."""
+    return cast(cast(a, dt.uint64) // (const(b) if isinstance(b, int) else cast(b, dt.uint64)), dt.int64)
+
+
+def remainder(a: Expr, b: Expr | int) -> Expr:
+    return cast(cast(a, dt.uint64) % (const(b) if isinstance(b, int) else cast(b, dt.uint64)), dt.int64)
+
+
+def advance(rank: int, at: str, size: str, offsets: dict[str, str]) -> list[Statement]:
+    """Step to the next position over dimensions 0..rank-1, carrying into outer ones without branches. `offsets` maps the
+    name of each offset to the prefix of its strides."""
+    inner = rank - 1
+    statements: list[Statement] = [assign(f"{at}{inner}", index_var(f"{at}{inner}") + 1)]
+    for name, stride in offsets.items():
+        statements.append(assign(name, index_var(name) + index_var(f"{stride}{inner}")))
+    for d in reversed(range(1, rank)):
+        full, here = index_var(f"{size}{d}"), index_var(f"{at}{d}")
+        statements += [
+            Assign("carry", dt.bool_, here == full),
+            assign(f"{at}{d}", where(var("carry", dt.bool_), 0, here)),
+            assign(f"{at}{d - 1}", index_var(f"{at}{d - 1}") + cast(var("carry", dt.bool_), dt.int64)),
+        ]
+        for name, stride in offsets.items():
+            jump = index_var(f"{stride}{d - 1}") - full * index_var(f"{stride}{d}")
+            statements.append(assign(name, index_var(name) + where(var("carry", dt.bool_), jump, 0)))
+    return statements
+
+
+def locate(position: Expr, rank: int, at: str, size: str) -> list[Statement]:
+    """Coordinates of a position over dimensions 0..rank-1."""
+    statements: list[Statement] = []
+    left = position
+    for d in reversed(range(1, rank)):
+        statements.append(assign(f"{at}{d}", remainder(left, index_var(f"{size}{d}"))))
+        statements.append(assign("left", quotient(left, index_var(f"{size}{d}"))))
+        left = index_var("left")
+    return [*statements, *([assign(f"{at}0", left)] if rank else [])]
+
+
 def build(
     roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int
 ) -> Kernel:
@@ -176,21 +216,21 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
         rows = rows * index_var(f"size{d}")
     statements: list[Statement] = [
         assign("rows", rows),
-        assign("blocks", maximum((inner + (CHUNK - 1)) // CHUNK, 1)),
-        assign("group", maximum(const(CHUNK) // maximum(inner, 1), 1)),
-        assign("chunks", (index_var("rows") + index_var("group") - 1) // index_var("group") * index_var("blocks")),
+        assign("blocks", maximum(quotient(inner + (CHUNK - 1), CHUNK), 1)),
+        assign("group", maximum(quotient(const(CHUNK), maximum(inner, 1)), 1)),
+        assign("chunks", quotient(rows + index_var("group") - 1, index_var("group")) * index_var("blocks")),
     ]
     chunk, group, blocks = index_var("chunk"), index_var("group"), index_var("blocks")
     body: list[Statement] = [
-        assign("first", chunk // blocks * group),
+        assign("first", quotient(chunk, blocks) * group),
         assign("last", minimum(index_var("first") + group, index_var("rows"))),
-        assign("low", chunk % blocks * CHUNK),
+        assign("low", remainder(chunk, blocks) * CHUNK),
         assign("high", minimum(index_var("low") + CHUNK, inner)),
         *_locate(operands, last),
     ]
     offsets = {p: index_var(f"{p.name}.offset") for p in operands.pointers}
     row = _row(roots, operands, used, offsets, strides, index_var("low"), index_var("high"), parallel=False)
-    body.append(span("row", index_var("first"), index_var("last"), [*row, *_advance(operands, last - 1)]))
+    body.append(span("row", index_var("first"), index_var("last"), [*row, *_advance(operands, last)]))
     cost = group * minimum(inner, CHUNK)
     statements.append(span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost))
     return statements
@@ -198,13 +238,7 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
 
 def _locate(operands: Operands, outer: int) -> list[Statement]:
     """Coordinates and offsets of row number `first`."""
-    statements: list[Statement] = [assign("left", index_var("first"))]
-    for d in reversed(range(outer)):
-        if d:
-            statements.append(assign(f"at{d}", index_var("left") % index_var(f"size{d}")))
-            statements.append(assign("left", index_var("left") // index_var(f"size{d}")))
-        else:
-            statements.append(assign("at0", index_var("left")))
+    statements = locate(index_var("first"), outer, "at", "size")
     for p in operands.pointers:
         offset: Expr = const(0)
         for d in range(outer):
@@ -213,18 +247,8 @@ def _locate(operands: Operands, outer: int) -> list[Statement]:
     return statements
 
 
-def _advance(operands: Operands, d: int) -> list[Statement]:
-    """Step to the next row, carrying into outer dimensions."""
-    at, size = index_var(f"at{d}"), index_var(f"size{d}")
-    step: list[Statement] = [assign(f"at{d}", at + 1)]
-    for p in operands.pointers:
-        step.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + _stride(p, d)))
-    if d == 0:
-        return step
-    wrap: list[Statement] = [assign(f"at{d}", 0)]
-    for p in operands.pointers:
-        wrap.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") - size * _stride(p, d)))
-    return [*step, If(at == size, [*wrap, *_advance(operands, d - 1)])]
+def _advance(operands: Operands, outer: int) -> list[Statement]:
+    return advance(outer, "at", "size", {f"{p.name}.offset": f"{p.name}.stride" for p in operands.pointers})
 
 
 __all__ = ["Operands", "build", "formula_text", "map_kernel"]

@@ -52,6 +52,7 @@ class _Module:
         self.declarations: dict[str, None] = {}
         self.functions: list[str] = []
         self.metadata: list[str] = []
+        self.shared: dict[str, str] = {}  # metadata nodes by their text
         self.support: dict[tuple, str] = {}
 
     def text(self) -> str:
@@ -71,7 +72,11 @@ class _Module:
         self.declarations[text] = None
 
     def node(self, text: str) -> str:
-        """Add a metadata node; `$` in the text is the node itself."""
+        """A metadata node; `$` in the text is the node itself."""
+        if not text.startswith("distinct"):
+            if text in self.shared:
+                return self.shared[text]
+            self.shared[text] = f"!{len(self.metadata) + 1}"
         name = f"!{len(self.metadata) + 1}"
         self.metadata.append(f"{name} = {text.replace('$', name)}")
         return name
@@ -253,12 +258,19 @@ class _Function:
 
     def _enter(self, s: ir.For) -> str:
         """Loop metadata: iterations that are known not to touch each other's memory need no run-time checks."""
-        if not (s.independent or s.parallel):
-            return ""
-        group = self.module.node("distinct !{}")
-        self.groups.append((group, set()))
-        accesses = self.module.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}')
-        return f", !llvm.loop {self.module.node(f'distinct !{{$, {accesses}}}')}"
+        hints = []
+        if s.independent or s.parallel:
+            group = self.module.node("distinct !{}")
+            self.groups.append((group, set()))
+            hints.append(self.module.node(f'!{{!"llvm.loop.parallel_accesses", {group}}}'))
+        if s.cold:
+            hints.append(self.module.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
+            hints.append(self.module.node('!{!"llvm.loop.unroll.disable"}'))
+        elif not (s.start.op == s.stop.op == "const"):
+            # Copies of a loop body with an unknown number of turns cost compile time; vector loops are interleaved anyway.
+            hints.append(self.module.node('!{!"llvm.loop.unroll.runtime.disable"}'))
+        node = self.module.node("distinct !{" + ", ".join(["$", *hints]) + "}") if hints else ""
+        return f", !llvm.loop {node}" if hints else ""
 
     def _leave(self, s: ir.For) -> None:
         if s.independent or s.parallel:

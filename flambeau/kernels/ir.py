@@ -72,6 +72,7 @@ class For(Statement):
     parallel: bool = False
     cost: Expr | None = None
     independent: bool = False  # iterations do not alias each other: the vectoriser need not prove it
+    cold: bool = False  # runs rarely: emit the shortest code, not the fastest
 
 
 @dataclass

@@ -322,6 +322,8 @@ def _apply_int(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
 def _int_division(w: Writer, op: str, d: dtype, a: str, b: str) -> str:
     """Division that cannot trap. The caller reports zero divisors; here they give an arbitrary number."""
     t = value_type(d)
+    if not d.is_signed and not b.startswith("%") and b != "0":
+        return w.op("udiv" if op == "floordiv" else "urem", t, a, b)
     zero_divisor = w.compare("eq", t, b, "0")
     if not d.is_signed:
         return w.op("udiv" if op == "floordiv" else "urem", t, a, w.select(zero_divisor, t, "1", b))

@@ -7,7 +7,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..expr.functions import cast, minimum, where
 from ..expr.node import Expr, const
-from .elementwise import assign, index_var, span
+from .elementwise import assign, index_var, quotient, remainder, span
 from .ir import Assign, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load, var
 from .reduction_parts import PARTIALS, Reduction, cut, product
 
@@ -34,7 +34,7 @@ def build_columns(r: Reduction) -> Kernel:
     width = index_var(f"kept{last}")
     body: list[Statement] = [
         *r.read_geometry(),
-        assign("tiles", (width + (TILE - 1)) // TILE),
+        assign("tiles", quotient(width + (TILE - 1), TILE)),
         assign("units", product([f"kept{d}" for d in range(last)]) * index_var("tiles")),
         assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank)])),
         assign("tile_width", minimum(width, TILE)),
@@ -47,8 +47,13 @@ def build_columns(r: Reduction) -> Kernel:
     return Kernel("reduce", r.params, body)
 
 
+def _over_columns(body: list[Statement], cold: bool = False) -> Statement:
+    return span("j", 0, index_var("width"), body, independent=True, cold=cold)
+
+
 def _over_tile(body: list[Statement]) -> Statement:
-    return span("j", 0, index_var("width"), body, independent=True)
+    """All of the tile, also where the input has fewer columns: a fixed length is the shortest vector code."""
+    return span("j", 0, TILE, body, independent=True)
 
 
 def _locate_unit(r: Reduction, unit: Expr) -> list[Statement]:
@@ -56,9 +61,9 @@ def _locate_unit(r: Reduction, unit: Expr) -> list[Statement]:
     last = r.kept_rank - 1
     tiles = index_var("tiles")
     statements: list[Statement] = [
-        assign("column", unit % tiles * TILE),
+        assign("column", remainder(unit, tiles) * TILE),
         assign("width", minimum(index_var(f"kept{last}") - index_var("column"), TILE)),
-        *r.locate_kept(unit // tiles, last),
+        *r.locate_kept(quotient(unit, tiles), last),
     ]
     for p in (r.out, *r.pointers):
         base = index_var(f"{p.name}.base") + index_var("column") * index_var(f"{p.name}.kept{last}")
@@ -72,13 +77,13 @@ def _tasks(r: Reduction, arrays: _Arrays) -> Statement:
     if r.is_arg:
         keep.append(Store(arrays.partial_position, task * TILE + j, load(arrays.position, j)))
     body: list[Statement] = [
-        *_locate_unit(r, task // chunks),
-        assign("low", task % chunks * index_var("chunk_length")),
+        *_locate_unit(r, quotient(task, chunks)),
+        assign("low", remainder(task, chunks) * index_var("chunk_length")),
         assign("high", minimum(index_var("low") + index_var("chunk_length"), index_var("lines"))),
         *_start(r, arrays),
         *r.locate_reduced(index_var("low"), r.reduced_rank),
         *(_stream_arg(r, arrays) if r.is_arg else _stream(r, arrays)),
-        If(chunks == 1, [_over_tile([_result(r, arrays)])], [_over_tile(keep)]),
+        If(chunks == 1, [_over_columns([_result(r, arrays)])], [_over_tile(keep)]),
     ]
     cost = index_var("chunk_length") * index_var("tile_width")
     return span("task", 0, index_var("units") * chunks, body, parallel=True, cost=cost)
@@ -112,9 +117,9 @@ def _gather(r: Reduction, arrays: _Arrays) -> Statement:
         *_locate_unit(r, index_var("unit")),
         *_start(r, arrays),
         span("chunk", 0, index_var("chunks"), [_over_tile(step)]),
-        _over_tile([_result(r, arrays)]),
+        _over_columns([_result(r, arrays)], cold=True),
     ]
-    return span("unit", 0, index_var("units"), body)
+    return span("unit", 0, index_var("units"), body, cold=True)
 
 
 def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
@@ -124,23 +129,22 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
     target = arrays.part if blocked else arrays.total
     if not blocked:
         return [*_rows(r, target, low, high)]
-    clear = _over_tile([Store(arrays.part, j, r.identity())])
     total = r.join(load(arrays.total, j), cast(load(arrays.part, j), r.wide))
+    clear = Store(arrays.part, j, r.identity())
     body: list[Statement] = [
         assign("block_end", minimum(index_var("block") + ROWS, high)),
-        clear,
         *_rows(r, target, index_var("block"), index_var("block_end")),
-        _over_tile([Store(arrays.total, j, total)]),
+        _over_tile([Store(arrays.total, j, total), clear]),
     ]
-    return [DeclareLocal(arrays.part), For("block", low, high, const(ROWS), body)]
+    return [DeclareLocal(arrays.part), _over_tile([clear]), For("block", low, high, const(ROWS), body)]
 
 
 def _rows(r: Reduction, target: Buffer, low: Expr, high: Expr) -> list[Statement]:
     """Rows low..high into `target`; several at a time where they are evenly spaced, to touch the tile less often."""
     j = index_var("j")
     kept = f"kept{r.kept_rank - 1}"
-    one = _over_tile([Store(target, j, r.join(load(target, j), r.element(j, kept)))])
-    advance = r.advance_reduced(r.reduced_rank - 1)
+    one = _over_columns([Store(target, j, r.join(load(target, j), r.element(j, kept)))])
+    advance = r.advance_reduced(r.reduced_rank)
     if r.reduced_rank > 1:
         return [span("line", low, high, [one, *advance])]
     e = [r.element(j, kept, const(k) if k else None) for k in range(UNROLL)]
@@ -150,8 +154,8 @@ def _rows(r: Reduction, target: Buffer, low: Expr, high: Expr) -> list[Statement
         skip.append(
             assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + index_var(f"{p.name}.reduced0") * UNROLL)
         )
-    grouped = assign("grouped", low + (high - low) // UNROLL * UNROLL)
-    fast = For("line", low, index_var("grouped"), const(UNROLL), [_over_tile([Store(target, j, several)]), *skip])
+    grouped = assign("grouped", low + quotient(high - low, UNROLL) * UNROLL)
+    fast = For("line", low, index_var("grouped"), const(UNROLL), [_over_columns([Store(target, j, several)]), *skip])
     return [grouped, fast, span("line", index_var("grouped"), high, [one, *advance])]
 
 
@@ -170,5 +174,5 @@ def _replace_if_better(r: Reduction, arrays: _Arrays, new: Expr, position: Expr)
 
 def _stream_arg(r: Reduction, arrays: _Arrays) -> list[Statement]:
     element = r.element(index_var("j"), f"kept{r.kept_rank - 1}")
-    body = [_over_tile(_replace_if_better(r, arrays, element, index_var("line")))]
-    return [span("line", index_var("low"), index_var("high"), [*body, *r.advance_reduced(r.reduced_rank - 1)])]
+    body = [_over_columns(_replace_if_better(r, arrays, element, index_var("line")))]
+    return [span("line", index_var("low"), index_var("high"), [*body, *r.advance_reduced(r.reduced_rank)])]

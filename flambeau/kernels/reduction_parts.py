@@ -9,8 +9,8 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.functions import cast, isnan, maximum, minimum, where
 from ..expr.node import Expr, arg, const, node, substitute
-from .elementwise import assign, index_var
-from .ir import Assign, Buffer, If, Scalar, Statement, load, var
+from .elementwise import advance, assign, index_var, locate, quotient
+from .ir import Assign, Buffer, Scalar, Statement, load, var
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "maximum", "all": "minimum"}
 ARG_COMBINES = {"argmax": "gt", "argmin": "lt"}
@@ -66,14 +66,7 @@ class Reduction:
 
     def locate_kept(self, position: Expr, rank: int) -> list[Statement]:
         """Offsets of a kept position (a number over the first `rank` kept dimensions) in out and all inputs."""
-        statements: list[Statement] = [assign("left", position)]
-        for d in reversed(range(rank)):
-            last = d == 0
-            statements.append(
-                assign(f"at{d}", index_var("left") if last else index_var("left") % index_var(f"kept{d}"))
-            )
-            if not last:
-                statements.append(assign("left", index_var("left") // index_var(f"kept{d}")))
+        statements = locate(position, rank, "at", "kept")
         for p in (self.out, *self.pointers):
             offset: Expr = const(0)
             for d in range(rank):
@@ -83,13 +76,7 @@ class Reduction:
 
     def locate_reduced(self, position: Expr, rank: int) -> list[Statement]:
         """Coordinates and offsets of a position over the first `rank` reduced dimensions."""
-        statements: list[Statement] = [assign("left", position)]
-        for d in reversed(range(rank)):
-            last = d == 0
-            value = index_var("left") if last else index_var("left") % index_var(f"reduced{d}")
-            statements.append(assign(f"place{d}", value))
-            if not last:
-                statements.append(assign("left", index_var("left") // index_var(f"reduced{d}")))
+        statements = locate(position, rank, "place", "reduced")
         for p in self.pointers:
             offset: Expr = index_var(f"{p.name}.base")
             for d in range(rank):
@@ -97,18 +84,9 @@ class Reduction:
             statements.append(assign(f"{p.name}.offset", offset))
         return statements
 
-    def advance_reduced(self, d: int) -> list[Statement]:
-        """Step along reduced dimension `d`, carrying into the ones outside it."""
-        step: list[Statement] = [assign(f"place{d}", index_var(f"place{d}") + 1)]
-        for p in self.pointers:
-            step.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + index_var(f"{p.name}.reduced{d}")))
-        if d == 0:
-            return step
-        wrap: list[Statement] = [assign(f"place{d}", 0)]
-        for p in self.pointers:
-            whole = index_var(f"reduced{d}") * index_var(f"{p.name}.reduced{d}")
-            wrap.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") - whole))
-        return [*step, If(index_var(f"place{d}") == index_var(f"reduced{d}"), [*wrap, *self.advance_reduced(d - 1)])]
+    def advance_reduced(self, rank: int) -> list[Statement]:
+        """Step over the first `rank` reduced dimensions."""
+        return advance(rank, "place", "reduced", {f"{p.name}.offset": f"{p.name}.reduced" for p in self.pointers})
 
     # ---- values
 
@@ -183,11 +161,11 @@ def product(names: list[str]) -> Expr:
 def cut(units: Expr, extent: Expr, cost: Expr, multiple: int, enough: int) -> list[Statement]:
     """Variables `chunks` and `chunk_length`: into how many pieces each of `units` results is cut, along `extent` steps
     of `cost` elements. There is one piece when there are `enough` results to keep every thread busy."""
-    pieces = minimum(extent * cost // TASK, const(PARTIALS) // maximum(units, 1))
-    length = (extent + index_var("chunks") - 1) // index_var("chunks")
-    rounded = (length + (multiple - 1)) // multiple * multiple
+    pieces = minimum(quotient(extent * cost, TASK), quotient(const(PARTIALS), maximum(units, 1)))
+    length = quotient(extent + index_var("chunks") - 1, index_var("chunks"))
+    rounded = length if multiple == 1 else quotient(length + (multiple - 1), multiple) * multiple
     return [
         assign("chunks", where(units >= enough, 1, maximum(pieces, 1))),
         assign("chunk_length", maximum(rounded, 1)),
-        assign("chunks", maximum((extent + index_var("chunk_length") - 1) // index_var("chunk_length"), 1)),
+        assign("chunks", maximum(quotient(extent + index_var("chunk_length") - 1, index_var("chunk_length")), 1)),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..expr.functions import cast, isnan, minimum
 from ..expr.node import Expr, const, node
-from .elementwise import assign, index_var, span
+from .elementwise import assign, index_var, quotient, remainder, span
 from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load
 from .reduction_parts import PARTIALS, Reduction, cut, product
 
@@ -37,8 +37,8 @@ def _tasks(r: Reduction, partial: Buffer, positions: Buffer, extent: Expr, cost:
     if r.is_arg:
         keep.append(Store(positions, task, index_var("position")))
     body: list[Statement] = [
-        *r.locate_kept(task // chunks, r.kept_rank),
-        assign("low", task % chunks * index_var("chunk_length")),
+        *r.locate_kept(quotient(task, chunks), r.kept_rank),
+        assign("low", remainder(task, chunks) * index_var("chunk_length")),
         assign("high", minimum(index_var("low") + index_var("chunk_length"), extent)),
         r.set("total", r.identity(), wide=True),
         *([assign("position", -1)] if r.is_arg else []),
@@ -67,10 +67,10 @@ def _gather(r: Reduction, partial: Buffer, positions: Buffer) -> Statement:
         *r.locate_kept(index_var("row"), r.kept_rank),
         r.set("total", r.identity(), wide=True),
         *([assign("position", -1)] if r.is_arg else []),
-        span("chunk", 0, index_var("chunks"), step),
+        span("chunk", 0, index_var("chunks"), step, cold=True),
         _result(r),
     ]
-    return span("row", 0, index_var("rows"), body)
+    return span("row", 0, index_var("rows"), body, cold=True)
 
 
 def _collect(r: Reduction) -> list[Statement]:
@@ -83,7 +83,7 @@ def _collect(r: Reduction) -> list[Statement]:
     outer = r.reduced_rank - 1
     line = index_var(f"reduced{outer}")
     one_line = per_line(r, const(0), line, index_var("line") * line)
-    return [*r.locate_reduced(low, outer), span("line", low, high, [one_line, *r.advance_reduced(outer - 1)])]
+    return [*r.locate_reduced(low, outer), span("line", low, high, [one_line, *r.advance_reduced(outer)])]
 
 
 def _blocks(low: Expr, high: Expr, size: int, body: list[Statement]) -> For:
@@ -118,7 +118,7 @@ def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
     found: list[Statement] = [assign("position", first + index_var("i")), Break()]
     search: list[Statement] = [
         r.set("total", part),
-        span("i", index_var("block"), index_var("block_end"), [If(same, found)]),
+        span("i", index_var("block"), index_var("block_end"), [If(same, found)], cold=True),
     ]
     scan = Assign("part", r.acc_dtype, node(extreme, part, element), reassociate=True)
     return _blocks(

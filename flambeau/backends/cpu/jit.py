@@ -89,7 +89,7 @@ def _build(text: str, entry: str) -> image.Image:
         stats.compile_seconds += time.perf_counter() - started
 
 
-class _Compiler:
+class Compiler:
     """LLVM set up for this machine."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Compiler:
             codemodel="small",
         )
         self.triple = target.triple
-        self.options = self.llvm.create_pipeline_tuning_options(speed_level=3)
+        self.options = self.llvm.create_pipeline_tuning_options(speed_level=2)
         self.options.slp_vectorization = False
 
     def optimised(self, text: str) -> Any:
@@ -116,12 +116,19 @@ class _Compiler:
         return module
 
     def object_code(self, text: str) -> bytes:
-        return self.machine.emit_object(self.optimised(text))
+        module = self.optimised(text)
+        # Loop strength reduction takes up to half of the code generator's time and gains nothing on x86, whose addressing
+        # modes do its work. The switch is global in LLVM, so it is put back for other users of llvmlite.
+        self.llvm.set_option("flambeau", "-disable-lsr")
+        try:
+            return self.machine.emit_object(module)
+        finally:
+            self.llvm.set_option("flambeau", "-disable-lsr=false")
 
 
 @functools.cache
-def _compiler() -> _Compiler:
-    return _Compiler()
+def _compiler() -> Compiler:
+    return Compiler()
 
 
 def assembly(kernel: ir.Kernel) -> str:
