@@ -17,6 +17,8 @@ _DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 _LARGEST_FINITE = {float16: 65504}
 _UNSIGNED = ("uint16", "uint32", "uint64")
 _INT64_MIN = -(2**63)
+# For permutations of this size 32-bit numbers would be too coarse.
+_COARSE = 0xFFFFFFFF // 20
 # From here on resolving all swaps of a shuffle at once is faster than making them one by one.
 _MANY_SWAPS = 4096
 
@@ -147,7 +149,7 @@ def _representable_high(to: dtype, high: int) -> int:
 
 
 def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
-    """`randperm(n)`: a shuffle that swaps each place with itself or a later one."""
+    """`randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     if to is bool_ or to.is_complex or to.name in _UNSIGNED:
@@ -156,22 +158,38 @@ def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
         raise RuntimeError(f"n cannot be greater than 2^{_DIGITS[to]}+1 for {to}, but got {n}")
     if not to.is_floating_point and n - 1 > np.iinfo(to.numpy).max:
         raise RuntimeError(f"value cannot be converted to type {to} without overflow: {n - 1}")
-    return _from_int64(_shuffled(_swap_targets(generator, n)), to)
+    if n < _COARSE:
+        return _from_int64(_shuffled(_swap_targets(generator, n)), to)
+    words = generator.random64(n)
+    words %= np.arange(1, n + 1, dtype=np.uint64)
+    return _from_int64(_inside_out(words.view(np.int64)), to)
 
 
 def _swap_targets(generator: Generator, n: int) -> np.ndarray:
     """For each place, the place that it is swapped with; the last one stays where it is and takes no draw."""
     places = np.arange(n, dtype=np.int64)
-    # Above this size 32-bit numbers would be too coarse.
-    wide = n >= 0xFFFFFFFF // 20
-    words = generator.random64(max(n - 1, 0)) if wide else generator.raw(max(n - 1, 0))
-    places[:-1] += (words % np.arange(n, 1, -1, dtype=np.uint64)).view(np.int64)
+    words = generator.random32(max(n - 1, 0))
+    words %= np.arange(n, 1, -1, dtype=np.uint32)
+    places[:-1] += words
     return places
+
+
+def _inside_out(targets: np.ndarray) -> np.ndarray:
+    """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] <= i.
+
+    The inverse permutation makes the same swaps in the opposite order. Counting places from the other end turns that
+    into a shuffle with later targets.
+    """
+    last = targets.size - 1
+    inverse = last - _shuffled(last - targets[::-1])[::-1]
+    result = np.empty_like(inverse)
+    result[inverse] = np.arange(targets.size)
+    return result
 
 
 def _shuffled(targets: np.ndarray) -> np.ndarray:
     """0 ... n-1 after swapping place i with targets[i] for i = 0, 1, ... in turn; targets[i] >= i."""
-    if targets.size < _MANY_SWAPS:
+    if not _MANY_SWAPS <= targets.size < 2**31:
         result = list(range(targets.size))
         for place, target in enumerate(targets.tolist()):
             result[place], result[target] = result[target], result[place]

@@ -18,6 +18,7 @@ from flambeau.core.dtype import bfloat16, dtype, float16, float32, float64
 
 TWO_PI_32 = float(np.float32(2 * math.pi))
 
+_CHUNK = 1 << 13  # elements handled at a time, so that the many temporaries stay in the cache
 _SPLITTER = 134217729.0  # 2**27 + 1: halves a float64 into two 26-bit parts
 _FLOAT32_TAIL = np.uint64(0x1FFFFFFF)  # the float64 mantissa bits that float32 lacks
 _FLOAT32_TIE = np.uint64(0x10000000)  # their value half-way between two float32 numbers
@@ -118,7 +119,7 @@ def _split(a: np.ndarray | float) -> tuple[Any, Any]:
 
 
 def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """a * b + c rounded once to float64, by error-free transformations and a final sum rounded to odd."""
+    """a * b + c rounded once to float64."""
     if c == 0.0:
         return a * b + 0.0
     if not (math.isfinite(b) and math.isfinite(c)):
@@ -126,6 +127,14 @@ def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
             return a * b + c
     shift = math.frexp(max(abs(b), abs(c)))[1]  # scaled to about 1, so that no intermediate over- or underflows
     b, c = math.ldexp(b, -shift), math.ldexp(c, -shift)
+    out = np.empty(a.size)
+    for start in range(0, a.size, _CHUNK):
+        out[start : start + _CHUNK] = _fma64_scaled(a[start : start + _CHUNK], b, c)
+    return np.ldexp(out, shift, out=out)
+
+
+def _fma64_scaled(a: np.ndarray, b: float, c: float) -> np.ndarray:
+    """By error-free transformations and a last sum whose smaller term is rounded to odd (Boldo and Melquiond)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
     product_error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
@@ -135,12 +144,13 @@ def fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
     outer_error = _sum_error(product, inner, outer)
     tail = inner_error + outer_error
     inexact = _sum_error(inner_error, outer_error, tail)
-    # Round the tail to odd: if it was inexact and came out even, take the neighbour on the other side of the truth.
-    even = (tail.view(np.uint64) & np.uint64(1)) == 0
-    fix = (inexact != 0) & even
+    # If the tail was inexact and came out even, take the neighbour on the other side of the truth, which is odd.
+    fix = inexact != 0
+    fix &= (tail.view(np.uint64) & np.uint64(1)) == 0
     if fix.any():
         tail[fix] = np.nextafter(tail[fix], np.copysign(np.inf, inexact[fix]))
-    return np.ldexp(outer + tail, shift)
+    outer += tail
+    return outer
 
 
 # -- Cephes' single-precision functions with fused multiply-adds ------------------------------------------------------

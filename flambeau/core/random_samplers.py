@@ -1,6 +1,6 @@
 """Random samplers that take a varying number of draws per element, with PyTorch's bits.
 
-Each element's draws start where the previous element's ended, so these are plain loops over a stream of uniform numbers.
+Each element's draws start where the previous element's ended, so these are plain loops over a stream of uniforms.
 Parameters come as flat arrays in logical (row-major) order; results are in the same order.
 """
 

@@ -138,6 +138,19 @@ def test_permutation_methods_agree():
     assert ri._shuffled_at_once(targets).tolist() == [*range(1, 6000), 0]
 
 
+@pytest.mark.parametrize("n", [1, 2, 50, 6000])
+def test_permutation_of_a_huge_range_swaps_with_earlier_places(n, monkeypatch):
+    monkeypatch.setattr(ri, "_COARSE", n)
+    expected = []
+    for place, word in enumerate(Generator().manual_seed(4).random64(n).tolist()):
+        expected.append(place)
+        target = word % (place + 1)
+        expected[place], expected[target] = expected[target], expected[place]
+    g = Generator().manual_seed(4)
+    assert ri.randperm(g, n).tolist() == expected
+    assert g.random32(1)[0] == Generator().manual_seed(4).random32(2 * n + 1)[-1]
+
+
 BAD_ARGUMENTS = [
     (lambda g: ra.uniform(g, 3, dt.float32, 1.0, 0.0), RuntimeError, "from=1.0 > to=0.0"),
     (lambda g: ra.uniform(g, 3, dt.float16, 0.0, 1e6), RuntimeError, "out of bounds"),
@@ -184,7 +197,10 @@ try:
     import torch
 except ImportError:
     torch = None
-with_torch = pytest.mark.skipif(torch is None, reason="compares with PyTorch, which is not installed")
+with_torch = pytest.mark.skipif(
+    torch is None or torch.backends.cpu.get_cpu_capability() == "DEFAULT",
+    reason="compares with PyTorch on a processor with fused multiply-add",
+)
 
 
 def bits(tensor):
