@@ -1,6 +1,17 @@
 """What tensors do: one module per family, each operator declared once."""
 
-from . import arithmetic, convert, creation, einsum, indexing, matmul, reduce, shape
+from . import (  # noqa: F401
+    arithmetic,
+    convert,
+    creation,
+    einsum,
+    gather,
+    indexing,
+    masked,
+    matmul,
+    reduce,
+    shape,
+)
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise
 from .operators import bind_operators
@@ -9,4 +20,4 @@ from .registry import OPS
 bind_methods()
 bind_operators()
 
-__all__ = ["OPS", "arithmetic", "convert", "creation", "einsum", "indexing", "matmul", "namespace", "pointwise", "reduce", "shape"]
+__all__ = ["OPS", "namespace", "pointwise"]

@@ -1,0 +1,560 @@
+"""Moving elements along a dimension by index: gather, scatter, index_select, index_add and relatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import cpu
+from ..core.layout import broadcast_shapes, wrap_dim
+from ..core.tensor import Tensor, empty, numel_of
+from ..kernels.library import index as kernels
+from .declare import composite, primitive
+from .formula import type_word
+from .inplace import raw_copy
+
+
+def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
+    allowed = (dt.int64, dt.int32) if allow_int32 else (dt.int64,)
+    if index.dtype not in allowed:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index" if allow_int32 else f"{name}(): Expected dtype int64 for index")
+
+
+def _raise_if(error: np.ndarray, dim: int, size: int) -> None:
+    if error[0]:
+        raise RuntimeError(f"index {int(error[1])} is out of bounds for dimension {dim} with size {size}")
+
+
+def _split(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """(product before dim, size of dim, product after dim)"""
+    outer = inner = 1
+    for n in shape[:dim]:
+        outer *= n
+    for n in shape[dim + 1 :]:
+        inner *= n
+    return outer, (shape[dim] if shape else 1), inner
+
+
+def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
+    """t cut down to `shape` in every dimension but `dim`."""
+    for d, n in enumerate(shape):
+        if d != dim and t.shape[d] != n:
+            t = t.narrow(d, 0, n)
+    return t
+
+
+def _as_words(t: Tensor) -> Tensor:
+    """Complex numbers as plain 8-byte words, for kernels that only move them."""
+    return t.view(dt.int64) if t.dtype is dt.complex64 else t
+
+
+# -- gather -----------------------------------------------------------------------------------------------------------
+
+
+def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
+    d = wrap_dim(dim, len(input.shape))
+    _check_index(name, index, allow_int32=True)
+    if max(len(index.shape), 1) != max(len(input.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    for i, n in enumerate(index.shape):
+        if i != d and n > input.shape[i]:
+            raise RuntimeError(
+                f"Size does not match at dimension {i} expected index {list(index.shape)} to be no larger than self"
+                f" {list(input.shape)} apart from dimension {d}"
+            )
+    return d
+
+
+@primitive(
+    grads={"input": lambda g, input, dim, index: g.new_zeros(input.shape).scatter_add(dim, index, g) if input.shape else g.reshape(-1).sum(0, dtype=g.dtype)},
+    out=True,
+)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] (for dim 0)"""
+    if index.numel() == 0:
+        _check_index("gather", index, True)
+        wrap_dim(dim, len(input.shape))
+        return empty(index.shape, input.dtype, input.device)
+    d = _check_gather("gather", input, dim, index)
+    out = empty(index.shape, input.dtype, input.device)
+    if input.device is not cpu:
+        return out
+    if input.dtype is dt.complex128:
+        where = index._array().astype(np.int64)
+        _raise_if(_bad(where, input.shape[d] if input.shape else 1), d, input.shape[d] if input.shape else 1)
+        source = _narrowed(input, index.shape, d)._array() if input.shape else input._array().reshape(1)
+        out._array()[...] = np.take_along_axis(source, where.reshape(index.shape or (1,)), d).reshape(out.shape)
+        return out
+    source = _narrowed(input, index.shape, d).contiguous()
+    outer, picked, inner = _split(index.shape, d)
+    size = source.shape[d] if source.shape else 1
+    error = np.zeros(2, np.int64)
+    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), error, outer, size, picked, inner)
+    _raise_if(error, d, size)
+    return out
+
+
+def _bad(index: np.ndarray, size: int) -> np.ndarray:
+    wrong = index[(index < 0) | (index >= size)]
+    return np.array([1, wrong.flat[0]] if wrong.size else [0, 0], np.int64)
+
+
+@composite
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+    """gather with the other dimensions broadcast."""
+    if indices.dtype is not dt.int64:
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}")
+    if dim is None:
+        result = input.reshape(-1).gather(0, indices.reshape(-1))
+    else:
+        if len(input.shape) != len(indices.shape):
+            raise RuntimeError(
+                "torch.take_along_dim(): input and indices should have the same number of dimensions, but got"
+                f" {len(input.shape)} dimensions for input, and {len(indices.shape)} dimensions for indices"
+            )
+        d = wrap_dim(dim, len(input.shape))
+        others = broadcast_shapes(
+            tuple(1 if i == d else n for i, n in enumerate(input.shape)),
+            tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
+        )
+        full = [input.shape[d] if i == d else n for i, n in enumerate(others)]
+        wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
+        result = input.expand(full).gather(d, indices.expand(wanted))
+    return result if out is None else out.copy_(result)
+
+
+def _index_select_backward(g: Tensor, input: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.new_zeros(input.shape).index_add(dim, index, g)
+
+
+@primitive(grads={"input": _index_select_backward}, out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The given indices of one dimension, in their order."""
+    d = wrap_dim(dim, len(input.shape))
+    if len(index.shape) > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    _check_index("index_select", index, allow_int32=True)
+    count = index.numel()
+    if not input.shape:
+        if count != 1:
+            raise IndexError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
+        positions = index.reshape(1)._array()
+        _raise_if(_bad(positions, 1), 0, 1)
+        return input.clone()
+    shape = (*input.shape[:d], count, *input.shape[d + 1 :])
+    out = empty(shape, input.dtype, input.device)
+    size = input.shape[d]
+    where = index.reshape(-1)._array()
+    wrong = _bad(where, size)
+    if wrong[0]:
+        raise IndexError(f"index out of range in self: {int(wrong[1])} for dimension {d} with size {size}")
+    if not numel_of(shape) or input.device is not cpu:
+        return out
+    source = input.contiguous()
+    outer, _, inner = _split(input.shape, d)
+    if d == 0 and not input.dtype.is_complex:
+        error = np.zeros(2, np.int64)
+        kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
+    else:
+        out._array()[...] = np.take(source._array(), where, axis=d)
+    return out
+
+
+# -- scatter ----------------------------------------------------------------------------------------------------------
+
+
+def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> int:
+    d = wrap_dim(dim, len(input.shape))
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if src is not None and src.dtype is not input.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if index.numel() == 0:
+        return d
+    if max(len(index.shape), 1) != max(len(input.shape), 1) or (src is not None and max(len(src.shape), 1) != max(len(index.shape), 1)):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor" if max(len(index.shape), 1) != max(len(input.shape), 1) else "Index tensor must have the same number of dimensions as src tensor")
+    for i, n in enumerate(index.shape):
+        if (i != d and n > input.shape[i]) or (src is not None and src.shape and n > src.shape[i]):
+            like = f" and to be no larger size than src {list(src.shape)}" if src is not None else ""
+            raise RuntimeError(
+                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}{like}"
+            )
+    return d
+
+
+_NUMPY_REDUCE = {"add": np.add, "multiply": np.multiply}
+
+
+def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
+    """Write src (or value) into `out` at index along d. `out` is this function's to change; bad indices raise."""
+    if index.numel() == 0:
+        return
+    size = out.shape[d] if out.shape else 1
+    _raise_if(_bad(index._array(), size), d, size)
+    if out.dtype.is_complex:
+        _scatter_numpy(out, d, index, src, value, reduce)
+        return
+    part = _narrowed(out, index.shape, d)
+    whole = part.contiguous()
+    source = None
+    if src is not None:
+        source = src
+        for i, n in enumerate(index.shape):
+            if src.shape and src.shape[i] != n:
+                source = source.narrow(i, 0, n)
+        source = source.contiguous()
+    outer, picked, inner = _split(index.shape, d)
+    error = np.zeros(2, np.int64)
+    words = (whole, source)
+    kernels.scatter(words[0], index.contiguous(), words[1], value, error, outer, size, picked, inner, reduce=reduce)
+    if whole is not part:
+        raw_copy(part, whole)
+
+
+def _scatter_numpy(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: Any, reduce: str) -> None:
+    array = out._array().reshape(out.shape or (1,))
+    where = index._array().reshape(index.shape or (1,))
+    at = list(np.indices(where.shape))
+    at[d] = where
+    if src is None:
+        values: Any = value
+    else:
+        values = src._array().reshape(src.shape or (1,))[tuple(slice(0, n) for n in where.shape)]
+    if reduce == "none":
+        array[tuple(at)] = values
+    elif reduce in _NUMPY_REDUCE:
+        _NUMPY_REDUCE[reduce].at(array, tuple(at), values)
+    else:
+        raise RuntimeError(f"scatter with reduce '{reduce}' is not supported for complex tensors")
+    out._array()[...] = array.reshape(out.shape)
+
+
+def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.scatter(dim, index, 0)
+
+
+def _src_grad(g: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    share = g.gather(dim, index)
+    if share.shape != src.shape:
+        full = g.new_zeros(src.shape)
+        view = full
+        for i, n in enumerate(share.shape):
+            view = view.narrow(i, 0, n)
+        view.copy_(share)
+        return full
+    return share
+
+
+@primitive(
+    grads={"input": _scatter_input_grad, "src": _src_grad}, label="ScatterBackward0", function=False, method=False
+)
+def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, src)
+    out = input.clone()
+    scatter_raw(out, d, index, src, 0.0, "none")
+    return out
+
+
+@primitive(grads={"input": _scatter_input_grad}, label="ScatterBackward1", function=False, method=False)
+def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, None)
+    out = input.clone()
+    if input.dtype.is_complex:
+        scatter_raw(out, d, index, None, value, "none")
+    else:
+        scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=input.dtype), 0.0, "none")
+    return out
+
+
+@composite(inplace=True, out=True)
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+    """out[index[i][j]][j] = src[i][j] (for dim 0); src may be a number."""
+    source = value if src is None else src
+    if source is None:
+        raise TypeError("scatter() received an invalid combination of arguments: src or value is needed")
+    if reduce is not None:
+        if reduce not in ("add", "multiply"):
+            raise RuntimeError("reduce argument must be either add or multiply.")
+        if not isinstance(source, Tensor):
+            source = index.new_full(index.shape, source, dtype=input.dtype)
+        return _scatter_legacy(input, dim, index, source, reduce)
+    if isinstance(source, Tensor):
+        return scatter_src(input, dim, index, source)
+    return scatter_value(input, dim, index, source)
+
+
+@primitive(grads={}, function=False, method=False)
+def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, src)
+    out = input.clone()
+    scatter_raw(out, d, index, src, 0.0, reduce)
+    return out
+
+
+@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=True, out=True)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Like scatter, with values that meet at one place summed."""
+    d = _check_scatter("scatter_add", input, dim, index, src)
+    out = input.clone()
+    if input.dtype is dt.bool_:
+        scatter_raw(out, d, index, src, 0.0, "amax")
+    else:
+        scatter_raw(out, d, index, src, 0.0, "add")
+    return out
+
+
+# -- scatter_reduce and index_reduce ------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "amax", "amin": "amin", "mean": "add"}
+
+
+def _identity(reduce: str, d: dt.dtype) -> Any:
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if d.is_floating_point:
+        return float("-inf") if reduce == "amax" else float("inf")
+    if d is dt.bool_:
+        return reduce == "amin"
+    info = np.iinfo(d.numpy)
+    return int(info.min if reduce == "amax" else info.max)
+
+
+def _scatter_reduce_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor) -> tuple:
+    """Shares of the gradient for input and src, by the kind of reduction."""
+    if index.numel() == 0:
+        return g, src.new_zeros(src.shape)
+    if reduce == "sum":
+        grad_input, grad_src = g, _src_grad(g, dim, index, src)
+    elif reduce == "prod":
+        masked = (out / input).masked_fill(input == 0, 0) if input.numel() else out
+        exclusive = _product_without_self(input, dim, index, src, include_self)
+        grad_input = g * (exclusive if include_self else masked)
+        single = _leading(src, index) == 0
+        zeros = input.new_zeros(input.shape).scatter_add(dim, index, single.to(g.dtype))
+        if include_self:
+            zeros = zeros + (input == 0).to(g.dtype)
+        without = (out.gather(dim, index) / _leading(src, index)).masked_fill(single, 0)
+        # Where src holds the only zero, its share is the product of everything else.
+        only = single & (zeros.gather(dim, index) == 1)
+        patched = _leading(src, index).masked_fill(single, 1)
+        base = input if include_self else _where_scattered(input.new_ones(input.shape), dim, index, input)
+        rest = base.masked_fill(base == 0, 1) if include_self else base
+        alone = rest.scatter_reduce(dim, index, patched, "prod", include_self=include_self)
+        if include_self:
+            alone = alone.masked_fill((input == 0), 0)
+        grad_src = _pad_like(g.gather(dim, index) * without.where(~only, alone.gather(dim, index)), src)
+    elif reduce == "mean":
+        count = (input.new_ones(input.shape) if include_self else input.new_zeros(input.shape)).scatter_add(
+            dim, index, input.new_ones(index.shape)
+        )
+        count = count.masked_fill(count == 0, 1)
+        share = g / count
+        grad_input, grad_src = share, _src_grad(share, dim, index, src)
+    else:
+        value = out.gather(dim, index)
+        winner = (_leading(src, index) == value).to(g.dtype)
+        own = (input == out).to(g.dtype)
+        ties = (own if include_self else own * 0).scatter_add(dim, index, winner)
+        share = g / ties.masked_fill(ties == 0, 1)
+        grad_input = share * own
+        grad_src = _pad_like(share.gather(dim, index) * winner, src)
+    if not include_self:
+        grad_input = grad_input.scatter(dim, index, 0)
+    return grad_input, grad_src
+
+
+def _product_without_self(input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> Tensor:
+    return input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod", include_self=include_self)
+
+
+def _pad_like(share: Tensor, src: Tensor) -> Tensor:
+    """A gradient for the part of src that was used, zeros elsewhere."""
+    for i, n in enumerate(src.shape):
+        if share.shape[i] != n:
+            tail = list(share.shape)
+            tail[i] = n - share.shape[i]
+            share = _cat((share, share.new_zeros(tail)), i)
+    return share
+
+
+def _cat(parts: tuple, dim: int) -> Tensor:
+    first, second = parts
+    shape = list(first.shape)
+    shape[dim] += second.shape[dim]
+    return first.new_zeros(shape).slice_scatter(first, dim, 0, first.shape[dim])
+
+
+def _leading(self: Tensor, index: Tensor) -> Tensor:
+    """The leading part of self that has index's shape."""
+    t = self
+    for i, n in enumerate(index.shape):
+        if t.shape[i] != n:
+            t = t.narrow(i, 0, n)
+    return t
+
+
+def _where_scattered(self: Tensor, dim: int, index: Tensor, other: Tensor) -> Tensor:
+    """self where index points, other elsewhere."""
+    touched = self.new_zeros(self.shape).scatter(dim, index, 1)
+    return self.where(touched != 0, other)
+
+
+@primitive(grads={("input", "src"): _scatter_reduce_grads}, inplace=True, out=True)
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    d = _check_scatter("scatter_reduce", input, dim, index, src)
+    out = input.clone()
+    if index.numel() == 0:
+        return out
+    if not include_self:
+        scatter_raw(out, d, index, index.new_full(index.shape, _identity(reduce, input.dtype), dtype=input.dtype), 0.0, "none")
+    scatter_raw(out, d, index, src, 0.0, _REDUCTIONS[reduce])
+    if reduce == "mean":
+        count = input.new_full(input.shape, 1 if include_self else 0, dtype=dt.int64)
+        scatter_raw(count, d, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
+        count.clamp_(min=1)
+        out = out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor").to(out.dtype)
+    return out
+
+
+# -- one index vector for a whole dimension -----------------------------------------------------------------------------
+
+
+def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
+    d = wrap_dim(dim, len(input.shape))
+    if len(index.shape) > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {type_word(index.dtype)} and size: {list(index.shape)}")
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {type_word(index.dtype)}")
+    if source is not None:
+        if source.dtype is not input.dtype:
+            raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {type_word(input.dtype)} and (source) {type_word(source.dtype)}")
+        if len(source.shape) != len(input.shape) and (len(source.shape), len(input.shape)) not in ((0, 1), (1, 0)):
+            raise RuntimeError(f"{name}(): source and destination must have the same number of dimensions, got {len(source.shape)} and {len(input.shape)}")
+        n = source.shape[d] if source.shape else 1
+        if n != index.numel():
+            raise RuntimeError(f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({n}), for dim: {d}")
+        for i, (a, b) in enumerate(zip(input.shape, source.shape)):
+            if i != d and a != b:
+                raise RuntimeError(f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}")
+    size = input.shape[d] if input.shape else 1
+    wrong = _bad(_positive(index, size), size)
+    if wrong[0]:
+        raise IndexError(f"index {int(wrong[1])} is out of bounds for dimension {d} with size {size}")
+    return d
+
+
+def _positive(index: Tensor, size: int) -> np.ndarray:
+    return index.reshape(-1)._array()
+
+
+def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
+    """An index vector as the full index that scatter takes."""
+    view = [1] * len(shape)
+    view[d] = index.numel()
+    full = list(shape)
+    full[d] = index.numel()
+    return index.reshape(view).expand(full)
+
+
+def _flat_source(source: Tensor, input: Tensor) -> Tensor:
+    return source.reshape(1) if not source.shape else source
+
+
+def _scatter_vector(input: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> Tensor:
+    scalar = not input.shape
+    out = input.clone().reshape(1) if scalar else input.clone()
+    source = _flat_source(source, input)
+    if index.numel() and out.numel():
+        scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
+    return out.reshape(()) if scalar else out
+
+
+@primitive(
+    grads={
+        "input": lambda g: g,
+        "source": lambda g, dim, index, source, alpha: (g.index_select(dim, index) * alpha).reshape(source.shape),
+    },
+    inplace=True,
+    out=True,
+)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """input with alpha * source added at the given indices of one dimension."""
+    d = _check_vector("index_add", input, dim, index, source)
+    if alpha != 1:
+        source = source * alpha
+    return _scatter_vector(input, d, index, source, "amax" if input.dtype is dt.bool_ else "add")
+
+
+@primitive(
+    grads={
+        "input": lambda g, dim, index: g.index_fill(dim, index, 0),
+        "source": lambda g, dim, index, source: g.index_select(dim, index).reshape(source.shape),
+    },
+    inplace=True,
+    out=True,
+)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """input with source copied to the given indices of one dimension."""
+    d = _check_vector("index_copy", input, dim, index, source)
+    return _scatter_vector(input, d, index, source, "none")
+
+
+def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    return g.index_select(dim, index).sum() if isinstance(value, Tensor) else None
+
+
+@primitive(
+    grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad}, inplace=True
+)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """input with one value at the given indices of a dimension."""
+    if isinstance(value, Tensor) and value.shape:
+        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s).")
+    if len(index.shape) > 1:
+        raise IndexError("index_fill_(): Index has to be a vector/scalar")
+    if index.dtype is not dt.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    d = wrap_dim(dim, len(input.shape))
+    size = input.shape[d] if input.shape else 1
+    positions = index.reshape(-1)
+    array = positions._array()
+    if array.size and (array.min() < -size or array.max() >= size):
+        raise IndexError(f"index {int(array.max() if array.max() >= size else array.min())} is out of bounds for dimension {d} with size {size}")
+    if array.size and array.min() < 0:
+        positions = positions.where(positions >= 0, positions + size)
+    value = value.item() if isinstance(value, Tensor) else value
+    shape = [1] * len(input.shape)
+    if input.shape:
+        shape = list(input.shape)
+        shape[d] = index.numel()
+    source = input.new_full(shape if input.shape else [index.numel()], value)
+    return _scatter_vector(input, d, positions, source, "none")
+
+
+def _index_reduce_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, out: Tensor) -> tuple:
+    if not input.shape:
+        input, out, g, source = input.reshape(1), out.reshape(1), g.reshape(1), source.reshape(1)
+        a, b = _scatter_reduce_grads(g, input, 0, index.reshape(-1), source, reduce, include_self, out)
+        return a.reshape(()), b
+    d = wrap_dim(dim, len(input.shape))
+    return _scatter_reduce_grads(g, input, d, _spread(index, input.shape, d), source, reduce, include_self, out)
+
+
+@primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out=True)
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """Combine source into the given indices of one dimension: prod, mean, amax or amin."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    d = _check_vector("index_reduce", input, dim, index, source)
+    whole = input.reshape(1) if not input.shape else input
+    if not index.numel():
+        return input.clone()
+    out = scatter_reduce(whole, d, _spread(index, whole.shape, d), _flat_source(source, input), reduce, include_self=include_self)
+    return out.reshape(input.shape)

@@ -1,0 +1,256 @@
+"""Masks and flat positions: masked_fill, masked_select, nonzero, take, put, and the *_scatter views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.layout import broadcast_two, wrap_dim
+from ..core.tensor import Tensor, copy_of_array, empty, numel_of
+from ..core.promotion import can_cast, scalar_dtype
+from ..expr.functions import where
+from .declare import composite, pointwise, primitive
+from .formula import select, type_word
+from .inplace import write_out
+from .indexing import _slice_bounds
+from .shape import slice_dim
+
+
+# -- masks --------------------------------------------------------------------------------------------------------------
+
+
+def _need_mask(name: str, mask: Tensor) -> None:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"{name}: expected BoolTensor for mask, got {type_word(mask.dtype)}" if name != "masked_fill" else f"masked_fill_ only supports boolean masks, but got mask with dtype {_low(mask)}")
+
+
+def _low(t: Tensor) -> str:
+    return {"uint8": "unsigned char", "int64": "long int", "float32": "float"}.get(t.dtype.name, t.dtype.name)
+
+
+@pointwise(name="choose", rule=select, method=False, inplace=False, out=False, label="MaskedFillBackward0", namespaces=())
+def choose(condition, value, input):
+    """value where condition holds, else input"""
+    return where(condition, value, input)
+
+
+@composite(inplace=True)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """input with `value` where mask is True."""
+    _need_mask("masked_fill", mask)
+    if isinstance(value, Tensor):
+        if value.shape:
+            raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s).")
+        if not can_cast(value.dtype, input.dtype):
+            raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow" if value.dtype.is_complex else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}")
+        value = value.to(input.dtype)
+    elif not can_cast(scalar_dtype(value), input.dtype) and not (input.dtype is dt.bool_):
+        if isinstance(value, complex):
+            raise RuntimeError(f"value cannot be converted to type {_low(input)} without overflow")
+        value = int(value)
+    elif input.dtype is dt.bool_:
+        value = bool(value)
+    if not isinstance(value, Tensor):
+        value = input.new_full((), value)
+    return choose(mask, value, input)
+
+
+def _masked_select_backward(g: Tensor, input: Tensor, mask: Tensor) -> Tensor:
+    shape = broadcast_two(input.shape, mask.shape)
+    full = g.new_zeros(shape).masked_scatter(mask.expand(shape), g)
+    return full.sum_to_size(input.shape)
+
+
+@primitive(grads={"input": _masked_select_backward}, out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where mask is True, as a vector."""
+    _need_mask("masked_select", mask)
+    shape = broadcast_two(input.shape, mask.shape)
+    values = np.broadcast_to(input._array(), shape)[np.broadcast_to(mask._array(), shape)]
+    return copy_of_array(values, input.dtype)
+
+
+def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    picked = g.masked_select(mask.expand(g.shape))
+    missing = source.numel() - picked.numel()
+    if missing:
+        picked = g.new_zeros(source.numel()).slice_scatter(picked, 0, 0, picked.numel())
+    return picked.reshape(source.shape)
+
+
+@primitive(
+    grads={"input": lambda g, mask: g.masked_fill(mask, 0), "source": _masked_scatter_source_grad}, inplace=True
+)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the places where mask is True taken from source, in order."""
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_low(mask)}")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {type_word(input.dtype)} and {type_word(source.dtype)}"
+        )
+    shape = broadcast_two(input.shape, mask.shape)
+    chosen = np.broadcast_to(mask._array(), shape)
+    count = int(np.count_nonzero(chosen))
+    if source.numel() < count:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    out = input.expand(shape).clone()
+    if not out._contig:
+        out = out.contiguous()
+    out._array()[chosen] = source._array().reshape(-1)[:count]
+    return out
+
+
+def nonzero_matrix(input: Tensor) -> Tensor:
+    """One row of coordinates per non-zero element."""
+    array = input._array()
+    if input.dtype is dt.bfloat16:
+        array = (array & np.uint16(0x7FFF)) != 0
+    if not input.shape:
+        return empty((int(bool(array != 0)), 0), dt.int64)
+    return copy_of_array(np.stack(np.nonzero(array), 1) if numel_of(input.shape) else np.zeros((0, len(input.shape)), np.int64), dt.int64)
+
+
+@composite
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
+    """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
+    found = nonzero_matrix(input)
+    if out is not None:
+        return write_out("nonzero", out, found)
+    if not as_tuple:
+        return found
+    if not input.shape:
+        return (found.new_zeros(found.shape[0]),)
+    return tuple(found.select(1, i) for i in range(len(input.shape)))
+
+
+@composite
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
+    """nonzero cut or padded to `size` rows."""
+    found = nonzero_matrix(input)
+    rows = min(size, found.shape[0])
+    result = found.new_full((size, found.shape[1]), fill_value)
+    if rows:
+        result.narrow(0, 0, rows).copy_(found.narrow(0, 0, rows))
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+@composite
+def argwhere(input: Tensor) -> Tensor:
+    """One row of coordinates per non-zero element."""
+    return nonzero_matrix(input)
+
+
+# -- flat positions -------------------------------------------------------------------------------------------------------
+
+
+def _flat_positions(name: str, input: Tensor, index: Tensor) -> np.ndarray:
+    if index.dtype is not dt.int64:
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {type_word(index.dtype)}")
+    n = input.numel()
+    where = index._array()
+    if where.size:
+        if n == 0:
+            raise IndexError(f"{name}(): tried to take from an empty tensor")
+        if where.min() < -n or where.max() >= n:
+            bad = int(where.max() if where.max() >= n else where.min())
+            raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
+    return np.where(where < 0, where + n, where)
+
+
+def _take_backward(g: Tensor, input: Tensor, index: Tensor) -> Tensor:
+    return g.new_zeros(input.shape).put(index, g, True)
+
+
+@primitive(grads={"input": _take_backward}, out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements by their position in the flattened tensor."""
+    where = _flat_positions("take", input, index)
+    return copy_of_array(input._array().reshape(-1)[where], input.dtype)
+
+
+@primitive(
+    grads={
+        "input": lambda g, index, source, accumulate: g if accumulate else g.put(index, source.new_zeros(source.shape), False),
+        "source": lambda g, index, source: g.take(index).reshape(source.shape),
+    },
+    inplace=True,
+)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """input with source written to (or added at) flat positions."""
+    if source.dtype is not input.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}")
+    if index.numel() != source.numel():
+        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}")
+    where = _flat_positions("put_", input, index).reshape(-1)
+    flat = input.contiguous().clone().reshape(-1)
+    at = copy_of_array(np.ascontiguousarray(where), dt.int64)
+    values = source.reshape(-1)
+    flat = flat.index_add(0, at, values) if accumulate else flat.index_copy(0, at, values)
+    return flat.reshape(input.shape)
+
+
+# -- writing a view into a copy -------------------------------------------------------------------------------------------
+
+
+def _written(input: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
+    out = input.clone()
+    target = part(out)
+    if target.shape != src.shape:
+        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(target.shape)}")
+    target.copy_(src)
+    return out
+
+
+@primitive(
+    grads={
+        "input": lambda g, src, dim, index: g.select_scatter(src.new_zeros(src.shape), dim, index),
+        "src": lambda g, dim, index: g.select(dim, index),
+    }
+)
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of input with src at one index of a dimension."""
+    return _written(input, src, lambda t: t.select(dim, index), "select_scatter")
+
+
+def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    d = wrap_dim(dim, len(t.shape))
+    first, last, step = _slice_bounds(slice(start, end, step), t.shape[d])
+    return slice_dim(t, d, first, last, step)
+
+
+@primitive(
+    grads={
+        "input": lambda g, src, dim, start, end, step: g.slice_scatter(src.new_zeros(src.shape), dim, start, end, step),
+        "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
+    }
+)
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """A copy of input with src in a slice of a dimension."""
+    return _written(input, src, lambda t: _sliced(t, dim, start, end, step), "slice_scatter")
+
+
+@primitive(
+    grads={
+        "input": lambda g, src, offset, dim1, dim2: g.diagonal_scatter(src.new_zeros(src.shape), offset, dim1, dim2),
+        "src": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2),
+    }
+)
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of input with src on a diagonal."""
+    return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2), "diagonal_scatter")
+
+
+@primitive(
+    grads={
+        "input": lambda g, src, size, stride, storage_offset: g.contiguous().as_strided_scatter(src.new_zeros(src.shape), size, stride, storage_offset),
+        "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
+    }
+)
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A copy of input with src in an as_strided view of it."""
+    return _written(input.contiguous(), src, lambda t: t.as_strided(size, stride, storage_offset), "as_strided_scatter")
