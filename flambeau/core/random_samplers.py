@@ -160,8 +160,9 @@ def _binomial_inversion(draw: Callable[[], float], count: np.floating, p: np.flo
     log_failure = float(type(one)(math.log1p(-p)))
     limit, trials, successes = float(count), 0.0, 0
     while True:
-        trials += math.ceil(rm.log(max(draw(), 1e-300)) / log_failure)
-        if trials > limit:
+        waiting = rm.log(draw()) / log_failure
+        # The first test also keeps the infinite waiting time of a zero sample away from ceil.
+        if waiting > limit or (trials := trials + math.ceil(waiting)) > limit:
             return float(successes)
         successes += 1
 
