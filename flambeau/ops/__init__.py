@@ -2,9 +2,11 @@
 
 from . import (  # noqa: F401
     arithmetic,
+    construct,
     convert,
     creation,
     einsum,
+    extremes,
     gather,
     indexing,
     masked,

@@ -107,9 +107,7 @@ def _without_grad(function: Any, *args: Any) -> Any:
 def check_result(t: Tensor, result: Tensor, name: str) -> None:
     """An in-place result must keep shape and fit the dtype."""
     if result.shape != t.shape:
-        raise RuntimeError(
-            f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}"
-        )
+        raise RuntimeError(f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}")
     if not can_cast(result.dtype, t.dtype):
         raise RuntimeError(
             f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(t.dtype)}"
@@ -236,10 +234,12 @@ def write_out(name: str, out: Any, result: Any) -> Any:
     """Deliver `result` into the tensor(s) given as out=."""
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
-            raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {type(out).__name__}")
+            raise TypeError(
+                f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {type(out).__name__}"
+            )
         for o, r in zip(out, result):
             write_out(name, o, r)
-        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+        return tuple(out) if type(result) is tuple else type(result)(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if mode.enabled and (out.requires_grad or result.requires_grad):

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import dtype as dt
 from ..core.graph import mode
 from ..core.layout import format_shape
+from ..core.promotion import get_default_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, contiguous_strides, numel_of
+from ..core.typenames import type_name
 from ..expr import functions as f
-from .arguments import varargs_ints
-from .declare import composite
+from .arguments import is_int, varargs_ints
+from .declare import composite, primitive
 from .formula import Pointwise, type_word
 from .reduction import (
     Reduction,
     counting,
+    plain_dim,
+    real_result,
     reduced_dims,
-    reduced_shape,
     reduction,
+    require_tensor,
     restored,
-    same_dtype,
     spread,
     to_bool,
     widen_integers,
 )
+from .registry import lookup
 
 # -- sums -------------------------------------------------------------------------------------------------------------
 
 
-@reduction("sum", name="sum", rule=widen_integers, grad=spread, labels=("SumBackward0", "SumBackward1"), takes_dtype=True)
+@reduction(
+    "sum", name="sum", rule=widen_integers, grad=spread, labels=("SumBackward0", "SumBackward1"), takes_dtype=True
+)
 def sum_(x: Any) -> Any:
     """The sum of all elements, or over the given dimensions. Integers are summed in int64."""
     return x
@@ -49,7 +54,7 @@ def _mean_backward(g: Tensor, shape: Any, dims: tuple[int, ...], keepdim: bool) 
     count = numel_of([shape[d] for d in dims])
     if numel_of(shape) == 0:
         return spread(g, shape, dims, keepdim)
-    return spread(g * (1.0 / count), shape, dims, keepdim) if g.dtype.is_complex else spread(_divide.call((g, count)), shape, dims, keepdim)
+    return spread(_divide.call((g, count)), shape, dims, keepdim)
 
 
 _divide = Pointwise("div", lambda x, y: x / y)
@@ -98,4 +103,151 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return out
 
 
-__all__ = ["counting", "reduced_dims", "reduced_shape", "restored", "same_dtype", "sum_", "sum_to_size", "to_bool", "f", "dt"]
+# -- products ---------------------------------------------------------------------------------------------------------
+
+_over_product = Pointwise("prod_backward", lambda g, x, out: g * f.conj(out / x))
+_has_zero = Reduction("has_zero", lambda x: x == 0, "any", rule=to_bool)
+
+
+def _prod_backward(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    rank = len(input.shape)
+    if not numel_of(input.shape):
+        return input.new_zeros(input.shape)
+    if not rank:
+        return g
+    g, out = restored(g, rank, dims, keepdim), restored(out, rank, dims, keepdim)
+    if not _has_zero.call(input._bare_alias()).item():
+        return _over_product.call((g, input, out))
+    if len(dims) == 1:
+        return g * _product_of_others(input, dims[0]).conj()
+    flat = _product_of_others(input.reshape(-1), 0)  # all dimensions: prod takes one or all
+    return g * flat.reshape(input.shape).conj()
+
+
+def _product_of_others(x: Tensor, dim: int) -> Tensor:
+    """For each element the product of all others along `dim`: what is before it times what is after it."""
+    n = x.shape[dim]
+    ones = x.new_ones([1 if d == dim else size for d, size in enumerate(x.shape)])
+    cat, flip = lookup("cat").function, lookup("flip").function
+    before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    after = cat([ones, flip(x.narrow(dim, 1, n - 1), (dim,))], dim).cumprod(dim)
+    return before * flip(after, (dim,))
+
+
+def _one_dim(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
+    if dim is not None and not is_int(dim):
+        raise TypeError(
+            f"{op.name}() received an invalid combination of arguments: 'dim' must be int, not {type_name(dim)}"
+        )
+
+
+@reduction(
+    "prod", rule=widen_integers, grad=_prod_backward, labels=("ProdBackward0", "ProdBackward1"), check=_one_dim,
+    takes_dtype=True,
+)  # fmt: skip
+def prod(x: Any) -> Any:
+    """The product of all elements, or along a dimension. Integers are multiplied in int64."""
+    return x
+
+
+# -- truth and counts ---------------------------------------------------------------------------------------------------
+
+
+@reduction("any", name="any", rule=to_bool)
+def any_(x: Any) -> Any:
+    """Whether any element is true (not zero), overall or over the given dimensions."""
+    return x != 0
+
+
+@reduction("all", name="all", rule=to_bool)
+def all_(x: Any) -> Any:
+    """Whether all elements are true (not zero), overall or over the given dimensions."""
+    return x != 0
+
+
+_nonzero = Reduction("count_nonzero", lambda x: x != 0, "sum", rule=counting)
+_not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), "sum", rule=counting)
+
+
+@composite
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero, overall or over the given dimensions."""
+    require_tensor("count_nonzero", input)
+    return _nonzero.call(input, plain_dim(dim))
+
+
+# -- sums that leave out nan ----------------------------------------------------------------------------------------------
+
+
+def _check_nansum(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
+    if a.dtype.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
+
+
+_unless_nan = Pointwise(
+    "unless_nan", lambda g, x: f.where(f.isnan(x), 0, g), grad=lambda g, g0, x, out: (f.where(f.isnan(x), 0, g), None)
+)
+
+
+def _nansum_backward(g: Tensor, input: Tensor, shape: Any, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    return _unless_nan.call((spread(g, shape, dims, keepdim), input._bare_alias()))
+
+
+@reduction("sum", rule=widen_integers, grad=_nansum_backward, check=_check_nansum, takes_dtype=True)
+def nansum(x: Any) -> Any:
+    """The sum of the elements that are not nan."""
+    return f.where(f.isnan(x), 0, x)
+
+
+@composite(out=True)
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean of the elements that are not nan."""
+    require_tensor("nanmean", input)
+    if input.dtype.category < 2:
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {type_word(input.dtype)}"
+        )
+    dim = plain_dim(dim)
+    return nansum(input, dim, keepdim, dtype=dtype) / _not_nan.call(input._bare_alias(), dim, keepdim)
+
+
+# -- logarithm of a sum of exponentials -----------------------------------------------------------------------------------
+
+_real_max = Reduction("amax", f.real, "max", rule=real_result)
+_shifted_exp_sum = Reduction("logsumexp", lambda x, top: f.exp(x - top), "sum", lambda s, n: f.log(s))
+_finite_or_zero = Pointwise("finite_or_zero", lambda x: f.where(f.isinf(x), 0, x))
+
+
+def _logsumexp_backward(g: Tensor, input: Tensor, out: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    rank = len(input.shape)
+    dims = reduced_dims(dim, rank)
+    g, out = restored(g, rank, dims, keepdim), restored(out, rank, dims, keepdim)
+    if input.dtype.is_complex:
+        return g * (input - out).exp().conj()
+    return _times_exp.call((g, input, _finite_or_zero.call((out,))))
+
+
+_times_exp = Pointwise("times_exp", lambda g, x, out: g * f.exp(x - out))
+
+
+@primitive(grads={"input": _logsumexp_backward}, out=True, namespaces=("torch", "special"))
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over the given dimensions, without overflow."""
+    require_tensor("logsumexp", input)
+    if input.dtype.category < 2:
+        input = input.to(get_default_dtype())
+    dim, rank = plain_dim(dim), len(input.shape)
+    dims = reduced_dims(dim, rank, "logsumexp")
+    if not numel_of(input.shape):
+        return log_of(sum_(_exp_of.call((input,)), dims, keepdim))
+    top = _finite_or_zero.call((_real_max.call(input, dims if rank else None, True),))
+    total = _shifted_exp_sum.over((input, top), dims if rank else None, keepdim)
+    return total + (top if keepdim else top.reshape(total.shape))
+
+
+_exp_of = Pointwise("exp", f.exp)
+_log_of = Pointwise("log", f.log)
+
+
+def log_of(x: Tensor) -> Tensor:
+    return _log_of.call((x,))

@@ -176,9 +176,7 @@ class Plan:
             self.fn(self.geometry, out._storage.ptr, *values)
         elif self.reference is not None and self.nbytes:
             root, combine, final, in_dtypes, acc, shape = self.reference
-            arrays = [
-                np.broadcast_to(x._array(), shape) if isinstance(x, Tensor) else np.asarray(x) for x in operands
-            ]
+            arrays = [np.broadcast_to(x._array(), shape) if isinstance(x, Tensor) else np.asarray(x) for x in operands]
             result = emit_numpy.reduce(root, combine, final, arrays, in_dtypes, self.dtype, acc, self.dims)
             out._array()[...] = result.reshape(out.shape)
 
@@ -276,7 +274,9 @@ class Reduction:
             return
         tensors = [x for x in operands if isinstance(x, Tensor)]
         strides = [expand_strides(x.shape, x._strides, shape) for x in tensors]
-        planned = plan_reduction(shape, [spread_strides(plan, shape), *strides], plan.dims, self.combine.startswith("arg"))
+        planned = plan_reduction(
+            shape, [spread_strides(plan, shape), *strides], plan.dims, self.combine.startswith("arg")
+        )
         steps = iter(planned.kinds)
         kinds = "".join(
             next(steps) if isinstance(x, Tensor) else ("d" if isinstance(x, float) else "l") for x in operands
