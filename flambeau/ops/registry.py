@@ -38,6 +38,8 @@ OPS: dict[str, Op] = {}
 def register(op: Op) -> Op:
     space = op.namespaces[0] if op.namespaces else "Tensor"
     key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
+    if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
+        key = f"Tensor.{op.name}"
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")
     OPS[key] = op
