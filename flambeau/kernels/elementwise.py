@@ -6,8 +6,8 @@ The signature of a kernel follows from `kinds`, one character per operand, outpu
     d  a Python float by value        l  a Python int or bool by value
 
 Rank 1 without "s":  kernel(n, outputs..., inputs...)
-Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is an int64 array: sizes[rank], then for each
-                     pointer operand strides[rank] in elements, outermost first.
+Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is an int64 array: sizes[rank], then for
+                     each pointer operand strides[rank] in elements, outermost first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from ..backends.cpu import jit
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.functions import cast, maximum, minimum, where
-from ..expr.node import Expr, const, substitute, walk
+from ..expr.node import COMPARISONS, Expr, const, substitute, walk
 from .ir import Assign, Buffer, For, Kernel, Scalar, Statement, Store, load, var
 
 # A chunk is what a thread takes at a time: enough elements to hide the cost of finding its place in the tensor.
 CHUNK = 8192
+
+# Operators that take about as long as moving an element; everything else counts as a function of a dozen of them.
+_CHEAP = frozenset(
+    ("const", "arg", "add", "sub", "mul", "neg", "abs", "and", "or", "xor", "not", "where", "cast", "bitcast", "fma")
+    + ("minimum", "maximum", "logical_not", *COMPARISONS)
+)
 
 _kernels: dict[tuple, Any] = {}
 
@@ -93,6 +99,12 @@ class Operands:
         return substitute((root,), replace)[0]
 
 
+def weight(roots: tuple[Expr, ...]) -> int:
+    """How much an element costs, relative to adding two numbers: decides when threads pay."""
+    nodes = [x.op for x in walk(roots)]
+    return 1 + sum(op in _CHEAP for op in nodes) // 8 + 4 * sum(op not in _CHEAP for op in nodes)
+
+
 def index_var(name: str) -> Expr:
     return var(name, dt.int64)
 
@@ -116,8 +128,8 @@ def remainder(a: Expr, b: Expr | int) -> Expr:
 
 
 def advance(rank: int, at: str, size: str, offsets: dict[str, str]) -> list[Statement]:
-    """Step to the next position over dimensions 0..rank-1, carrying into outer ones without branches. `offsets` maps the
-    name of each offset to the prefix of its strides."""
+    """Step to the next position over dimensions 0..rank-1, carrying into outer ones without branches. `offsets` maps
+    the name of each offset to the prefix of its strides."""
     inner = rank - 1
     statements: list[Statement] = [assign(f"{at}{inner}", index_var(f"{at}{inner}") + 1)]
     for name, stride in offsets.items():
@@ -202,7 +214,8 @@ def _row(
         body.append(Assign(f"result{k}", opmath(out.dtype), operands.bind(root, element)))
     for k, out in enumerate(operands.outputs):
         body.append(Store(out, place[out], var(f"result{k}", opmath(out.dtype))))
-    return [*before, span("i", start, stop, body, parallel=parallel, independent=True)]
+    cost = const(weight(roots)) if parallel else None
+    return [*before, span("i", start, stop, body, parallel=parallel, cost=cost, independent=True)]
 
 
 def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Scalar], rank: int) -> list[Statement]:
@@ -231,7 +244,7 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
     offsets = {p: index_var(f"{p.name}.offset") for p in operands.pointers}
     row = _row(roots, operands, used, offsets, strides, index_var("low"), index_var("high"), parallel=False)
     body.append(span("row", index_var("first"), index_var("last"), [*row, *_advance(operands, last)]))
-    cost = group * minimum(inner, CHUNK)
+    cost = group * minimum(inner, CHUNK) * weight(roots)
     statements.append(span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost))
     return statements
 

@@ -25,8 +25,8 @@ except ImportError:
         return None
 
 
-# Elements a thread must have before waking it pays: forking and joining costs a few microseconds.
-GRAIN = 16384
+# Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
+GRAIN = 32768
 
 _LEAVES = ("const", "var", "load", "arg")
 
@@ -267,7 +267,7 @@ class _Function:
             hints.append(self.module.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
             hints.append(self.module.node('!{!"llvm.loop.unroll.disable"}'))
         elif not (s.start.op == s.stop.op == "const"):
-            # Copies of a loop body with an unknown number of turns cost compile time; vector loops are interleaved anyway.
+            # Copies of a body with an unknown number of turns cost compile time; vector loops are interleaved anyway.
             hints.append(self.module.node('!{!"llvm.loop.unroll.runtime.disable"}'))
         node = self.module.node("distinct !{" + ", ".join(["$", *hints]) + "}") if hints else ""
         return f", !llvm.loop {node}" if hints else ""

@@ -91,8 +91,8 @@ def plan_reduction(
 ) -> ReductionPlan:
     """Collapse a reduction over `reduced_dims` of `shape`.
 
-    `strides[0]` belongs to the output, spread over all of `shape` (its entries for reduced dimensions do not matter); the
-    rest belong to the inputs. `ordered` keeps the reduced dimensions in logical order, as argmax needs.
+    `strides[0]` belongs to the output, spread over all of `shape` (its entries for reduced dimensions do not matter);
+    the rest belong to the inputs. `ordered` keeps the reduced dimensions in logical order, as argmax needs.
     """
     inputs = [tuple(s) for s in strides[1:]]
     chosen = set(reduced_dims)

@@ -1,12 +1,12 @@
 """Reductions: sum, prod, max, min, any, all, argmax and argmin over any dimensions of a mapped expression.
 
-Work is cut into tasks that depend on the shape only, never on the number of threads, so results do not either. Float sums
-run in many vector lanes over short blocks, and block sums are added in float64 (float32 data) or as a tree of partial
-results: the error stays near that of one rounding per block whatever the length.
+Work is cut into tasks that depend on the shape only, never on the number of threads, so results do not either. Float
+sums run in many vector lanes over short blocks, and block sums are added in float64 (float32 data) or as a tree of
+partial results: the error stays near that of one rounding per block whatever the length.
 
-Signature of a kernel: kernel(geometry, out, inputs...), inputs in the order of `in_dtypes` (pointers, or values for kinds
-"d" and "l"). Geometry is an int64 array: kept sizes, reduced sizes, out's strides over the kept dimensions, then for each
-pointer input its strides over the kept and then the reduced dimensions (elements, outermost first).
+Signature of a kernel: kernel(geometry, out, inputs...), inputs in the order of `in_dtypes` (pointers, or values for
+kinds "d" and "l"). Geometry is an int64 array: kept sizes, reduced sizes, out's strides over the kept dimensions, then
+for each pointer input its strides over the kept and then the reduced dimensions (elements, outermost first).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def reduce_kernel(
 ) -> Any:
     """The native function that reduces `map_root` (over arg(i) = input i).
 
-    `final`, over arg(0) = the result and arg(1) = the number of elements, is applied once per result. `inner` says whether
-    the innermost loop runs over a "reduced" or a "kept" dimension, and `kinds` how each input steps along it: "c" by 1,
-    "b" not at all, "s" otherwise ("d", "l": passed by value). argmax and argmin store the position among the reduced
-    dimensions, in the order they are given, as int64: the first of equals, and nan before anything else.
+    `final`, over arg(0) = the result and arg(1) = the number of elements, is applied once per result. `inner` says
+    whether the innermost loop runs over a "reduced" or a "kept" dimension, and `kinds` how each input steps along it:
+    "c" by 1, "b" not at all, "s" otherwise ("d", "l": passed by value). argmax and argmin store the position
+    among the reduced dimensions, in the order they are given, as int64: the first of equals, and nan before anything.
     """
     if combine not in COMBINES and combine not in ARG_COMBINES:
         raise ValueError(f"unknown reduction {combine!r}")

@@ -7,7 +7,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..expr.functions import cast, minimum, where
 from ..expr.node import Expr, const
-from .elementwise import assign, index_var, quotient, remainder, span
+from .elementwise import assign, index_var, quotient, remainder, span, weight
 from .ir import Assign, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load, var
 from .reduction_parts import PARTIALS, Reduction, cut, product
 
@@ -85,7 +85,7 @@ def _tasks(r: Reduction, arrays: _Arrays) -> Statement:
         *(_stream_arg(r, arrays) if r.is_arg else _stream(r, arrays)),
         If(chunks == 1, [_over_columns([_result(r, arrays)])], [_over_tile(keep)]),
     ]
-    cost = index_var("chunk_length") * index_var("tile_width")
+    cost = index_var("chunk_length") * index_var("tile_width") * weight((r.map_root,))
     return span("task", 0, index_var("units") * chunks, body, parallel=True, cost=cost)
 
 

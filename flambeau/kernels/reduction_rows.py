@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..expr.functions import cast, isnan, minimum
 from ..expr.node import Expr, const, node
-from .elementwise import assign, index_var, quotient, remainder, span
+from .elementwise import assign, index_var, quotient, remainder, span, weight
 from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load
 from .reduction_parts import PARTIALS, Reduction, cut, product
 
@@ -46,7 +46,7 @@ def _tasks(r: Reduction, partial: Buffer, positions: Buffer, extent: Expr, cost:
         If(chunks == 1, [_result(r)], keep),
     ]
     tasks = index_var("rows") * chunks
-    return span("task", 0, tasks, body, parallel=True, cost=index_var("chunk_length") * cost)
+    return span("task", 0, tasks, body, parallel=True, cost=index_var("chunk_length") * cost * weight((r.map_root,)))
 
 
 def _result(r: Reduction) -> Statement:

@@ -117,8 +117,8 @@ class Compiler:
 
     def object_code(self, text: str) -> bytes:
         module = self.optimised(text)
-        # Loop strength reduction takes up to half of the code generator's time and gains nothing on x86, whose addressing
-        # modes do its work. The switch is global in LLVM, so it is put back for other users of llvmlite.
+        # Loop strength reduction takes up to half of the code generator's time and gains nothing on x86, whose
+        # addressing modes do its work. The switch is global in LLVM, so it is put back for other users of llvmlite.
         self.llvm.set_option("flambeau", "-disable-lsr")
         try:
             return self.machine.emit_object(module)
