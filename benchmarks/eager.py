@@ -1,0 +1,225 @@
+"""Flambeau against PyTorch, operation by operation, in one interleaved run.
+
+    python benchmarks/eager.py                  # needs torch==2.13.0 beside flambeau
+    python benchmarks/eager.py --busy           # the same beside one busy loop per core
+    python benchmarks/eager.py --write          # also update the table in README.md
+
+Each row is the ratio of medians, PyTorch's time over Flambeau's: larger is better for Flambeau. Rounds of both libraries
+alternate, so a noisy machine disturbs both alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import flambeau
+import torch
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal(s, dtype=np.float32) for s in shapes]
+
+
+def tensors(lib: Any, values: list[np.ndarray], grad: bool = False) -> list[Any]:
+    made = [lib.from_numpy(v.copy()) for v in values]
+    return [t.requires_grad_() for t in made] if grad else made
+
+
+def chain(lib: Any, n: int) -> Callable[[], Any]:
+    a, b = tensors(lib, arrays((n,), (n,)))
+    return lambda: lib.sigmoid(lib.tanh(a * b + a) * 0.5 - b)
+
+
+def chain_training(lib: Any, n: int) -> Callable[[], Any]:
+    a, b = tensors(lib, arrays((n,), (n,)), grad=True)
+
+    def step() -> None:
+        a.grad = b.grad = None
+        (lib.tanh(a * b + a) * b).sum().backward()
+
+    return step
+
+
+def forward(name: str, shape: tuple[int, ...]) -> Callable[[Any], Callable[[], Any]]:
+    def make(lib: Any) -> Callable[[], Any]:
+        (x,) = tensors(lib, arrays(shape))
+        return row_function(lib, name, x)
+
+    return make
+
+
+def row_function(lib: Any, name: str, x: Any) -> Callable[[], Any]:
+    if name == "sum":
+        return lambda: x.sum()
+    if name == "sum rows":
+        return lambda: x.sum(1)
+    if name == "sum columns":
+        return lambda: x.sum(0)
+    if name == "softmax":
+        return lambda: lib.softmax(x, 1)
+    weight, bias = tensors(lib, arrays((x.shape[-1],), (x.shape[-1],)), grad=x.requires_grad)
+    return lambda: lib.nn.functional.layer_norm(x, (x.shape[-1],), weight, bias)
+
+
+def backward(name: str, shape: tuple[int, ...]) -> Callable[[Any], Callable[[], Any]]:
+    def make(lib: Any) -> Callable[[], Any]:
+        (x,) = tensors(lib, arrays(shape), grad=True)
+        run = row_function(lib, name, x)
+        seed = lib.from_numpy(np.random.default_rng(1).standard_normal(tuple(run().shape), dtype=np.float32))
+
+        def step() -> None:
+            x.grad = None
+            run().backward(seed)
+
+        return step
+
+    return make
+
+
+def product(n: int) -> Callable[[Any], Callable[[], Any]]:
+    def make(lib: Any) -> Callable[[], Any]:
+        a, b = tensors(lib, arrays((n, n), (n, n)))
+        return lambda: a @ b
+
+    return make
+
+
+def convolution(lib: Any) -> Callable[[], Any]:
+    x, w, b = tensors(lib, arrays((32, 64, 32, 32), (64, 64, 3, 3), (64,)), grad=True)
+    seed = lib.from_numpy(arrays((32, 64, 32, 32))[0])
+
+    def step() -> None:
+        x.grad = w.grad = b.grad = None
+        lib.nn.functional.conv2d(x, w, b, padding=1).backward(seed)
+
+    return step
+
+
+CASES: dict[str, tuple[Callable[[Any], Callable[[], Any]], float | None]] = {
+    "pointwise chain, 1e6 elements": (lambda lib: chain(lib, 1_000_000), 1.5),
+    "pointwise chain, 64 elements": (lambda lib: chain(lib, 64), 0.5),
+    "pointwise chain, 64 elements, with backward": (lambda lib: chain_training(lib, 64), None),
+    "pointwise chain, 1e6 elements, with backward": (lambda lib: chain_training(lib, 1_000_000), None),
+    "sum, 4096x1024": (forward("sum", (4096, 1024)), 1.0),
+    "sum of rows, 4096x1024": (forward("sum rows", (4096, 1024)), 1.0),
+    "sum of columns, 4096x1024": (forward("sum columns", (4096, 1024)), 1.0),
+    "sum, forward and backward": (backward("sum", (4096, 1024)), 1.0),
+    "softmax, 4096x1024": (forward("softmax", (4096, 1024)), 1.0),
+    "softmax, forward and backward": (backward("softmax", (4096, 1024)), 1.0),
+    "layer_norm, 4096x1024": (forward("layer_norm", (4096, 1024)), 1.0),
+    "layer_norm, forward and backward": (backward("layer_norm", (4096, 1024)), 1.0),
+    "matmul 1024": (product(1024), 1.0),
+    "matmul 64": (product(64), None),
+    "conv2d 3x3 64->64 on 32x64x32x32, forward and backward": (convolution, 0.95),
+}
+
+
+def measure(cases: list[str], seconds: float) -> dict[str, tuple[float, float]]:
+    """Median seconds per call of (torch, flambeau) for each case, rounds alternating."""
+    results = {}
+    for name in cases:
+        make = CASES[name][0]
+        runs = [make(torch), make(flambeau)]
+        repeats = []
+        for run in runs:
+            for _ in range(3):
+                run()
+            start = time.perf_counter()
+            run()
+            repeats.append(max(1, min(2000, int(0.02 / max(time.perf_counter() - start, 1e-7)))))
+        samples: list[list[float]] = [[], []]
+        stop = time.perf_counter() + seconds
+        while time.perf_counter() < stop or len(samples[0]) < 5:
+            for which, run in enumerate(runs):
+                start = time.perf_counter()
+                for _ in range(repeats[which]):
+                    run()
+                samples[which].append((time.perf_counter() - start) / repeats[which])
+        results[name] = (statistics.median(samples[0]), statistics.median(samples[1]))
+    return results
+
+
+def import_seconds(module: str) -> float:
+    """Median seconds of a fresh interpreter importing `module`, less one that imports NumPy's share of nothing."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def format_table(results: dict[str, tuple[float, float]]) -> str:
+    lines = ["| operation | PyTorch | Flambeau | ratio | goal |", "| --- | --: | --: | --: | --: |"]
+    for name, (theirs, ours) in results.items():
+        goal = CASES[name][1] if name in CASES else 5.0
+        lines.append(
+            f"| {name} | {duration(theirs)} | {duration(ours)} | {theirs / ours:.2f} | {'' if goal is None else goal} |"
+        )
+    return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def write_table(table: str) -> None:
+    text = README.read_text()
+    marked = re.compile(r"(<!-- eager benchmark -->\n).*?(\n<!-- end -->)", re.S)
+    if not marked.search(text):
+        raise SystemExit("README.md has no eager benchmark section")
+    README.write_text(marked.sub(lambda m: m[1] + table + m[2], text))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="regular expression over case names")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time per case")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--busy", action="store_true", help="one busy loop per core beside the measurement")
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    flambeau.set_num_threads(options.threads)
+    cases = [n for n in CASES if re.search(options.only, n)]
+    results = {} if options.only or options.busy else {"import": (import_seconds("torch"), import_seconds("flambeau"))}
+    results.update(measure(cases, options.seconds))
+    if options.busy:
+        loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+        for loop in loops:
+            loop.start()
+        crowded = measure(cases, options.seconds)
+        for loop in loops:
+            loop.terminate()
+        print("| operation | Flambeau slows down by | PyTorch slows down by |\n| --- | --: | --: |")
+        for name in cases:
+            print(f"| {name} | {crowded[name][1] / results[name][1]:.2f} | {crowded[name][0] / results[name][0]:.2f} |")
+        return
+    table = format_table(results)
+    print(table)
+    if options.write:
+        write_table(table)
+
+
+if __name__ == "__main__":
+    main()

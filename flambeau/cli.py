@@ -1,0 +1,57 @@
+"""The `flambeau` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .config import show
+from .kernels import cache
+
+
+def _info(options: argparse.Namespace) -> int:
+    print(show())
+    return 0
+
+
+def _cache(options: argparse.Namespace) -> int:
+    if options.action == "clear":
+        before = cache.info()
+        cache.clear()
+        print(f"removed {before['files']} kernels, {before['bytes'] / 1e6:.1f} MB, from {before['path']}")
+    else:
+        facts = cache.info()
+        print(f"{facts['files']} kernels, {facts['bytes'] / 1e6:.1f} MB, in {facts['path']}")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo import main as run_demo  # noqa: PLC0415  only this command needs it
+
+    run_demo(options.epochs, options.output)
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="flambeau", description="Flambeau: deep learning with PyTorch's interface.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    info = commands.add_parser("info", help="versions, CPU features, threads, libraries, cache")
+    info.set_defaults(run=_info)
+    cached = commands.add_parser("cache", help="compiled kernels kept on disk")
+    cached.add_argument("action", choices=["show", "clear"])
+    cached.set_defaults(run=_cache)
+    demo = commands.add_parser("demo", help="train a small network on the shipped digits")
+    demo.add_argument("--epochs", type=int, default=40)
+    demo.add_argument("--output", default="digits.png", help="where to draw the predictions")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = build_parser().parse_args(arguments)
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""A progress bar for long loops: one line that is redrawn on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
+
+
+class Progress:
+    """Iterate over something and show how far it is.
+
+    >>> for batch in Progress(range(3), "training"):
+    ...     pass
+    """
+
+    def __init__(self, items: Iterable, label: str = "", total: int | None = None, stream: TextIO | None = None):
+        self.items = items
+        self.label = label
+        self.total = total if total is not None else (len(items) if hasattr(items, "__len__") else None)
+        self.stream = stream or sys.stderr
+        self.visible = self.stream.isatty()
+        self.note = ""
+        self.done = 0
+        self.started = time.perf_counter()
+        self._last_drawn = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            yield item
+            self.done += 1
+            self._draw()
+        self._draw(final=True)
+
+    def show(self, note: str) -> None:
+        """Text behind the bar: a loss, a rate."""
+        self.note = note
+
+    def _draw(self, final: bool = False) -> None:
+        now = time.perf_counter()
+        if not self.visible or (not final and now - self._last_drawn < 0.1):
+            return
+        self._last_drawn = now
+        seconds = now - self.started
+        rate = self.done / seconds if seconds > 0 else 0.0
+        if self.total:
+            filled = 30 * self.done // self.total
+            bar = f"[{'#' * filled}{'.' * (30 - filled)}] {self.done}/{self.total}"
+        else:
+            bar = str(self.done)
+        self.stream.write(f"\r{self.label} {bar} {rate:.1f}/s {self.note}\x1b[K" + ("\n" if final else ""))
+        self.stream.flush()
