@@ -172,7 +172,9 @@ def check_conv_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, wind
     """Checks gradients (those wanted are not None) against each other and against what they are computed from."""
     op = "convolution backward"
     if (dx is not None and w is None) or (dw is not None and x is None) or (db is not None and dw is None):
-        raise RuntimeError(f"{op}: the input's gradient needs the weight, the weight's the input, the bias's the weight's")
+        raise RuntimeError(
+            f"{op}: the input's gradient needs the weight, the weight's the input, the bias's the weight's"
+        )
     inputs, weights = ([t for t in pair if t is not None] for pair in ((dx, x), (dw, w)))
     if not inputs or not weights:
         raise RuntimeError(f"{op}: no gradient is asked for")

@@ -36,9 +36,7 @@ def try_forward(
     return _run("forward", (y, x, w, bias), (stride, padding, dilation, groups), _make_forward)
 
 
-def try_backward_input(
-    dx: Any, dy: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> bool:
+def try_backward_input(dx: Any, dy: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int) -> bool:
     """dx = gradient of the convolution with w with respect to its input."""
     return try_backward(dx, None, None, dy, None, w, stride, padding, dilation, groups)
 

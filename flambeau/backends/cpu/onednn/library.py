@@ -219,7 +219,10 @@ def _load() -> Library | None:
                 try:
                     _loaded = Library(path)
                     break
-                except (OSError, AttributeError) as error:  # wrong architecture, missing dependency, other major version
+                except (
+                    OSError,
+                    AttributeError,
+                ) as error:  # wrong architecture, missing dependency, other major version
                     problems.append(f"{path}: {error}")
             _problems = problems
         return _loaded
