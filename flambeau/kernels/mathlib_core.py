@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import dtype as dt
-from ..core.dtype import dtype
 from ..expr.functions import bitcast, cast, const, fma, where
 from ..expr.node import Expr
 
@@ -24,8 +23,8 @@ LOG2_E = 1.4426950408889634
 class Format:
     """An IEEE format as the formulas need to know it."""
 
-    dtype: dtype
-    integer: dtype  # of the same size
+    dtype: dt.dtype
+    integer: dt.dtype  # of the same size
     mantissa: int  # explicit bits
     bias: int
     smallest_normal: float
@@ -65,6 +64,10 @@ def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     for c in reversed(coefficients[:-1]):
         result = fma(result, x, c)
     return result
+
+
+def at_most(x: Expr, high: float) -> Expr:
+    return where(x > high, high, x)
 
 
 def clamp(x: Expr, low: float, high: float) -> Expr:
