@@ -25,9 +25,7 @@ def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> li
             if out.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if not out.dtype.is_floating_point:
-                raise RuntimeError(
-                    f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
-                )
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
             g = out.new_ones(out.shape)
         elif not isinstance(g, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -80,7 +78,9 @@ def grad(
 ) -> tuple:
     """The gradients of `outputs` with respect to `inputs`, returned instead of accumulated."""
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _as_list(outputs), _as_list(inputs)
     given = _as_list(grad_outputs) if grad_outputs is not None else [None] * len(outs)
@@ -101,11 +101,23 @@ def grad(
     return tuple(results)
 
 
-def _batched_grad(outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool) -> tuple:
+def _batched_grad(
+    outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool
+) -> tuple:
     """One pass per row of the batched output gradients, results stacked."""
     rows = next(g.shape[0] for g in given if g is not None)
     passes = [
-        grad(outs, ins, [None if g is None else g[i] for g in given], True, create_graph, True, allow_unused, False, materialize)
+        grad(
+            outs,
+            ins,
+            [None if g is None else g[i] for g in given],
+            True,
+            create_graph,
+            True,
+            allow_unused,
+            False,
+            materialize,
+        )
         for i in range(rows)
     ]
     return tuple(None if column[0] is None else column[0].stack_with(column[1:]) for column in map(list, zip(*passes)))

@@ -11,99 +11,90 @@ from ..core.layout import is_non_overlapping_and_dense
 from ..core.tensor import Tensor, contiguous_strides
 
 
-def dependencies(roots: list[Node], wanted: set[int] | None) -> tuple[dict[int, int], set[int] | None]:
-    """How many gradients each reachable node waits for; and which nodes lead to `wanted` (all if None)."""
-    counts: dict[int, int] = {}
-    order: list[Node] = []
-    seen: set[int] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        order.append(node)
+def dependencies(roots: list[Node]) -> tuple[dict[Node, int], list[Node]]:
+    """How many gradients each reachable node waits for, and all reachable nodes."""
+    counts: dict[Node, int] = dict.fromkeys(roots, 0)
+    order = list(counts)
+    for node in order:  # grows while it is walked
         for edge in node.edges:
             if edge is not None:
                 child = edge[0]
-                counts[id(child)] = counts.get(id(child), 0) + 1
-                stack.append(child)
-    if wanted is None:
-        return counts, None
-    return counts, _leading_to(order, wanted)
+                if child in counts:
+                    counts[child] += 1
+                else:
+                    counts[child] = 1
+                    order.append(child)
+    return counts, order
 
 
-def _leading_to(nodes: list[Node], wanted: set[int]) -> set[int]:
-    """Nodes from which a wanted node can be reached. Children have smaller sequence numbers than their users, except
-    accumulators, so one pass from the oldest node on is enough."""
+def leading_to(nodes: list[Node], wanted: set[Node]) -> set[Node]:
+    """Nodes from which a wanted node can be reached. Children are older than their users, except accumulators, so one
+    pass from the oldest node on is enough."""
     useful = set(wanted)
     for node in sorted(nodes, key=lambda n: -1 if isinstance(n, AccumulateGrad) else n.sequence):
-        if id(node) in useful:
-            continue
-        if any(e is not None and id(e[0]) in useful for e in node.edges):
-            useful.add(id(node))
+        if any(e is not None and e[0] in useful for e in node.edges):
+            useful.add(node)
     return useful
 
 
 class Pass:
-    """One run of the engine."""
+    """One run of the engine. Without `captures` every leaf accumulates; with them only paths to the captured
+    gradients run, and those are returned."""
 
-    def __init__(self, retain_graph: bool, create_graph: bool, captures: dict[tuple[int, int], list[int]] | None, count: int):
+    def __init__(self, retain_graph: bool, create_graph: bool, captures: dict[tuple[Node, int], list[int]] | None, count: int):
         self.retain_graph = retain_graph
         self.create_graph = create_graph
-        self.captures = captures  # (id(node), output_nr) -> which inputs want that gradient
+        self.captures = captures  # (node, output_nr) -> which inputs want that gradient
         self.results: list = [None] * count
-        self.buffers: dict[int, list] = {}
+        self.accumulates = captures is None
 
-    def add(self, node: Node, output_nr: int, gradient: Tensor) -> None:
-        buffer = self.buffers.get(id(node))
-        if buffer is None:
-            buffer = self.buffers[id(node)] = [None] * max(node.output_count, output_nr + 1)
-        held = buffer[output_nr]
-        buffer[output_nr] = gradient if held is None else held + gradient
-
-    def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[int] | None) -> list:
-        counts, useful = dependencies([r[0] for r in roots], wanted)
-        ready: list[tuple[int, int, Node]] = []
-        queued: set[int] = set()
+    def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
+        counts, reachable = dependencies([r[0] for r in roots])
+        useful = None if wanted is None else leading_to(reachable, wanted)
+        buffers: dict[Node, list] = {}
         for node, output_nr, gradient in roots:
-            self.add(node, output_nr, gradient)
-            if counts.get(id(node), 0) == 0 and id(node) not in queued:
-                queued.add(id(node))
-                heapq.heappush(ready, (-node.sequence, id(node), node))
+            add_gradient(buffers, node, output_nr, gradient)
+        ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
+        heapq.heapify(ready)
         outgoing: tuple | None
         while ready:
-            _, _, node = heapq.heappop(ready)
+            node = heapq.heappop(ready)[1]
             outgoing = None  # let go of the last node's gradients: their reference counts decide about copying
-            incoming = self.buffers.pop(id(node), None)
-            outgoing = self.evaluate(node, incoming, useful)
-            for i, edge in enumerate(node.edges):
-                if edge is None:
-                    continue
-                child, output_nr = edge
-                if outgoing is not None and i < len(outgoing) and outgoing[i] is not None:
-                    self.add(child, output_nr, outgoing[i])
-                left = counts[id(child)] = counts[id(child)] - 1
-                if left == 0:
-                    heapq.heappush(ready, (-child.sequence, id(child), child))
+            incoming = buffers.pop(node, None)
+            if incoming is not None:
+                outgoing = self.evaluate(node, incoming, useful)
+            position = 0
+            for edge in node.edges:
+                if edge is not None:
+                    child, output_nr = edge
+                    if outgoing is not None and outgoing[position] is not None:
+                        if child in buffers or child.output_count != 1:
+                            add_gradient(buffers, child, output_nr, outgoing[position])
+                        else:
+                            buffers[child] = [outgoing[position]]
+                    left = counts[child] = counts[child] - 1
+                    if left == 0:
+                        heapq.heappush(ready, (-child.sequence, child))
+                position += 1
         return self.results
 
-    def evaluate(self, node: Node, incoming: list | None, useful: set[int] | None) -> tuple | None:
-        """Run hooks, capture or accumulate, and apply the node; None when no gradient reached it."""
-        if incoming is None or all(g is None for g in incoming):
-            return None
-        incoming = run_prehooks(node, incoming)
-        self.capture(node, incoming)
-        if isinstance(node, AccumulateGrad):
-            if self.captures is None or (useful is not None and id(node) in useful and self.accumulate_into(node)):
+    def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+        """Run hooks, capture or accumulate, and apply the node."""
+        if node.prehooks or node.retain:
+            incoming = run_prehooks(node, incoming)
+        if self.captures is not None:
+            self.capture(node, incoming)
+        if type(node) is AccumulateGrad:
+            if self.accumulates or (useful is not None and node in useful and self.accumulate_into(node)):
                 accumulate(node, incoming, self.create_graph)
             return None
-        if useful is not None and (id(node) not in useful or not self.goes_on(node, useful)):
+        if useful is not None and not any(e is not None and e[0] in useful for e in node.edges):
             return None
         outgoing = node.apply(incoming)
         if node.hooks:
             outgoing = run_posthooks(node, outgoing, incoming)
-        check_gradients(node, outgoing)
+        if mode.anomaly:
+            check_gradients(node, outgoing)
         if not self.retain_graph:
             node.release()
         return outgoing
@@ -111,15 +102,20 @@ class Pass:
     def accumulate_into(self, node: AccumulateGrad) -> bool:
         return False
 
-    def goes_on(self, node: Node, useful: set[int]) -> bool:
-        return any(e is not None and id(e[0]) in useful for e in node.edges)
-
     def capture(self, node: Node, incoming: list) -> None:
-        if self.captures is None:
-            return
+        assert self.captures is not None
         for output_nr, gradient in enumerate(incoming):
-            for i in self.captures.get((id(node), output_nr), ()):
+            for i in self.captures.get((node, output_nr), ()):
                 self.results[i] = gradient
+
+
+def add_gradient(buffers: dict[Node, list], node: Node, output_nr: int, gradient: Tensor) -> None:
+    """Sum a gradient into what has already arrived at one output of a node."""
+    buffer = buffers.get(node)
+    if buffer is None:
+        buffer = buffers[node] = [None] * max(node.output_count, output_nr + 1)
+    held = buffer[output_nr]
+    buffer[output_nr] = gradient if held is None else held + gradient
 
 
 class AccumulatingPass(Pass):
@@ -182,7 +178,7 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
 
 
 def check_gradients(node: Node, outgoing: tuple) -> None:
-    if not mode.anomaly or not mode.anomaly_check_nan:
+    if not mode.anomaly_check_nan:
         return
     for i, g in enumerate(outgoing):
         if isinstance(g, Tensor) and g.isnan().any().item():
@@ -253,16 +249,16 @@ def run_backward(
         if edge is None:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         roots.append((edge[0], edge[1], g))
-    captures: dict[tuple[int, int], list[int]] | None = None
-    wanted: set[int] | None = None
+    captures: dict[tuple[Node, int], list[int]] | None = None
+    wanted: set[Node] | None = None
     if inputs is not None:
         captures, wanted = {}, set()
         for i, t in enumerate(inputs):
             edge = gradient_edge(t)
             if edge is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
-            wanted.add(id(edge[0]))
-            captures.setdefault((id(edge[0]), edge[1]), []).append(i)
+            wanted.add(edge[0])
+            captures.setdefault((edge[0], edge[1]), []).append(i)
     kind = AccumulatingPass if accumulate_grad else Pass
     run = kind(retain_graph, create_graph, captures, len(inputs or ()))
     before, mode.enabled = mode.enabled, create_graph

@@ -28,7 +28,9 @@ class FunctionCtx:
         """Keep tensors for backward, checked for in-place changes when they are read."""
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                )
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
@@ -70,9 +72,7 @@ class FunctionNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         if ctx.materialize_grads:
-            grads = [
-                _zeros(info) if g is None and info is not None else g for g, info in zip(grads, self.output_info)
-            ]
+            grads = [_zeros(info) if g is None and info is not None else g for g, info in zip(grads, self.output_info)]
         result = self.cls.backward(ctx, *grads)
         given = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         expected = len(ctx.needs_input_grad)
@@ -85,7 +85,9 @@ class FunctionNode(Node):
         shares = [given[i] for i in self.positions]
         for share in shares:
             if share is not None and not isinstance(share, Tensor):
-                raise RuntimeError(f"function {self.label} returned {type(share).__name__} instead of a Tensor or None gradient")
+                raise RuntimeError(
+                    f"function {self.label} returned {type(share).__name__} instead of a Tensor or None gradient"
+                )
         return tuple(_fit(s, shape) for s, shape in zip(shares, self.extra))
 
 
@@ -189,7 +191,8 @@ class Function:
                 out._set_history(node, i)
         produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
         node.saved = [
-            SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t for t in ctx._to_save
+            SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t
+            for t in ctx._to_save
         ]
         ctx._to_save = ()
         ctx._node = node

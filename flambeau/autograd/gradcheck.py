@@ -92,7 +92,9 @@ def gradcheck(
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     watched = [t for t in args if isinstance(t, Tensor) and t.requires_grad]
     if not watched:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
     try:
         outputs = _differentiable(func(*args))
         if not outputs:
@@ -107,8 +109,9 @@ def gradcheck(
     return True
 
 
-
-def _compare(func: Callable, args: tuple, out: Tensor, x: Tensor, i: int, j: int, eps: float, atol: float, rtol: float) -> None:
+def _compare(
+    func: Callable, args: tuple, out: Tensor, x: Tensor, i: int, j: int, eps: float, atol: float, rtol: float
+) -> None:
     numerical = _numerical_jacobian(func, args, x, i, eps)
     analytical = _analytical_jacobian(out, x)
     if x.dtype.is_complex or out.dtype.is_complex:
@@ -122,7 +125,9 @@ def _compare(func: Callable, args: tuple, out: Tensor, x: Tensor, i: int, j: int
 
 
 def _message(i: int, j: int, numerical: np.ndarray, analytical: np.ndarray) -> str:
-    return f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{numerical}\nanalytical:{analytical}\n"
+    return (
+        f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{numerical}\nanalytical:{analytical}\n"
+    )
 
 
 def gradgradcheck(

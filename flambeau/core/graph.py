@@ -106,7 +106,11 @@ class SavedTensor:
 
 def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
     source = node if saved.is_output else (tensor.grad_fn if tensor._meta is not None else None)
-    where = f", which is output {saved.output_nr if saved.is_output else tensor.output_nr} of {source.name()}," if source else ""
+    where = (
+        f", which is output {saved.output_nr if saved.is_output else tensor.output_nr} of {source.name()},"
+        if source
+        else ""
+    )
     message = (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{where} is at version {tensor._storage.version};"
@@ -246,7 +250,7 @@ class AccumulateGrad(Node):
 
     def __init__(self, variable: Any):
         super().__init__("AccumulateGrad", ())
-        self.sequence = _ACCUMULATE_SEQUENCE
+        self.sequence += _ACCUMULATE_SEQUENCE  # unique, and before every other node
         self.variable = variable
 
     def release(self) -> None:
