@@ -22,6 +22,8 @@ Sizes = int | Sequence[int]
 # Columns of so many bytes are made at a time, so that a large batch does not need its whole expansion at once.
 _COLUMN_BYTES = 32 << 20
 
+_ALL = (slice(None), slice(None))  # of batch and channels
+
 
 def load(operand: Any) -> np.ndarray:
     """The operand's values in the type arithmetic happens in; a view where that is its own type."""
@@ -158,9 +160,9 @@ def _input_gradient(shape: Sequence[int], dy: Any, w: Any, window: Geometry) -> 
             columns = np.matmul(weight, _by_group(gradient[part], window.groups))
             columns = columns.reshape(-1, shape[1], *kernel, *output)
             for offset in itertools.product(*map(range, kernel)):
-                padded[(part, slice(None), *_reached(offset, output, window))] += columns[(slice(None),) * 2 + offset]
-    inside = (slice(low, low + size) for low, size in zip(window.before, shape[2:], strict=True))
-    return padded[(slice(None), slice(None), *inside)]
+                padded[part][_ALL + _reached(offset, output, window)] += columns[_ALL + offset]
+    inside = tuple(slice(low, low + size) for low, size in zip(window.before, shape[2:], strict=True))
+    return padded[_ALL + inside]
 
 
 def _weight_gradient(shape: Sequence[int], dy: np.ndarray, x: np.ndarray, window: Geometry) -> np.ndarray:
@@ -192,7 +194,7 @@ def _batch_parts(batch: int, elements_each: int, itemsize: int) -> Iterator[slic
 def _column_batches(
     x: np.ndarray, y_shape: Sequence[int], w_shape: Sequence[int], window: Geometry
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """For one part of the batch after the other, its windows as columns: (n, groups, C / groups * kernel, positions)."""
+    """For each part of the batch, its windows as columns: (n, groups, C / groups * kernel, positions)."""
     kernel, output = w_shape[2:], y_shape[2:]
     groups, channels = window.groups, x.shape[1]
     rows, positions = w_shape[1] * math.prod(kernel), math.prod(output)
@@ -202,7 +204,7 @@ def _column_batches(
         count = padded.shape[0]
         columns = np.empty((count, channels, *kernel, *output), x.dtype)
         for offset in itertools.product(*map(range, kernel)):
-            columns[(slice(None),) * 2 + offset] = padded[(slice(None),) * 2 + _reached(offset, output, window)]
+            columns[_ALL + offset] = padded[_ALL + _reached(offset, output, window)]
         yield part, columns.reshape(count, groups, rows, positions)
 
 

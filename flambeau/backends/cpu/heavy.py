@@ -63,8 +63,8 @@ def _matmul_copies(dst: Any, a: Any, b: Any, bias: Any) -> bool:
 
 def accumulate(dst: Any, a: Any, b: Any, alpha: complex = 1, beta: complex = 1) -> None:
     """dst = beta * dst + alpha * a @ b. One library call for float32 matrices."""
-    real = not isinstance(alpha, complex) and not isinstance(beta, complex)
-    if real and (_use_onednn or onednn_enabled()) and onednn.try_gemm(dst, a, b, alpha, beta):
+    real = isinstance(alpha, (int, float)) and isinstance(beta, (int, float))
+    if real and (_use_onednn or onednn_enabled()) and onednn.try_gemm(dst, a, b, float(alpha), float(beta)):  # type: ignore[arg-type]
         return
     blas.accumulate(dst, a, b, alpha, beta)
 

@@ -128,7 +128,7 @@ def geometry(
     dilation: int | Sequence[int],
     groups: int,
 ) -> Geometry:
-    """Spelled-out form of a convolution's arguments. Padding is one number, one a dimension, or one pair a dimension."""
+    """A convolution's arguments spelled out. Padding is one number, one per dimension, or one pair per dimension."""
     if isinstance(padding, int) or all(isinstance(p, int) for p in padding):
         before = after = per_dimension("padding", padding, dims, 0)  # type: ignore[arg-type]
     else:

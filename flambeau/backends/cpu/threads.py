@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
@@ -19,6 +20,7 @@ _requested: int | None = None
 _library: ctypes.CDLL | None = None
 _library_tried = False
 _forked = False
+_listeners: list[Callable[[], None]] = []
 
 
 def available_cores() -> int:
@@ -75,6 +77,13 @@ def set_num_threads(count: int) -> None:
         raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
     _requested = count
     _apply()
+    for callback in _listeners:
+        callback()
+
+
+def on_change(callback: Callable[[], None]) -> None:
+    """Calls `callback` whenever the number of threads is set: for code prepared for a certain number."""
+    _listeners.append(callback)
 
 
 def library() -> ctypes.CDLL | None:

@@ -198,7 +198,7 @@ def _is_channels_last(tensor: Any) -> bool:
 
 
 def _choose_layout(x: Any, y: Any) -> str:
-    """Measured: oneDNN's channels-last code is its fastest, but converting to it costs more than to a blocked layout."""
+    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout."""
     return "channels last" if _is_channels_last(x) or _is_channels_last(y) else "any"
 
 
@@ -273,15 +273,16 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
     if (data is None and dx is not None) or (weights is None and dw is not None):
         return None
     # In the order of the arguments, as the pointers will come.
-    dx_user, dw_user, db_user, dy_user, x_user, w_user = (
-        None if tensor is None else (problem.user_weight if tensor is dw or tensor is w else problem.user)(tensor)
-        for tensor in (dx, dw, db, dy, x, w)
-    )
-    gradients = _SharedInput(problem.build, dy_user)
+    user = {
+        name: (problem.user_weight if name in ("dw", "w") else problem.user)(tensor)
+        for name, tensor in {"dx": dx, "dw": dw, "db": db, "dy": dy, "x": x, "w": w}.items()
+        if tensor is not None
+    }
+    shared = _SharedInput(problem.build, user["dy"])
     if data is not None:
-        _add_backward_data(problem, data, dx_user, gradients, w_user)
+        _add_backward_data(problem, data, user["dx"], shared, user["w"])
     if weights is not None:
-        _add_backward_weights(problem, weights, dw_user, db_user, gradients, x_user)
+        _add_backward_weights(problem, weights, user["dw"], user.get("db"), shared, user["x"])
     return Plan(problem.build)
 
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flambeau.backends.cpu import threads
 from flambeau.core import dtype as dtypes
 
 # data types
@@ -131,8 +132,8 @@ class Library:
         self.functions: dict[str, Callable[..., int]] = {}
         for name, argtypes in _STATUS_FUNCTIONS.items():
             self.functions[name] = _declare(releasing, name, _int, argtypes)
-        for name, (restype, *argtypes) in _VALUE_FUNCTIONS.items():
-            self.functions[name] = _declare(releasing, name, restype, argtypes)
+        for name, (restype, *rest) in _VALUE_FUNCTIONS.items():
+            self.functions[name] = _declare(releasing, name, restype, rest)
         quick = _declare(holding, "memory_set_data_handle", _int, _STATUS_FUNCTIONS["memory_set_data_handle"])
         self.set_data_handle = quick
         self.execute = self.functions["primitive_execute"]
@@ -195,7 +196,8 @@ def _candidates() -> Iterator[str]:
 
 def _installed_files() -> Iterator[str]:
     """Files of an installed oneDNN wheel, wherever the installer put them (`pip install --target`, say)."""
-    import importlib.metadata as metadata  # here because it costs 20 ms and the usual places need none of it
+    # Here because it costs 20 ms and is needed only where the library is in none of the usual places.
+    from importlib import metadata  # noqa: PLC0415
 
     for name in ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn"):
         try:
@@ -214,6 +216,7 @@ def _load() -> Library | None:
     global _loaded, _problems
     with _lock:
         if _loaded is None and _problems is None:
+            threads.library()  # first, because it tells libgomp how to wait before that loads
             problems = []
             for path in _candidates():
                 try:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 
 _ALIGNMENT = 64
@@ -218,7 +219,7 @@ class Builder:
         if lib.functions["memory_desc_get_size"](scratchpad):
             arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
         pairs = [(arg, memory.owned.address) for arg, memory in arguments.items()]
-        array = (dnnl.ExecArg * len(pairs))(*pairs)
+        array = (dnnl.ExecArg * len(pairs))(*(dnnl.ExecArg(*pair) for pair in pairs))
         self.keep += [primitive, array]
         self.steps.append((primitive.address, len(pairs), ctypes.addressof(array)))
 
@@ -301,15 +302,14 @@ _caches: weakref.WeakSet[PlanCache] = weakref.WeakSet()
 
 
 def reset() -> None:
-    """Forgets all plans of all threads and the calling thread's scratch buffer.
-
-    Must be called when the number of threads changes: a primitive is made for the number at its creation.
-    """
+    """Forgets all plans of all threads and the calling thread's scratch buffer."""
     for cache in list(_caches):
         cache.clear()
     _workspace.clear()
 
 
+# A primitive is made for the number of threads at its creation and keeps to it.
+threads.on_change(reset)
 if hasattr(os, "register_at_fork"):
     # A forked child has none of its parent's worker threads, so it must not run primitives made for them.
     os.register_at_fork(after_in_child=reset)
