@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from flambeau.core.device import device as Device
+from flambeau.core.dtype import uint8
+from flambeau.core.tensor import Tensor, copy_of_array
 
 DEFAULT_SEED = 67280421310721
 STATE_BYTES = 5056
@@ -166,6 +168,26 @@ class Generator:
             self._seed, self._untouched = seed, fresh
             self.kept_normal = double if has_double else None
             self._kept_float = single if has_single else None
+
+    def get_state(self) -> Tensor:
+        """The complete state as a ByteTensor that PyTorch understands too."""
+        return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Takes over a state that `get_state` returned."""
+        if not isinstance(new_state, Tensor):
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        if new_state.dtype is not uint8 or new_state.device.type != "cpu":
+            raise TypeError(f"RNG state must be a torch.ByteTensor, but got {new_state.dtype} on {new_state.device}")
+        self.set_state_bytes(new_state._array().tobytes())
+
+    def graphsafe_get_state(self) -> Generator:
+        """This generator itself: a state that is shared, not copied."""
+        return self
+
+    def graphsafe_set_state(self, state: Generator) -> None:
+        """Takes over the state of another generator."""
+        self.set_state_bytes(state.state_bytes())
 
     def clone_state(self) -> Generator:
         """A new generator that continues from the same point, independently."""

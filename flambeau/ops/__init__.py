@@ -11,8 +11,10 @@ from . import (  # noqa: F401
     indexing,
     masked,
     matmul,
+    random,
     reduce,
     shape,
+    softmax,
 )
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise

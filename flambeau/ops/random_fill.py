@@ -1,0 +1,75 @@
+"""Putting random numbers into tensors: the generator argument, and the order in which elements take their numbers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.device import cpu
+from ..core.dtype import dtype
+from ..core.generator import Generator, default_generator
+from ..core.graph import mode
+from ..core.random_algorithms import place
+from ..core.tensor import Tensor, numel_of
+from ..core.typenames import type_name
+from .inplace import check_writable, rebase_history
+from .primitive import Primitive
+
+# (generator, how many, dtype, whether the destination is contiguous) -> flat values in the order of the destination
+Sampler = Callable[[Generator, int, dtype, bool], np.ndarray]
+
+
+def as_generator(value: Any, name: str) -> Generator:
+    """The generator= argument; None is the default generator."""
+    if value is None:
+        return default_generator
+    if not isinstance(value, Generator):
+        raise TypeError(f"{name}(): argument 'generator' must be torch.Generator, not {type_name(value)}")
+    return value
+
+
+def store(t: Tensor, flat: np.ndarray) -> None:
+    """Values in visited order become the elements of `t`. No autograd, no version bump."""
+    if not t._contig:
+        t._array()[...] = place(flat, t.shape, t._strides)
+    elif flat.nbytes:
+        flat = np.ascontiguousarray(flat, t.dtype.numpy)
+        ctypes.memmove(t.data_ptr(), flat.ctypes.data, flat.nbytes)
+
+
+def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
+    """Every element of `t` becomes a random number. No autograd, no version bump."""
+    if t.device is cpu:
+        store(t, sample(generator, numel_of(t.shape), t.dtype, t._contig))
+    return t
+
+
+def _forgotten(label: str) -> Primitive:
+    """The graph node of a tensor whose values were replaced by random ones: no gradient passes."""
+
+    def overwritten(input: Tensor) -> Tensor:
+        return input._bare_alias()
+
+    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, label, False, False)
+
+
+_FORGOTTEN: dict[str, Primitive] = {}
+
+
+def fill_inplace(t: Tensor, name: str, label: str, change: Callable[[], Any]) -> Tensor:
+    """The frame of an in-place random operator: may `t` be written, `change` it, and what autograd remembers."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name}(): argument 'self' (position 1) must be Tensor, not {type_name(t)}")
+    check_writable(t, name)
+    node = None
+    if mode.enabled and t.requires_grad:
+        primitive = _FORGOTTEN.setdefault(label, _forgotten(label))
+        node = primitive(t).grad_fn
+    change()
+    t._bump(name)
+    if node is not None:
+        rebase_history(t, node, 0)
+    return t

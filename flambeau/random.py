@@ -1,0 +1,59 @@
+"""The state of the random generator: seeds, saved states, and `fork_rng`.
+
+    >>> import flambeau
+    >>> flambeau.manual_seed(0)
+    >>> state = flambeau.random.get_rng_state()
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .core.generator import Generator, default_generator, initial_seed, manual_seed, seed
+from .core.tensor import Tensor
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]
+
+
+def get_rng_state() -> Tensor:
+    """The state of the default generator as a ByteTensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Continue from a state that `get_rng_state` returned."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Iterable[Any] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "cuda",
+) -> Iterator[None]:
+    """Inside, random numbers may be drawn and seeds set; afterwards the default generator is where it was.
+
+    >>> with fork_rng():
+    ...     noise = flambeau.rand(3)
+    """
+    if not enabled:
+        yield
+        return
+    saved = default_generator.state_bytes()
+    try:
+        yield
+    finally:
+        default_generator.set_state_bytes(saved)
