@@ -36,7 +36,7 @@ from ..expr.node import Expr
 from . import ir
 from .loops_frontend import lower_kernel, lower_scalar
 from .loops_interpret import interpret
-from .loops_language import *
+from .loops_language import *  # noqa: F403
 from .scalar_function import ScalarFunction as _ScalarFunction
 from .scalar_function import describe_constant, fingerprint
 

@@ -528,11 +528,31 @@ class FunctionLowering(ExpressionLowering):
 
 
 def parse(function: Any) -> ast.FunctionDef:
-    source = textwrap.dedent(inspect.getsource(function))
-    tree = ast.parse(source).body[0]
+    """The function's syntax tree. The file is read now, so it is checked against the code that was imported."""
+    code = function.__code__
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError, IndexError) as error:
+        raise KernelError(f"{code.co_filename}: the source of {function.__name__} cannot be read: {error}") from None
     if not isinstance(tree, ast.FunctionDef):
-        raise KernelError(f"{function.__code__.co_filename}: {function.__name__} must be written with 'def'")
-    return ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
+        raise KernelError(f"{code.co_filename}: {function.__name__} must be written with 'def'")
+    if not _is_source_of(tree, code):
+        raise KernelError(f"{code.co_filename}: the file has changed since {function.__name__} was imported from it")
+    return ast.increment_lineno(tree, code.co_firstlineno - 1)
+
+
+def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
+    plain = ast.FunctionDef(tree.name, tree.args, tree.body, [], None, lineno=1)
+    # Inside a function that owns the closed-over names, so that they compile as they did.
+    owned: list[ast.stmt] = [ast.parse(f"{name} = None").body[0] for name in code.co_freevars]
+    no_args = ast.arguments([], [], None, [], [], None, [])
+    outer = ast.FunctionDef("outer", no_args, [*owned, plain], [], None, lineno=1)
+    module = compile(ast.fix_missing_locations(ast.Module([outer], [])), "kernel", "exec")
+    inner = next(c for c in module.co_consts if hasattr(c, "co_code"))
+    again = next(c for c in inner.co_consts if hasattr(c, "co_code"))
+    return (again.co_code, again.co_names, again.co_varnames) == (code.co_code, code.co_names, code.co_varnames) and [
+        repr(c) for c in again.co_consts if not hasattr(c, "co_code")
+    ] == [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
 
 
 def _assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:

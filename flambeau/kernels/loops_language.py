@@ -192,7 +192,8 @@ def _lgamma(x: Any) -> float:
 
 _NUMPY: dict[str, Callable] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "atan2": np.arctan2, "erf": lambda x: math.erf(float(x)), "erfc": lambda x: math.erfc(float(x)),
+    "atanh": np.arctanh, "atan2": np.arctan2,
+    "erf": lambda x: math.erf(float(x)), "erfc": lambda x: math.erfc(float(x)),
     "erfinv": _erfinv, "lgamma": _lgamma, "digamma": _digamma, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "softplus": lambda x: np.logaddexp(x, 0),
     "round": np.rint, "fma": lambda a, b, c: a * b + c, "logical_not": lambda x: not x,

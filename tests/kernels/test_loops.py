@@ -447,7 +447,7 @@ def bad_parallel_write(out, n):
 
 
 def bad_break(out, n):
-    for i in prange(n):
+    for _ in prange(n):
         break
 
 
@@ -567,6 +567,20 @@ def test_warm_start_reads_no_source(monkeypatch, tmp_path):
     monkeypatch.setattr(loops_frontend, "parse", unreadable)
     fresh()(out)
     assert out[0] == 9
+
+
+def test_source_that_changed_after_import_is_refused(tmp_path):
+    import importlib.util
+
+    file = tmp_path / "edited_kernels.py"
+    text = "from flambeau.kernels.loops import loop_kernel\n\n\n@loop_kernel\ndef fill(out):\n    out[0] = {}\n"
+    file.write_text(text.format(1))
+    spec = importlib.util.spec_from_file_location("edited_kernels", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    file.write_text(text.format("22"))
+    with pytest.raises(KernelError, match="has changed since fill was imported"):
+        module.fill.lower(float32)
 
 
 def test_float64_scalar_does_not_widen_float32():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.dtype import bfloat16, float16
 from ..loops import exp, inf, like, local, log, loop_kernel, maximum, minimum, prange, simd
 
 BLOCK = 64  # columns handled together when the reduced dimension is not the last
@@ -22,6 +23,12 @@ def softmax_rows(out, x, rows, n, *, log_result=False):
             shift = log(total)
             for j in simd(n):
                 out[base + j] = x[base + j] - top - shift
+        elif out.dtype is bfloat16 or out.dtype is float16:  # stored twice, the result would be rounded twice
+            for j in range(n):
+                total += exp(x[base + j] - top)
+            scale = 1 / total
+            for j in simd(n):
+                out[base + j] = exp(x[base + j] - top) * scale
         else:
             for j in range(n):
                 e = exp(x[base + j] - top)
@@ -55,6 +62,7 @@ def softmax_columns(out, x, outer, n, inner, *, log_result=False):
     """softmax along a dimension that is not the last: BLOCK neighbouring columns at a time, so that memory is read
     in order."""
     blocks = (inner + BLOCK - 1) // BLOCK
+    narrow = out.dtype is bfloat16 or out.dtype is float16
     for task in prange(outer * blocks, 4 * n * BLOCK):
         first = task % blocks * BLOCK
         width = minimum(BLOCK, inner - first)
@@ -72,7 +80,7 @@ def softmax_columns(out, x, outer, n, inner, *, log_result=False):
             for c in simd(width):
                 e = exp(x[row + c] - top[c])
                 total[c] = total[c] + e
-                if not log_result:
+                if not log_result and not narrow:
                     out[row + c] = e
         for c in range(width):
             total[c] = log(total[c]) if log_result else 1 / total[c]
@@ -81,6 +89,8 @@ def softmax_columns(out, x, outer, n, inner, *, log_result=False):
             for c in simd(width):
                 if log_result:
                     out[row + c] = x[row + c] - top[c] - total[c]
+                elif narrow:
+                    out[row + c] = exp(x[row + c] - top[c]) * total[c]
                 else:
                     out[row + c] = out[row + c] * total[c]
 

@@ -1,0 +1,277 @@
+"""Scalar arithmetic in CUDA C++: types, literals, conversions, and one line of text per operator.
+
+No header is needed: half-width floats are converted with one PTX instruction or with bit operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.dtype import dtype, opmath
+from ..expr.node import COMPARISONS
+
+_C_NAMES = {
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",
+    "int64": "long long", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
+_UNSIGNED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+# Everything generated code may call. Integer arithmetic wraps and never divides by zero, as on the CPU.
+PRELUDE = r"""
+typedef long long i64;
+__device__ __forceinline__ float fb_half(unsigned short h) {
+  float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f;
+}
+__device__ __forceinline__ unsigned short fb_to_half(float f) {
+  unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h;
+}
+__device__ __forceinline__ float fb_bfloat(unsigned short h) { return __uint_as_float((unsigned)h << 16); }
+__device__ __forceinline__ unsigned short fb_to_bfloat(float f) {
+  unsigned u = __float_as_uint(f);
+  if (f != f) return (unsigned short)(u >> 16 | 0x40);
+  return (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+template <class To, class From> __device__ __forceinline__ To fb_bitcast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
+  union { From a; To b; } both; both.a = from; return both.b;
+}
+template <class T> __device__ __forceinline__ T fb_rem(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return 0;
+  return a % b;
+}
+template <class T> __device__ __forceinline__ T fb_mod(T a, T b) {
+  T r = fb_rem(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? T(r + b) : r;
+}
+template <class T> __device__ __forceinline__ T fb_floordiv(T a, T b) {
+  if (b == 0) return 0;
+  if (T(-1) < T(0) && b == T(-1)) return T(0ull - (unsigned long long)a);
+  T q = a / b;
+  return a % b != 0 && ((a < 0) != (b < 0)) ? T(q - 1) : q;
+}
+template <class T> __device__ __forceinline__ T fb_float_mod(T a, T b) {
+  T r = fmod(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+template <class T> __device__ __forceinline__ T fb_float_floordiv(T a, T b) {
+  if (b == 0) return a / b;
+  T r = fmod(a, b);
+  T q = (a - r) / b;
+  if (r != 0 && ((r < 0) != (b < 0))) q -= 1;
+  if (q == 0) return copysign(T(0), a / b);
+  T whole = floor(q);
+  return q - whole > T(0.5) ? whole + 1 : whole;
+}
+template <class T> __device__ __forceinline__ T fb_power(T a, T n) {
+  if (n < 0) return a == T(1) ? T(1) : a == T(-1) ? (n & 1 ? T(-1) : T(1)) : T(0);
+  unsigned long long result = 1, square = (unsigned long long)a;
+  for (unsigned long long left = (unsigned long long)n; left; left >>= 1, square *= square)
+    if (left & 1) result *= square;
+  return T(result);
+}
+template <class T> __device__ __forceinline__ T fb_shl(T a, T n) {
+  return n >= 0 && n < T(8 * sizeof(T)) ? T((unsigned long long)a << n) : T(0);
+}
+template <class T> __device__ __forceinline__ T fb_shr(T a, T n) {
+  if (n >= 0 && n < T(8 * sizeof(T))) return T(a >> n);
+  return a < 0 ? T(-1) : T(0);
+}
+template <class T> __device__ __forceinline__ T fb_max(T a, T b) { return a != a || a > b ? a : b; }
+template <class T> __device__ __forceinline__ T fb_min(T a, T b) { return a != a || a < b ? a : b; }
+template <class T> __device__ __forceinline__ T fb_sign(T a) { return T(a > 0) - T(a < 0); }
+template <class T> __device__ T fb_digamma(T given) {
+  double x = given, reflected = 0;
+  if (x == 0) return T(copysign(1.0 / 0.0, -x));
+  if (x < 0) {
+    if (x == floor(x)) return T(0.0 / 0.0);
+    reflected = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));
+    x = 1 - x;
+  }
+  double result = reflected;
+  while (x < 10) { result -= 1 / x; x += 1; }
+  double z = 1 / (x * x);
+  double tail = z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760)));
+  double series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - tail)));
+  return T(result + log(x) - 0.5 / x - series);
+}
+"""
+
+
+def value_type(d: dtype) -> str:
+    """The C type of a dtype inside expressions."""
+    name = opmath(d).name
+    if name not in _C_NAMES:
+        raise NotImplementedError(f"CUDA kernels do not compute in {d}")
+    return _C_NAMES[name]
+
+
+def memory_type(d: dtype) -> str:
+    return "unsigned short" if opmath(d) is not d else value_type(d)
+
+
+def loaded(text: str, d: dtype) -> str:
+    if d is dt.float16:
+        return f"fb_half({text})"
+    return f"fb_bfloat({text})" if d is dt.bfloat16 else text
+
+
+def stored(text: str, d: dtype) -> str:
+    if d is dt.float16:
+        return f"fb_to_half({text})"
+    return f"fb_to_bfloat({text})" if d is dt.bfloat16 else text
+
+
+def constant(value: bool | int | float, d: dtype) -> str:
+    """A Python number as a literal of dtype `d`."""
+    d = opmath(d)
+    if d is dt.bool_:
+        return "true" if value else "false"
+    if d.is_floating_point:
+        return _float_literal(float(value), d)
+    if isinstance(value, float):
+        value = int(value) if math.isfinite(value) else -(1 << 63)
+    bits = 8 * d.itemsize
+    wrapped = int(value) & ((1 << bits) - 1)
+    if d.is_signed and wrapped >> (bits - 1):
+        wrapped -= 1 << bits
+    if wrapped == -(1 << 63):
+        return "(-9223372036854775807LL - 1)"
+    suffix = {dt.int64: "LL", dt.uint64: "ULL", dt.uint32: "U"}.get(d, "")
+    text = f"{wrapped}{suffix}" if wrapped >= 0 else f"({wrapped}{suffix})"
+    return text if d.itemsize >= 4 else f"({value_type(d)}){text}"
+
+
+def _float_literal(value: float, d: dtype) -> str:
+    narrow = d is dt.float32
+    if narrow:
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    if math.isfinite(value):
+        text = f"{value:.9e}f" if narrow else f"{value:.17e}"
+        return f"({text})" if value < 0 or text.startswith("-") else text
+    if math.isnan(value):
+        return "__int_as_float(0x7fc00000)" if narrow else "__longlong_as_double(0x7ff8000000000000LL)"
+    bits = (0x7F800000 if value > 0 else 0xFF800000) if narrow else (0x7FF << 52 if value > 0 else 0xFFF << 52)
+    return f"__uint_as_float(0x{bits:x}U)" if narrow else f"__longlong_as_double(0x{bits:x}LL)"
+
+
+def convert(text: str, source: dtype, target: dtype) -> str:
+    """A half-width target rounds to its precision and stays in float32, as everywhere in formulas."""
+    source = opmath(source)
+    if opmath(target) is not target:
+        return loaded(stored(convert(text, source, dt.float32), target), target)
+    if source is target:
+        return text
+    if target is dt.bool_:
+        return f"({text} != 0)"
+    if source.is_floating_point and target is dt.uint8:  # negative numbers wrap, as on the CPU
+        return f"(unsigned char)(long long)({text})"
+    return f"({value_type(target)})({text})"
+
+
+def bitcast(text: str, to: dtype) -> str:
+    if opmath(to) is not to:
+        return loaded(f"fb_bitcast<unsigned short>({text})", to)
+    return f"fb_bitcast<{value_type(to)}>({text})"
+
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*"}
+_BITS = {"and": "&", "or": "|", "xor": "^"}
+_ON_BOOL = {"add": "|", "sub": "^", "mul": "&", "maximum": "|", "fmax": "|", "minimum": "&", "fmin": "&", **_BITS}
+_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_INT_HELPERS = {"floordiv": "fb_floordiv", "mod": "fb_mod", "fmod": "fb_rem", "pow": "fb_power", "shl": "fb_shl",
+                "shr": "fb_shr", "maximum": "fb_max", "fmax": "fb_max", "minimum": "fb_min", "fmin": "fb_min",
+                "sign": "fb_sign"}  # fmt: skip
+_FLOAT_HELPERS = {"maximum": "fb_max", "minimum": "fb_min", "mod": "fb_float_mod", "floordiv": "fb_float_floordiv",
+                  "sign": "fb_sign", "digamma": "fb_digamma"}  # fmt: skip
+# Functions CUDA has under the same name, with an f appended for float32.
+_SAME_NAME = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "atan2", "pow",
+    "fmod", "fmax", "fmin", "fma", "copysign", "nextafter", "floor", "ceil", "trunc",
+})  # fmt: skip
+_OTHER_NAME = {"abs": "fabs", "round": "rint"}
+_UNCHANGED = ("real", "conj")
+
+
+def apply(op: str, d: dtype, operands: list[str]) -> str:
+    """`op` on operands of dtype `d`, as an expression."""
+    if op in COMPARISONS:
+        return f"({operands[0]} {_COMPARE[op]} {operands[1]})"
+    if op == "logical_not":
+        return f"({operands[0]} == 0)" if d is not dt.bool_ else f"(!{operands[0]})"
+    if op in _UNCHANGED:
+        return operands[0]
+    if op == "imag":
+        return constant(0, d)
+    if d.is_floating_point:
+        return _apply_float(op, d, operands)
+    return _apply_bool(op, operands) if d is dt.bool_ else _apply_int(op, d, operands)
+
+
+def _apply_bool(op: str, operands: list[str]) -> str:
+    if op in _ON_BOOL:
+        return f"(bool)({operands[0]} {_ON_BOOL[op]} {operands[1]})"
+    if op == "not":
+        return f"(!{operands[0]})"
+    if op in ("isnan", "isinf", "signbit"):
+        return "false"
+    if op == "isfinite":
+        return "true"
+    if op in ("neg", "abs", "sign", "floor", "ceil", "trunc", "round"):
+        return operands[0]
+    raise NotImplementedError(f"'{op}' is not defined on bool in CUDA kernels")
+
+
+def _apply_int(op: str, d: dtype, operands: list[str]) -> str:
+    t, unsigned = value_type(d), _UNSIGNED[d.itemsize]
+    wide = f"({unsigned})"
+    if op in _INFIX:
+        return f"({t})({wide}{operands[0]} {_INFIX[op]} {wide}{operands[1]})"
+    if op in _BITS:
+        return f"({t})({operands[0]} {_BITS[op]} {operands[1]})"
+    if op == "not":
+        return f"({t})(~{operands[0]})"
+    if op == "neg":
+        return f"({t})(0 - {wide}{operands[0]})"
+    if op == "abs":
+        return f"({operands[0]} < 0 ? ({t})(0 - {wide}{operands[0]}) : {operands[0]})"
+    if op in _INT_HELPERS:
+        return f"{_INT_HELPERS[op]}<{t}>({', '.join(operands)})"
+    if op in ("floor", "ceil", "trunc", "round"):
+        return operands[0]
+    if op in ("isnan", "isinf", "isfinite"):
+        return "true" if op == "isfinite" else "false"
+    if op == "signbit":
+        return f"({operands[0]} < 0)"
+    raise NotImplementedError(f"'{op}' is not defined on {d.name} in CUDA kernels")
+
+
+def _apply_float(op: str, d: dtype, operands: list[str]) -> str:
+    t = value_type(d)
+    suffix = "f" if d is dt.float32 else ""
+    a = operands[0]
+    if op in _INFIX or op == "div":
+        return f"({a} {_INFIX.get(op, '/')} {operands[1]})"
+    if op == "neg":
+        return f"(-{a})"
+    if op in _FLOAT_HELPERS:
+        return f"{_FLOAT_HELPERS[op]}<{t}>({', '.join(operands)})"
+    if op in _SAME_NAME or op in _OTHER_NAME:
+        return f"{_OTHER_NAME.get(op, op)}{suffix}({', '.join(operands)})"
+    tests: dict[str, Callable[[], str]] = {
+        "isnan": lambda: f"({a} != {a})",
+        "isinf": lambda: f"(fabs{suffix}({a}) == {constant(math.inf, d)})",
+        "isfinite": lambda: f"(fabs{suffix}({a}) < {constant(math.inf, d)})",
+        "signbit": lambda: f"(fb_bitcast<{'int' if suffix else 'long long'}>({a}) < 0)",
+        "angle": lambda: f"({a} != {a} ? {a} : {a} < 0 ? {constant(math.pi, d)} : {constant(0, d)})",
+    }
+    if op in tests:
+        return tests[op]()
+    raise NotImplementedError(f"'{op}' has no CUDA text")
