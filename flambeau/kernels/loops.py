@@ -113,6 +113,15 @@ class LoopKernel:
     def _lower(self, bindings: dict[str, Any], known: dict[str, Any]) -> ir.Kernel:
         return lower_kernel(self.function, {**bindings, **known}, self.__name__, self.may_alias)
 
+    def native(self, *kinds: Any, **constants: Any) -> Callable | None:
+        """The compiled function for operands of these kinds, for callers that keep it: it takes addresses and numbers
+        in order. None where kernels are interpreted."""
+        operands, known = self._bind(kinds, constants)
+        if _compiler is None:
+            return None
+        templates = [dtype if isinstance(k, dtype) else k for k in operands.values()]
+        return self._compile(templates, tuple(k for k in operands.values() if isinstance(k, dtype)), known)
+
     # --- calls
 
     def _bind(self, args: tuple, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
