@@ -14,7 +14,7 @@ from pathlib import Path
 
 _MAGIC = b"FLAMBEAU-KERNEL1"
 _HEADER = len(_MAGIC) + 32
-_SUFFIX = ".kernel"
+KERNEL, ENTRY = ".kernel", ".entry"  # an entry is the code between Python and kernels of one signature
 _checked: dict[str, bool] = {}
 
 
@@ -31,13 +31,13 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def read(name: str) -> bytes | None:
+def read(name: str, suffix: str = KERNEL) -> bytes | None:
     """The stored bytes, or None if there are none that can be trusted."""
     folder = directory()
     if not _is_private_directory(folder):
         return None
     try:
-        with open(folder / (name + _SUFFIX), "rb") as file:
+        with open(folder / (name + suffix), "rb") as file:
             if not _is_private(os.fstat(file.fileno())):
                 return None
             data = file.read()
@@ -48,7 +48,7 @@ def read(name: str) -> bytes | None:
     return data[_HEADER:]
 
 
-def write(name: str, data: bytes) -> bool:
+def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
     """Store bytes; False if the directory cannot be used (a read-only home, for example)."""
     folder = directory()
     try:
@@ -59,7 +59,7 @@ def write(name: str, data: bytes) -> bool:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + hashlib.sha256(data).digest() + data)
-            os.replace(temporary, folder / (name + _SUFFIX))
+            os.replace(temporary, folder / (name + suffix))
         except OSError:
             os.unlink(temporary)
             raise
@@ -89,7 +89,7 @@ def _is_private_directory(folder: Path) -> bool:
 def _files() -> list[os.DirEntry]:
     try:
         with os.scandir(directory()) as entries:
-            return [e for e in entries if e.name.endswith(_SUFFIX)]
+            return [e for e in entries if e.name.endswith((KERNEL, ENTRY))]
     except OSError:
         return []
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels import cache, emit_llvm, ir
-from . import image, threads
+from . import image, native_call, threads
 
 
 @dataclass
@@ -35,7 +35,8 @@ class Stats:
 
 
 stats = Stats()
-_functions: dict[str, Any] = {}
+_functions: dict[tuple[str, bool], Any] = {}
+_addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
 _lock = threading.RLock()
 
 _CTYPES = {
@@ -45,18 +46,27 @@ _CTYPES = {
 }  # fmt: skip
 
 
-def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> Any:
-    """The native function of a kernel, as a ctypes function with its argument types set.
+def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str, brief: bool = False) -> Any:
+    """The native function of a kernel, as a Python function.
 
     `key` must determine the kernel completely. `source` may be a function that builds it: it is called only when the
-    kernel has to be compiled.
+    kernel has to be compiled. A `brief` function keeps the interpreter's lock while it runs: a call costs less, but it
+    must not take longer than some microseconds.
     """
-    found = _functions.get(key)
+    found = _functions.get((key, brief))
     if found is None:
         with _lock:
-            found = _functions.get(key) or _load_or_build(source, key)
-            _functions[key] = found
+            if key not in _addresses:
+                _addresses[key] = _load_or_build(source, key)
+            found = _functions[key, brief] = _callable(*_addresses[key], brief)
     return found
+
+
+def address_of(function: Any) -> int:
+    """Where the machine code of a compiled function starts."""
+    if native_call.supported():
+        return function.__self__
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def available() -> bool:
@@ -64,17 +74,17 @@ def available() -> bool:
     return _llvm_version() != "none"
 
 
-def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> Any:
+def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tuple[str, int]:
     name = cache.digest(key, _environment())
     stored = cache.read(name)
     if stored is not None:
         stats.loaded += 1
-        return _function(*_unpack(stored))
+        return _place(*_unpack(stored))
     kernel = source if isinstance(source, ir.Kernel) else source()
     signature = "".join("p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params)
     code = _build(emit_llvm.emit(kernel), kernel.name)
     cache.write(name, _pack(signature, code))
-    return _function(signature, code)
+    return _place(signature, code)
 
 
 # ---------------------------------------------------------------------------------------------- compiling
@@ -156,9 +166,27 @@ def _prototype(signature: str) -> Any:
     return ctypes.CFUNCTYPE(None, *(_CTYPES[c] for c in signature))
 
 
-def _function(signature: str, code: image.Image) -> Any:
-    address = image.load(code, {name: _address(name) for _, name in code.slots})
+def _place(signature: str, code: image.Image) -> tuple[str, int]:
+    return signature, image.load(code, {name: _address(name) for _, name in code.slots})
+
+
+def _callable(signature: str, address: int, brief: bool) -> Any:
+    if native_call.supported():
+        return native_call.builtin(_entry(signature, brief), address)
     return _prototype(signature)(address)
+
+
+@functools.cache
+def _entry(signature: str, brief: bool) -> int:
+    """The code that reads a call's arguments from Python."""
+    text = native_call.text(signature, brief)
+    name = cache.digest(text, _environment())
+    stored = cache.read(name, cache.ENTRY)
+    if stored is not None:
+        return _place(*_unpack(stored))[1]
+    code = image.link(_compiler().object_code(text), "enter")
+    cache.write(name, _pack(signature, code), cache.ENTRY)
+    return _place(signature, code)[1]
 
 
 @functools.cache
@@ -167,6 +195,8 @@ def _address(name: str) -> int:
     if name == "flambeau_num_threads":
         threads.library()  # decides how many threads there can be
         return threads.count_address()
+    if name.startswith(("Py", "_Py")):
+        return native_call.address(name)
     if name.startswith(("GOMP_", "omp_")):
         library = threads.library()
         # Without libgomp the count of threads stays 1 and these are never called.
