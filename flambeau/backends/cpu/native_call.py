@@ -1,8 +1,9 @@
 """Native functions as Python built-ins.
 
-ctypes converts arguments through general machinery, which costs more than a small kernel. Here a few machine instructions
-per signature read the arguments straight from Python's vector call and jump to the kernel: 0.05 us instead of 0.4. They use
-stable functions of CPython only (PyLong_AsVoidPtr, PyFloat_AsDouble, ...); other interpreters go through ctypes.
+ctypes converts arguments through general machinery, which costs more than a small kernel. Here a few machine
+instructions per signature read the arguments straight from Python's vector call and jump to the kernel: 0.05 us instead
+of 0.4. They use stable functions of CPython only (PyLong_AsVoidPtr, PyFloat_AsDouble, ...); other interpreters go
+through ctypes.
 """
 
 from __future__ import annotations
