@@ -16,14 +16,7 @@ from ..expr.node import Expr, children, rebuild, walk
 from ..expr.typing import node_dtype, operand_dtype
 from . import ir, llvm_values
 from .llvm_values import Writer, constant, convert, memory_type, value_type
-
-try:
-    from .mathlib import lower
-except ImportError:
-
-    def lower(x: Expr, types: dict[int, dtype]) -> Expr | None:
-        return None
-
+from .mathlib import lower
 
 # Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
 GRAIN = 32768
@@ -58,12 +51,14 @@ class _Module:
     def text(self) -> str:
         function = _Function(self, self.symbol, self.kernel.params)
         function.body(self.kernel.body)
-        self.functions.append(function.finish("void"))
+        # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
+        self.functions.append(function.finish("void", attributes="#4" if _only_forks(self.kernel.body) else "#0"))
         attributes = [
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
             "attributes #1 = { nounwind willreturn memory(none) nonlazybind }",
             "attributes #2 = { nounwind nonlazybind }",
             'attributes #3 = { noinline nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
+            "attributes #4 = { noinline nounwind optnone }",
         ]
         flags = ["!llvm.module.flags = !{!0}", '!0 = !{i32 7, !"RtLibUseGOT", i32 1}']
         return "\n".join([*self.declarations, *self.functions, *attributes, *flags, *self.metadata, ""])
@@ -437,7 +432,7 @@ class _Function:
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
     """What each thread of the team runs: its own contiguous share of the iterations."""
-    lines = [f"define internal void @{symbol}.team(ptr %data) #0 {{"]
+    lines = [f"define internal void @{symbol}.team(ptr %data) #4 {{"]
     fields = ["i64", "i64", "i64", *types]
     for i, t in enumerate(fields):
         lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
@@ -526,6 +521,32 @@ def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
         elif isinstance(s, ir.While):
             yield s.condition
             yield from _expressions(s.body)
+
+
+def _only_forks(statements: Iterable[ir.Statement]) -> bool:
+    """Whether all the time is spent in parallel loops: there is one, and other loops are cold."""
+    forks = False
+    for s in statements:
+        if isinstance(s, ir.For):
+            if not s.parallel and not s.cold:
+                return False
+            forks = forks or s.parallel
+        elif isinstance(s, ir.While):
+            return False
+        elif isinstance(s, ir.If):
+            inner = [*s.then, *s.otherwise]
+            if any(isinstance(i, (ir.For, ir.While, ir.If)) for i in inner) and not _cold(inner):
+                return False
+    return forks
+
+
+def _cold(statements: Iterable[ir.Statement]) -> bool:
+    for s in statements:
+        if isinstance(s, ir.While) or (isinstance(s, ir.For) and not s.cold):
+            return False
+        if isinstance(s, ir.If) and not _cold([*s.then, *s.otherwise]):
+            return False
+    return True
 
 
 def _stored(statements: Iterable[ir.Statement]) -> Iterator[ir.Buffer]:

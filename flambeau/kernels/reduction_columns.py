@@ -9,13 +9,15 @@ from ..expr.functions import cast, minimum, where
 from ..expr.node import Expr, const
 from .elementwise import assign, index_var, quotient, remainder, span, weight
 from .ir import Assign, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load, var
-from .reduction_parts import PARTIALS, Reduction, cut, product
+from .reduction_parts import Reduction, cut, product
 
 # Results held at a time: they stay in the first-level cache.
 TILE = 256
 # Rows collected in the narrow type before they join the wide totals.
 ROWS = 128
 UNROLL = 4
+# Partial tiles, which is also the most threads that one tile can use.
+PARTIALS = 16
 
 
 class _Arrays:
@@ -38,7 +40,7 @@ def build_columns(r: Reduction) -> Kernel:
         assign("units", product([f"kept{d}" for d in range(last)]) * index_var("tiles")),
         assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank)])),
         assign("tile_width", minimum(width, TILE)),
-        *cut(index_var("units"), index_var("lines"), index_var("tile_width"), 1, enough=16),
+        *cut(index_var("units"), index_var("lines"), index_var("tile_width"), 1, PARTIALS),
     ]
     arrays = _Arrays(r)
     body += [DeclareLocal(arrays.partial), *([DeclareLocal(arrays.partial_position)] if r.is_arg else [])]
@@ -116,7 +118,7 @@ def _gather(r: Reduction, arrays: _Arrays) -> Statement:
     body: list[Statement] = [
         *_locate_unit(r, index_var("unit")),
         *_start(r, arrays),
-        span("chunk", 0, index_var("chunks"), [_over_tile(step)]),
+        span("chunk", 0, index_var("chunks"), [_over_columns(step, cold=True)], cold=True),
         _over_columns([_result(r, arrays)], cold=True),
     ]
     return span("unit", 0, index_var("units"), body, cold=True)

@@ -15,8 +15,6 @@ from .ir import Assign, Buffer, Scalar, Statement, load, var
 COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "maximum", "all": "minimum"}
 ARG_COMBINES = {"argmax": "gt", "argmin": "lt"}
 
-# Partial results that fit on the stack; also the most threads one result can use.
-PARTIALS = 64
 # Elements worth a task of their own.
 TASK = 16384
 
@@ -158,14 +156,15 @@ def product(names: list[str]) -> Expr:
     return const(1) if total is None else total
 
 
-def cut(units: Expr, extent: Expr, cost: Expr, multiple: int, enough: int) -> list[Statement]:
+def cut(units: Expr, extent: Expr, cost: Expr, multiple: int, most: int) -> list[Statement]:
     """Variables `chunks` and `chunk_length`: into how many pieces each of `units` results is cut, along `extent` steps
-    of `cost` elements. There is one piece when there are `enough` results to keep every thread busy."""
-    pieces = minimum(quotient(extent * cost, TASK), quotient(const(PARTIALS), maximum(units, 1)))
+    of `cost` elements, so that there are at most `most` pieces in all. There is one piece per result when there are
+    half as many results: they keep every thread busy."""
+    pieces = minimum(quotient(extent * cost, TASK), quotient(const(most), maximum(units, 1)))
     length = quotient(extent + index_var("chunks") - 1, index_var("chunks"))
     rounded = length if multiple == 1 else quotient(length + (multiple - 1), multiple) * multiple
     return [
-        assign("chunks", where(units >= enough, 1, maximum(pieces, 1))),
+        assign("chunks", where(units > most // 2, 1, maximum(pieces, 1))),
         assign("chunk_length", maximum(rounded, 1)),
         assign("chunks", maximum(quotient(extent + index_var("chunk_length") - 1, index_var("chunk_length")), 1)),
     ]

@@ -7,10 +7,12 @@ from ..expr.functions import cast, isnan, minimum
 from ..expr.node import Expr, const, node
 from .elementwise import assign, index_var, quotient, remainder, span, weight
 from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load
-from .reduction_parts import PARTIALS, Reduction, cut, product
+from .reduction_parts import Reduction, cut, product
 
 # Elements collected in vector registers before they join the total.
 BLOCK = 4096
+# Partial results, which is also the most threads that one row can use.
+PARTIALS = 64
 # argmax looks for the position only in blocks that improve on the best value so far.
 ARG_BLOCK = 1024
 
@@ -22,7 +24,7 @@ def build_rows(r: Reduction) -> Kernel:
     body: list[Statement] = [*r.read_geometry(), assign("rows", product([f"kept{d}" for d in range(r.kept_rank)]))]
     body.append(assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank - 1)])))
     extent, cost = (line, const(1)) if single else (index_var("lines"), line)
-    body += cut(index_var("rows"), extent, cost, BLOCK if single else 1, enough=32)
+    body += cut(index_var("rows"), extent, cost, BLOCK if single else 1, PARTIALS)
     partial = Buffer("partial", r.wide, local_size=PARTIALS)
     positions = Buffer("positions", dt.int64, local_size=PARTIALS)
     body += [DeclareLocal(partial), *([DeclareLocal(positions)] if r.is_arg else [])]
@@ -94,7 +96,8 @@ def _blocks(low: Expr, high: Expr, size: int, body: list[Statement]) -> For:
 def _collect_line(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
     element = r.element(index_var("i"), f"reduced{r.reduced_rank - 1}")
     part, total = r.value("part"), r.wide_value("total")
-    inner = [r.set("part", r.join(part, element), reassociate=True)]
+    # The element comes first: the test whether it is nan then does not wait for the running value.
+    inner: list[Statement] = [r.set("part", r.join(element, part), reassociate=True)]
     return _blocks(
         low,
         high,
@@ -120,7 +123,7 @@ def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
         r.set("total", part),
         span("i", index_var("block"), index_var("block_end"), [If(same, found)], cold=True),
     ]
-    scan = Assign("part", r.acc_dtype, node(extreme, part, element), reassociate=True)
+    scan = Assign("part", r.acc_dtype, node(extreme, element, part), reassociate=True)
     return _blocks(
         low,
         high,
