@@ -43,16 +43,17 @@ def advance(running, v, *, op):
 
 
 @loop_kernel
-def cumulate(out, x, outer, n, inner, *, op):
-    """op: "sum", "prod" or "logsumexp". float32 accumulates in float64, as PyTorch does."""
+def cumulate(out, x, outer, n, inner, *, op, reverse=False):
+    """op: "sum", "prod" or "logsumexp". float32 accumulates in float64, as PyTorch does. `reverse` starts at the end."""
     kind = f64 if x.dtype is float32 else out
     start = 1 if op == "prod" else -inf if op == "logsumexp" else 0
     if inner == 1:
         for line in prange(outer, 2 * n):
             single = like(kind, start)
-            for k in range(n):
-                single = advance(single, x[line * n + k], op=op)
-                out[line * n + k] = like(out, single)
+            for step in range(n):
+                k = line * n + (n - 1 - step if reverse else step)
+                single = advance(single, x[k], op=op)
+                out[k] = like(out, single)
     else:  # BLOCK neighbouring lines at a time, so that memory is read in order
         blocks = (inner + BLOCK - 1) // BLOCK
         for task in prange(outer * blocks, 2 * n * BLOCK):
@@ -62,11 +63,44 @@ def cumulate(out, x, outer, n, inner, *, op):
             running = local(kind, BLOCK)
             for c in range(width):
                 running[c] = start
-            for k in range(n):
+            for step in range(n):
+                row = base + (n - 1 - step if reverse else step) * inner
                 for c in simd(width):
-                    v = advance(running[c], x[base + k * inner + c], op=op)
+                    v = advance(running[c], x[row + c], op=op)
                     running[c] = v
-                    out[base + k * inner + c] = like(out, v)
+                    out[row + c] = like(out, v)
+
+
+@loop_kernel
+def cumprod_backward(grad_in, grad, y, x, outer, n, inner):
+    """The gradient of a running product `y` of `x`. From the first zero on, y is zero: elements before it get
+    sum(grad * y) / x over what follows them, the zero itself the products without it, and later ones nothing."""
+    kind = f64 if x.dtype is float32 else x
+    for line in prange(outer * inner, 4 * n):
+        base = line // inner * n * inner + line % inner
+        first = n
+        for k in range(n):
+            if x[base + k * inner] == 0 and first == n:
+                first = k
+        total = like(kind, 0)
+        for step in range(n):
+            k = n - 1 - step
+            place = base + k * inner
+            if k > first:
+                grad_in[place] = 0
+            elif k < first:
+                total = total + like(kind, grad[place]) * y[place]
+                grad_in[place] = total / x[place]
+        if first < n:
+            product = like(kind, 1)
+            if first > 0:
+                product = like(kind, y[base + (first - 1) * inner])
+            total = like(kind, 0)
+            for k in range(first, n):
+                if k > first:
+                    product = product * x[base + k * inner]
+                total = total + product * grad[base + k * inner]
+            grad_in[base + first * inner] = total
 
 
 @loop_kernel

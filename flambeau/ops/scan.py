@@ -1,0 +1,230 @@
+"""Running sums, products and extremes along a dimension, differences, and integrals by the trapezoid rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import cpu
+from ..core.layout import wrap_dim
+from ..core.return_types import named_result
+from ..core.tensor import Tensor, empty, numel_of
+from ..core.typenames import type_name
+from ..expr import functions as f
+from ..kernels.library import scan as kernels
+from .along import contiguous, split_at
+from .arguments import as_dtype, is_int
+from .declare import composite, primitive
+from .formula import Pointwise, type_word
+from .inplace import assign, check_writable, write_out
+from .primitive import Saved
+from .reduction import Reduction, require_tensor, to_bool
+from .registry import lookup
+
+
+def one_dim(name: str, dim: Any, rank: int) -> int:
+    if not is_int(dim):
+        raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type_name(dim)}")
+    return wrap_dim(int(dim), rank)
+
+
+def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
+    out = empty(input.shape, input.dtype, input.device)
+    if input.device is not cpu or not numel_of(input.shape):
+        return out
+    if input.dtype.is_complex:
+        array = input._array().reshape(-1) if not input.shape else input._array()
+        if reverse:
+            array = np.flip(array, dim)
+        result = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": np.logaddexp.accumulate}[op](array, axis=dim)
+        out._array()[...] = (np.flip(result, dim) if reverse else result).reshape(input.shape)
+        return out
+    kernels.cumulate(out, contiguous(input), *split_at(input.shape, dim), op=op, reverse=reverse)
+    return out
+
+
+# -- sums ---------------------------------------------------------------------------------------------------------------
+
+
+@primitive(
+    grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
+    label="CumsumBackward0",
+    function=False,
+    method=False,
+)
+def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
+    """The sum of everything up to (from, if `reverse`) each element."""
+    return _running(input, dim, "sum", reverse)
+
+
+def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
+    """The input in the dtype the result will have: dtype=, out's dtype, int64 for integers."""
+    require_tensor(name, input)
+    if dtype is not None:
+        dtype = as_dtype(dtype, name)
+    if isinstance(out, Tensor):
+        if dtype is not None and dtype is not out.dtype:
+            raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead")
+        dtype = out.dtype
+    if dtype is None:
+        dtype = dt.int64 if input.dtype.category < 2 else input.dtype
+    if dtype is dt.bool_:
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
+    return input if input.dtype is dtype else input.to(dtype)
+
+
+@composite
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The sum of everything up to each element along a dimension."""
+    x = _prepared("cumsum", input, dtype, out)
+    result = running_sum(x, one_dim("cumsum", dim, len(x.shape)), False)
+    return result if out is None else write_out("cumsum", out, result)
+
+
+@composite(function=False)
+def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumsum into the tensor itself."""
+    check_writable(self, "cumsum_")
+    return assign(self, cumsum(self, dim, dtype=dtype or self.dtype), "cumsum_")
+
+
+# -- products -------------------------------------------------------------------------------------------------------------
+
+_any_zero = Reduction("any_zero", lambda x: x == 0, "any", rule=to_bool)
+
+
+def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
+    if g.dtype.is_floating_point and not g.requires_grad and not input.requires_grad:
+        return _fused_cumprod_backward(g, out, input, dim)
+    return _cumprod_grad_from_parts(g, input, dim)
+
+
+def _fused_cumprod_backward(g: Tensor, out: Tensor, input: Tensor, dim: int) -> Tensor:
+    result = empty(input.shape, g.dtype, g.device)
+    if g.device is cpu and numel_of(input.shape):
+        x, y, grad = contiguous(input), contiguous(out), contiguous(g)
+        kernels.cumprod_backward(result, grad, y, x, *split_at(input.shape, dim))
+    return result
+
+
+def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    """Of differentiable operators, for second derivatives and complex numbers."""
+    if not input.shape:
+        return g
+    x, n = input.conj(), input.shape[dim]
+    if not numel_of(input.shape):
+        return g
+    if not _any_zero.call(input._bare_alias()).item():
+        return running_sum(running_product(x, dim) * g, dim, True) / x
+    parts = []
+    for k in range(n):  # the products that hold element k, without it
+        before = x.narrow(dim, 0, k).prod(dim, True)
+        products = before.expand([1 if d == dim else s for d, s in enumerate(x.shape)])
+        if k + 1 < n:
+            after = running_product(x.narrow(dim, k + 1, n - k - 1), dim)
+            products = lookup("cat").function([products, products * after], dim)
+        parts.append((g.narrow(dim, k, n - k) * products).sum(dim, True))
+    return lookup("cat").function(parts, dim)
+
+
+@primitive(grads={"input": _cumprod_grad}, label="CumprodBackward0", function=False, method=False)
+def running_product(input: Tensor, dim: int) -> Tensor:
+    """The product of everything up to each element."""
+    return _running(input, dim, "prod", False)
+
+
+@composite
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The product of everything up to each element along a dimension."""
+    x = _prepared("cumprod", input, dtype, out)
+    result = running_product(x, one_dim("cumprod", dim, len(x.shape)))
+    return result if out is None else write_out("cumprod", out, result)
+
+
+@composite(function=False)
+def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumprod into the tensor itself."""
+    check_writable(self, "cumprod_")
+    return assign(self, cumprod(self, dim, dtype=dtype or self.dtype), "cumprod_")
+
+
+# -- logarithms of sums of exponentials -----------------------------------------------------------------------------------
+
+_log_part = Pointwise("log_part", lambda g, x, sign: f.where(g * sign > 0, f.log(f.abs_(g)), -f.const(float("inf"))) - x)
+
+
+def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
+    """sum over later j of g[j] * exp(x - out[j]), in logarithms for each sign of g."""
+    if not numel_of(input.shape):
+        return g
+    if g.dtype.is_complex:
+        return running_sum(g * (-out).exp().conj(), dim, True) * input.exp().conj()
+    positive = running_logsumexp(_log_part.call((g, out, 1.0)), dim, True)
+    negative = running_logsumexp(_log_part.call((g, out, -1.0)), dim, True)
+    return (positive + input).exp() - (negative + input).exp()
+
+
+@primitive(
+    grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
+    label="LogcumsumexpBackward0",
+    function=False,
+    method=False,
+)
+def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
+    return _running(input, dim, "logsumexp", reverse)
+
+
+def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: bool) -> Tensor:
+    if not reverse:
+        return _logcumsumexp_grad(g, input, out, dim)
+    flip = lookup("flip").function
+    return flip(_logcumsumexp_grad(flip(g, (dim,)), flip(input, (dim,)), flip(out, (dim,)), dim), (dim,))
+
+
+@composite(out=True)
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the sum of the exponentials of everything up to each element."""
+    require_tensor("logcumsumexp", input)
+    d = one_dim("logcumsumexp", dim, len(input.shape))
+    if input.dtype.category < 2:
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_word(input.dtype)}'")
+    return running_logsumexp(input, d, False)
+
+
+# -- extremes -------------------------------------------------------------------------------------------------------------
+
+
+def _extreme_grad(g: tuple, index: Tensor, shape: Any, dim: int) -> Tensor:
+    values = g[0]
+    if not shape or not numel_of(shape):
+        return values
+    return values.new_zeros(shape).scatter_add(dim, index, values)
+
+
+def _running_extreme(name: str, input: Tensor, dim: int, largest: bool) -> Saved:
+    require_tensor(name, input)
+    d = one_dim(name, dim, len(input.shape))
+    if input.dtype.is_complex:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_word(input.dtype)}'")
+    values = empty(input.shape, input.dtype, input.device)
+    index = empty(input.shape, dt.int64, input.device)
+    if input.device is cpu and numel_of(input.shape):
+        kernels.cumulate_extreme(values, index, contiguous(input), *split_at(input.shape, d), largest=largest)
+    return Saved(_EXTREME_RESULTS[name]((values, index)), index=index, shape=input.shape)
+
+
+_EXTREME_RESULTS = {name: named_result(name, "values", "indices") for name in ("cummax", "cummin")}
+
+
+@primitive(grads={"input": _extreme_grad}, out=True)
+def cummax(input: Tensor, dim: int) -> Any:
+    """The largest element so far along a dimension, and where it is (the latest of equals)."""
+    return _running_extreme("cummax", input, dim, True)
+
+
+@primitive(grads={"input": _extreme_grad}, out=True)
+def cummin(input: Tensor, dim: int) -> Any:
+    """The smallest element so far along a dimension, and where it is (the latest of equals)."""
+    return _running_extreme("cummin", input, dim, False)
