@@ -23,6 +23,8 @@ from .ir import Assign, Buffer, For, Kernel, Scalar, Statement, Store, load, var
 
 # A chunk is what a thread takes at a time: enough elements to hide the cost of finding its place in the tensor.
 CHUNK = 8192
+# Width of a block when an operand is transposed.
+TILE = 32
 
 # Operators that take about as long as moving an element; everything else counts as a function of a dozen of them.
 _CHEAP = frozenset(
@@ -34,18 +36,24 @@ _kernels: dict[tuple, Any] = {}
 
 
 def map_kernel(
-    roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int
+    roots: tuple[Expr, ...],
+    in_dtypes: tuple[dtype, ...],
+    out_dtypes: tuple[dtype, ...],
+    kinds: str,
+    rank: int,
+    brief: bool = False,
 ) -> Any:
     """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
 
     An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
+    A `brief` function is for few elements: it keeps the interpreter's lock.
     """
-    key = (tuple(map(id, roots)), in_dtypes, out_dtypes, kinds, rank)
+    key = (tuple(map(id, roots)), in_dtypes, out_dtypes, kinds, rank, brief)
     found = _kernels.get(key)
     if found is None:
         letters = "".join(d.letter for d in (*out_dtypes, *in_dtypes))
         text = f"map {letters} {kinds} {rank} {formula_text(roots)}"
-        found = jit.compile(lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text)
+        found = jit.compile(lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text, brief)
         _kernels[key] = found
     return found
 
@@ -227,26 +235,39 @@ def _strided(roots: tuple[Expr, ...], operands: Operands, used: set[Buffer | Sca
     rows: Expr = index_var("size0")
     for d in range(1, last):
         rows = rows * index_var(f"size{d}")
+    block, group, blocks = index_var("block"), index_var("group"), index_var("blocks")
     statements: list[Statement] = [
         assign("rows", rows),
-        assign("blocks", maximum(quotient(inner + (CHUNK - 1), CHUNK), 1)),
-        assign("group", maximum(quotient(const(CHUNK), maximum(inner, 1)), 1)),
-        assign("chunks", quotient(rows + index_var("group") - 1, index_var("group")) * index_var("blocks")),
+        assign("block", where(_is_transposed(operands, last), TILE, CHUNK)),
+        assign("blocks", maximum(quotient(inner + block - 1, block), 1)),
+        assign("group", maximum(quotient(const(CHUNK), maximum(minimum(inner, block), 1)), 1)),
+        assign("chunks", quotient(rows + group - 1, group) * blocks),
     ]
-    chunk, group, blocks = index_var("chunk"), index_var("group"), index_var("blocks")
+    chunk = index_var("chunk")
     body: list[Statement] = [
         assign("first", quotient(chunk, blocks) * group),
         assign("last", minimum(index_var("first") + group, index_var("rows"))),
-        assign("low", remainder(chunk, blocks) * CHUNK),
-        assign("high", minimum(index_var("low") + CHUNK, inner)),
+        assign("low", remainder(chunk, blocks) * block),
+        assign("high", minimum(index_var("low") + block, inner)),
         *_locate(operands, last),
     ]
     offsets = {p: index_var(f"{p.name}.offset") for p in operands.pointers}
     row = _row(roots, operands, used, offsets, strides, index_var("low"), index_var("high"), parallel=False)
     body.append(span("row", index_var("first"), index_var("last"), [*row, *_advance(operands, last)]))
-    cost = group * minimum(inner, CHUNK) * weight(roots)
+    cost = group * minimum(inner, block) * weight(roots)
     statements.append(span("chunk", 0, index_var("chunks"), body, parallel=True, cost=cost))
     return statements
+
+
+def _is_transposed(operands: Operands, last: int) -> Expr:
+    """Whether an operand takes long steps along rows and short ones across them. Then narrow blocks of many rows use
+    each of its cache lines several times while it is there."""
+    found: Expr = const(False)
+    for p in operands.pointers:
+        if operands.kind(p) == "s":
+            along, across = abs(_stride(p, last)), abs(_stride(p, last - 1))
+            found = found | ((along >= TILE) & (across < along) & (across > 0))
+    return found
 
 
 def _locate(operands: Operands, outer: int) -> list[Statement]:
