@@ -1,8 +1,8 @@
 """The state of the random generator: seeds, saved states, and `fork_rng`.
 
-    >>> import flambeau
-    >>> flambeau.manual_seed(0)
-    >>> state = flambeau.random.get_rng_state()
+>>> import flambeau
+>>> flambeau.manual_seed(0)
+>>> state = flambeau.random.get_rng_state()
 """
 
 from __future__ import annotations

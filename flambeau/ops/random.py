@@ -127,7 +127,11 @@ def randperm(n: Any, *, generator: Any = None, out: Any = None, **options: Any) 
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     chosen = read_options("randperm", options)
     source = as_generator(generator, "randperm")
-    t = prepare_out("randperm", out, make_size((n,)), chosen) if out is not None else new(make_size((n,)), chosen, dt.int64)
+    t = (
+        prepare_out("randperm", out, make_size((n,)), chosen)
+        if out is not None
+        else new(make_size((n,)), chosen, dt.int64)
+    )
     if t.device is cpu:
         store(t, integers.randperm(source, n, t.dtype))
     if out is None:

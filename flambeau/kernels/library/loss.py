@@ -1,0 +1,236 @@
+"""Losses over classes: softmax cross entropy in one pass over the scores, and the negative log-likelihood.
+
+A kernel sees scores of shape (outer, n, inner) with classes in the middle and one target per (outer, inner). `stats` is
+the memory between forward and backward, in the dtype the scores compute in: three numbers per target (the largest
+score, the logarithm of the sum of exponentials relative to it, the loss), then TOTALS: the sum of the targets'
+weights, the sum of all class weights, and 1 if some target is no class (nothing is read or written outside for it).
+"""
+
+from __future__ import annotations
+
+from ..loops import exp, f64, inf, like, local, log, loop_kernel, maximum, minimum, prange, scalar_function, simd
+
+TOTALS = 3
+BLOCK = 64  # columns handled together when classes are not the last dimension
+
+
+@scalar_function
+def class_weights(x, weight, n):
+    """The sum of all class weights."""
+    total = like(x, 0)
+    if weight is None:
+        total = like(x, n)
+    else:
+        for j in range(n):
+            total = total + weight[j]
+    return total
+
+
+@scalar_function
+def weighted_sum(x, weight, base, n, step):
+    """Sum over classes of weight times score."""
+    total = like(x, 0)
+    for j in range(n):
+        total += x[base + j * step] if weight is None else x[base + j * step] * weight[j]
+    return total
+
+
+@scalar_function
+def target_loss(x, target, weight, stats, place, base, n, step, top, shift, ignore, smoothing, all_weights, *, smooth):
+    """The loss of one target from the row's statistics; a target that is no class counts as ignored."""
+    t = target[place]
+    value = like(x, 0)
+    if t != ignore and 0 <= t < n:
+        w = like(x, 1) if weight is None else like(x, weight[t])
+        value = (shift - (x[base + t * step] - top)) * w
+        if smooth:
+            spread = (top + shift) * all_weights - weighted_sum(x, weight, base, n, step)
+            value = value * (1 - smoothing) + spread * (smoothing / n)
+    stats[3 * place] = top
+    stats[3 * place + 1] = shift
+    stats[3 * place + 2] = value
+
+
+@scalar_function
+def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *, reduction):
+    """The result and the totals, summed in order so that it does not depend on the number of threads."""
+    weights = f64(0)
+    losses = f64(0)
+    bad = 0
+    for place in range(count):
+        t = target[place]
+        inside = 0 <= t < n
+        if t != ignore:
+            bad = bad if inside else 1
+            if inside:
+                weights += f64(1) if weight is None else f64(weight[t])
+        if reduction == "none":
+            loss[place] = stats[3 * place + 2]
+        else:
+            losses += f64(stats[3 * place + 2])
+    if reduction == "mean":
+        loss[0] = losses / weights
+    elif reduction == "sum":
+        loss[0] = losses
+    stats[3 * count] = weights
+    stats[3 * count + 1] = all_weights
+    stats[3 * count + 2] = bad
+
+
+@loop_kernel
+def cross_entropy_rows(loss, stats, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth):
+    """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; reduced to one number or not."""
+    all_weights = class_weights(x, weight, n)
+    for i in prange(rows, 4 * n):
+        base = i * n
+        top = like(x, -inf)
+        for j in range(n):
+            top = maximum(top, x[base + j])
+        total = like(x, 0)
+        for j in range(n):
+            total += exp(x[base + j] - top)
+        target_loss(
+            x, target, weight, stats, i, base, n, 1, top, log(total), ignore, smoothing, all_weights, smooth=smooth
+        )
+    reduce_losses(loss, stats, target, weight, rows, n, ignore, all_weights, reduction=reduction)
+
+
+@loop_kernel
+def cross_entropy_columns(loss, stats, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth):
+    """The same with classes before the last dimension, BLOCK neighbouring columns at a time."""
+    all_weights = class_weights(x, weight, n)
+    blocks = (inner + BLOCK - 1) // BLOCK
+    for task in prange(outer * blocks, 4 * n * BLOCK):
+        first = task % blocks * BLOCK
+        width = minimum(BLOCK, inner - first)
+        base = task // blocks * n * inner + first
+        place = task // blocks * inner + first
+        top = local(x, BLOCK)
+        total = local(x, BLOCK)
+        for c in range(width):
+            top[c] = -inf
+            total[c] = 0
+        for k in range(n):
+            for c in simd(width):
+                top[c] = maximum(top[c], x[base + k * inner + c])
+        for k in range(n):
+            for c in simd(width):
+                total[c] = total[c] + exp(x[base + k * inner + c] - top[c])
+        for c in range(width):
+            target_loss(
+                x, target, weight, stats, place + c, base + c, n, inner, top[c], log(total[c]), ignore, smoothing,
+                all_weights, smooth=smooth,
+            )  # fmt: skip
+    reduce_losses(loss, stats, target, weight, outer * inner, n, ignore, all_weights, reduction=reduction)
+
+
+@scalar_function
+def target_gradient(grad, stats, target, weight, place, count, n, ignore, smoothing, *, reduction, smooth):
+    """What a row's gradient is made of: the target's share, and the part spread over all classes by smoothing."""
+    t = target[place]
+    g = like(stats, grad[place if reduction == "none" else 0])
+    if reduction == "mean":
+        g = g / stats[3 * count]
+    w = like(stats, 0)
+    if t != ignore and 0 <= t < n:
+        w = like(stats, 1) if weight is None else like(stats, weight[t])
+    else:
+        g = like(stats, 0)
+    hit = g * w
+    spread = like(stats, 0)
+    if smooth:
+        hit = hit * (1 - smoothing)
+        spread = g * (smoothing / n)
+    return hit, spread
+
+
+@loop_kernel
+def cross_entropy_backward_rows(
+    grad_x, grad, stats, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth
+):
+    for i in prange(rows, 3 * n):
+        base = i * n
+        top = stats[3 * i]
+        shift = stats[3 * i + 1]
+        hit, spread = target_gradient(
+            grad, stats, target, weight, i, rows, n, ignore, smoothing, reduction=reduction, smooth=smooth
+        )
+        if hit == 0 and spread == 0:
+            for j in simd(n):
+                grad_x[base + j] = 0
+        else:
+            level = hit + spread * stats[3 * rows + 1]
+            for j in simd(n):
+                v = exp(x[base + j] - top - shift) * level
+                if smooth:
+                    v = v - (spread if weight is None else spread * weight[j])
+                grad_x[base + j] = v
+            t = base + target[i]
+            v = exp(x[t] - top - shift) * level - hit
+            if smooth:
+                v = v - (spread if weight is None else spread * weight[target[i]])
+            grad_x[t] = v
+
+
+@loop_kernel
+def cross_entropy_backward_columns(
+    grad_x, grad, stats, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
+):
+    for i in prange(outer * inner, 3 * n):
+        base = i // inner * n * inner + i % inner
+        top = stats[3 * i]
+        shift = stats[3 * i + 1]
+        hit, spread = target_gradient(
+            grad, stats, target, weight, i, outer * inner, n, ignore, smoothing, reduction=reduction, smooth=smooth
+        )
+        t = target[i]
+        level = hit + spread * stats[3 * outer * inner + 1]
+        silent = hit == 0 and spread == 0
+        for j in range(n):
+            v = like(x, 0)
+            if not silent:
+                v = exp(x[base + j * inner] - top - shift) * level - (hit if j == t else like(x, 0))
+                if smooth:
+                    v = v - (spread if weight is None else spread * weight[j])
+            grad_x[base + j * inner] = v
+
+
+@loop_kernel
+def nll(loss, stats, x, target, weight, outer, n, inner, ignore, *, reduction):
+    """loss = -weight[t] * x[t], x being log-probabilities."""
+    for i in prange(outer * inner, 8):
+        t = target[i]
+        value = like(x, 0)
+        if t != ignore and 0 <= t < n:
+            value = -x[i // inner * n * inner + t * inner + i % inner]
+            if weight is not None:
+                value = value * weight[t]
+        stats[3 * i + 2] = value
+    reduce_losses(
+        loss, stats, target, weight, outer * inner, n, ignore, class_weights(x, weight, n), reduction=reduction
+    )
+
+
+@loop_kernel
+def nll_backward(grad_x, grad, stats, target, weight, outer, n, inner, ignore, *, reduction):
+    for o in prange(outer, n * inner):
+        base = o * n * inner
+        for k in simd(n * inner):
+            grad_x[base + k] = 0
+        for c in range(inner):
+            hit, _ = target_gradient(
+                grad,
+                stats,
+                target,
+                weight,
+                o * inner + c,
+                outer * inner,
+                n,
+                ignore,
+                0,
+                reduction=reduction,
+                smooth=False,
+            )
+            t = target[o * inner + c]
+            if t != ignore and 0 <= t < n:
+                grad_x[base + t * inner + c] = -hit
