@@ -143,8 +143,12 @@ class LoopKernel:
         operands, known = self._bind(args, constants)
         if not _compiler_chosen:
             raise RuntimeError(f"{self!r}: no backend yet; import flambeau or flambeau.backends.cpu first")
+
+        def slow(*operands: Any) -> None:
+            interpret(self.function, dict(zip(self.positional, operands)), known)
+
         if _compiler is None:
-            return lambda *operands: interpret(self.function, dict(zip(self.positional, operands)), known)
+            return slow
         dtypes, passed = [], []
         for i, (name, value) in enumerate(operands.items()):
             how = _passing(value)
@@ -160,16 +164,25 @@ class LoopKernel:
         templates = [_template(v) for v in operands.values()]
 
         def build(key: tuple) -> Callable:
-            found = table[key] = self._compile(templates, key, known)
+            # The CPU compiler has no complex arithmetic; the interpreter does.
+            complex_operands = any(d.is_complex for d in key)
+            found = table[key] = slow if complex_operands else self._compile(templates, key, known)
             return found
 
         table: dict[tuple, Callable] = {}
         names = ", ".join(f"a{i}" for i in range(len(operands)))
         source = (
             f"def entry({names}):\n key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
-            f" if native is None: native = build(key)\n native({', '.join(passed)})\n"
+            f" if native is None: native = build(key)\n if native is slow: return slow({names})\n"
+            f" native({', '.join(passed)})\n"
         )
-        space: dict[str, Any] = {"table": table, "build": build, "FROM_NUMPY": FROM_NUMPY, "address": _array_address}
+        space: dict[str, Any] = {
+            "table": table,
+            "build": build,
+            "slow": slow,
+            "FROM_NUMPY": FROM_NUMPY,
+            "address": _array_address,
+        }
         exec(source, space)  # noqa: S102 - the text is made of operand positions only
         return space["entry"]
 

@@ -7,8 +7,6 @@ everything else (None, strings, flags, functions) is known now, and tests on it 
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from ..expr.node import Expr, const
 from . import ir
 from .loops_expressions import ExpressionLowering
 from .loops_language import Intrinsic, KernelError
+from .loops_source import assignment_counts, contains_return, is_sum, parse
 from .loops_values import (
     Local,
     Mismatch,
@@ -86,7 +85,7 @@ class FunctionLowering(ExpressionLowering):
         self.returns = Returns()
         self.stores = False
         self.uncertain = 0  # how many loops and run-time branches surround the current statement
-        self.assigned = _assignment_counts(self.tree)
+        self.assigned = assignment_counts(self.tree)
         self.node: ast.AST = self.tree
         self.root = block
 
@@ -152,7 +151,7 @@ class FunctionLowering(ExpressionLowering):
         for position, node in enumerate(nodes):
             self.node = node
             rest = nodes[position + 1 :]
-            if isinstance(node, ast.If) and rest and _contains_return(node):
+            if isinstance(node, ast.If) and rest and contains_return(node):
                 # What follows belongs to the branches that do not return.
                 return self.branch(node, rest)
             try:
@@ -161,7 +160,7 @@ class FunctionLowering(ExpressionLowering):
                 self.fail(str(error))
             if ended:
                 return True
-            if isinstance(node, (ast.For, ast.While)) and _contains_return(node):
+            if isinstance(node, (ast.For, ast.While)) and contains_return(node):
                 return self._after_returning_loop(rest)
         return False
 
@@ -253,12 +252,12 @@ class FunctionLowering(ExpressionLowering):
             if not isinstance(before, Value):
                 before = as_value(before)
             after = as_value(self.arithmetic(node.op, before, self.lower(node.value)))
-            self.assign_name(target, after, reassociate=_is_sum(node.op) and after.dtype.category >= 2)
+            self.assign_name(target, after, reassociate=is_sum(node.op) and after.dtype.category >= 2)
         elif isinstance(target, ast.Subscript):
             buffer, index = self.element(target)
             value = self.lower(node.value)
             after = as_value(self.arithmetic(node.op, self.read(buffer, index), value))
-            self.store(buffer, index, after, reassociate=_is_sum(node.op) and after.dtype.category >= 2)
+            self.store(buffer, index, after, reassociate=is_sum(node.op) and after.dtype.category >= 2)
         else:
             self.fail("only a name or an element can be updated")
 
@@ -402,7 +401,7 @@ class FunctionLowering(ExpressionLowering):
             test = const(True)
         self.block.append(ir.While(test, body))
         self.defined = set.intersection(*loop.breaks) if forever and loop.breaks else before
-        return forever and not loop.breaks and not _contains_return(node)
+        return forever and not loop.breaks and not contains_return(node)
 
     def _loop_body(self, nodes: list[ast.stmt], loop: Loop) -> list[ir.Statement]:
         body: list[ir.Statement] = []
@@ -415,9 +414,9 @@ class FunctionLowering(ExpressionLowering):
         return body
 
     def _prepare_return(self, node: ast.For | ast.While) -> None:
-        if _contains_return(node) and self.returns.flag is None:
+        if contains_return(node) and self.returns.flag is None:
             self.returns.flag = self.names.fresh("returned")
-        if _contains_return(node) and not self.loops:
+        if contains_return(node) and not self.loops:
             assert self.returns.flag is not None
             self.block.append(ir.Assign(self.returns.flag, dt.bool_, const(False)))
 
@@ -522,58 +521,6 @@ class FunctionLowering(ExpressionLowering):
         if v.dtype.category > 1:
             self.fail(f"an integer is needed here, not {describe(v)}")
         return converted(v, dt.int64)
-
-
-# --- reading source ------------------------------------------------------------------------------------------------
-
-
-def parse(function: Any) -> ast.FunctionDef:
-    """The function's syntax tree. The file is read now, so it is checked against the code that was imported."""
-    code = function.__code__
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, SyntaxError, IndexError) as error:
-        raise KernelError(f"{code.co_filename}: the source of {function.__name__} cannot be read: {error}") from None
-    if not isinstance(tree, ast.FunctionDef):
-        raise KernelError(f"{code.co_filename}: {function.__name__} must be written with 'def'")
-    if not _is_source_of(tree, code):
-        raise KernelError(f"{code.co_filename}: the file has changed since {function.__name__} was imported from it")
-    return ast.increment_lineno(tree, code.co_firstlineno - 1)
-
-
-def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
-    plain = ast.FunctionDef(tree.name, tree.args, tree.body, [], None, lineno=1)
-    # Inside a function that owns the closed-over names, so that they compile as they did.
-    owned: list[ast.stmt] = [ast.parse(f"{name} = None").body[0] for name in code.co_freevars]
-    no_args = ast.arguments([], [], None, [], [], None, [])
-    outer = ast.FunctionDef("outer", no_args, [*owned, plain], [], None, lineno=1)
-    module = compile(ast.fix_missing_locations(ast.Module([outer], [])), "kernel", "exec")
-    inner = next(c for c in module.co_consts if hasattr(c, "co_code"))
-    again = next(c for c in inner.co_consts if hasattr(c, "co_code"))
-    return (again.co_code, again.co_names, again.co_varnames) == (code.co_code, code.co_names, code.co_varnames) and [
-        repr(c) for c in again.co_consts if not hasattr(c, "co_code")
-    ] == [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
-
-
-def _assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each name is a target, loop targets excepted."""
-    counts: dict[str, int] = {}
-    loop_targets = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.For)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in loop_targets:
-            counts[node.id] = counts.get(node.id, 0) + 1
-    for node in ast.walk(tree):  # an updated name is a variable even if it is assigned once
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            counts[node.target.id] += 1
-    return counts
-
-
-def _contains_return(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Return) for n in ast.walk(node))
-
-
-def _is_sum(op: ast.operator) -> bool:
-    return isinstance(op, (ast.Add, ast.Sub, ast.Mult))
 
 
 # --- entry points --------------------------------------------------------------------------------------------------

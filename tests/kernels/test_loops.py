@@ -361,6 +361,20 @@ def test_bfloat16_computes_in_float32():
     np.testing.assert_array_equal(native.bits[:3], slow.bits[:3])
 
 
+def test_complex_operands_are_interpreted():
+    @loop_kernel
+    def running_product(out, x, n):
+        total = like(x, 1)
+        for i in range(n):
+            total = total * x[i]
+            out[i] = total
+
+    x = np.array([1 + 2j, 3j, -1], "c8")
+    out = np.empty_like(x)
+    running_product(out, x, 3)
+    np.testing.assert_allclose(out, np.cumprod(x))
+
+
 def test_simd_loops_promise_independence():
     @loop_kernel
     def scatter(out, index, n):

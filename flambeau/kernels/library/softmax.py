@@ -41,7 +41,7 @@ def softmax_rows(out, x, rows, n, *, log_result=False):
 
 @loop_kernel
 def softmax_backward_rows(grad_in, grad, y, rows, n, *, log_result=False):
-    """The gradient of softmax_rows, from the gradient of its result `y`. One function for both: grad_in may be grad."""
+    """The gradient of softmax_rows, from the gradient of its result `y`."""
     for i in prange(rows, 3 * n):
         base = i * n
         total = like(grad, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..loops import isnan, loop_kernel, minimum, prange, scalar_function
+from ..loops import isnan, loop_kernel, minimum, prange, scalar_function, where
 
 RUN = 16  # rows shorter than this, and the runs that merging starts from, are sorted by insertion
 
@@ -39,15 +39,26 @@ def merge_pass(to, to_index, source, source_index, base, n, width, *, descending
         last = minimum(first + 2 * width, n)
         i = first
         j = middle
-        for k in range(first, last):
-            from_right = j < last
-            if from_right and i < middle:
-                from_right = comes_before(source[base + j], source[base + i], descending=descending)
-            pick = j if from_right else i
-            to[base + k] = source[base + pick]
-            to_index[base + k] = source_index[base + pick]
-            j = j + (1 if from_right else 0)
-            i = i + (0 if from_right else 1)
+        k = first
+        while i < middle and j < last:  # no branch depends on the elements: it would be guessed wrong half the time
+            left = source[base + i]
+            right = source[base + j]
+            take_right = comes_before(right, left, descending=descending)
+            to[base + k] = where(take_right, right, left)
+            to_index[base + k] = source_index[base + where(take_right, j, i)]
+            j += take_right
+            i += not take_right
+            k += 1
+        while i < middle:
+            to[base + k] = source[base + i]
+            to_index[base + k] = source_index[base + i]
+            i += 1
+            k += 1
+        while j < last:
+            to[base + k] = source[base + j]
+            to_index[base + k] = source_index[base + j]
+            j += 1
+            k += 1
 
 
 @loop_kernel

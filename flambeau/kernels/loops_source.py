@@ -1,0 +1,59 @@
+"""Reading the source of loop kernels, and what can be told from it alone."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+from .loops_language import KernelError
+
+
+def parse(function: Any) -> ast.FunctionDef:
+    """The function's syntax tree. The file is read now, so it is checked against the code that was imported."""
+    code = function.__code__
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError, IndexError) as error:
+        raise KernelError(f"{code.co_filename}: the source of {function.__name__} cannot be read: {error}") from None
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(f"{code.co_filename}: {function.__name__} must be written with 'def'")
+    if not _is_source_of(tree, code):
+        raise KernelError(f"{code.co_filename}: the file has changed since {function.__name__} was imported from it")
+    return ast.increment_lineno(tree, code.co_firstlineno - 1)
+
+
+def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
+    plain = ast.FunctionDef(tree.name, tree.args, tree.body, [], None, lineno=1)
+    # Inside a function that owns the closed-over names, so that they compile as they did.
+    owned: list[ast.stmt] = [ast.parse(f"{name} = None").body[0] for name in code.co_freevars]
+    no_args = ast.arguments([], [], None, [], [], None, [])
+    outer = ast.FunctionDef("outer", no_args, [*owned, plain], [], None, lineno=1)
+    module = compile(ast.fix_missing_locations(ast.Module([outer], [])), "kernel", "exec")
+    inner = next(c for c in module.co_consts if hasattr(c, "co_code"))
+    again = next(c for c in inner.co_consts if hasattr(c, "co_code"))
+    return (again.co_code, again.co_names, again.co_varnames) == (code.co_code, code.co_names, code.co_varnames) and [
+        repr(c) for c in again.co_consts if not hasattr(c, "co_code")
+    ] == [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
+
+
+def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
+    """How often each name is a target, loop targets excepted."""
+    counts: dict[str, int] = {}
+    loop_targets = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.For)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in loop_targets:
+            counts[node.id] = counts.get(node.id, 0) + 1
+    for node in ast.walk(tree):  # an updated name is a variable even if it is assigned once
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            counts[node.target.id] += 1
+    return counts
+
+
+def contains_return(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+def is_sum(op: ast.operator) -> bool:
+    return isinstance(op, (ast.Add, ast.Sub, ast.Mult))
