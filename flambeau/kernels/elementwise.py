@@ -24,7 +24,7 @@ from .ir import Assign, Buffer, For, Kernel, Scalar, Statement, Store, load, var
 # A chunk is what a thread takes at a time: enough elements to hide the cost of finding its place in the tensor.
 CHUNK = 8192
 # Width of a block when an operand is transposed.
-TILE = 32
+TILE = 16
 
 # Operators that take about as long as moving an element; everything else counts as a function of a dozen of them.
 _CHEAP = frozenset(

@@ -26,6 +26,8 @@ def plan(
     if not dims:
         return 1, (1,), tuple((1,) for _ in strides), "c" * len(strides)
     sizes, merged = _merge(_order(dims, strides), shape, strides)
+    if len(sizes) > 2:
+        _bring_transposed_inside(sizes, merged)
     return len(sizes), tuple(sizes), tuple(tuple(s) for s in merged), kinds_of([s[-1] for s in merged])
 
 
@@ -71,6 +73,17 @@ def _merge(
             for m, s in zip(merged, strides, strict=True):
                 m.append(s[d])
     return sizes, merged
+
+
+def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None:
+    """If an operand is contiguous along another dimension than the innermost, make that the second innermost: kernels
+    work on blocks of the last two."""
+    for s in strides:
+        if abs(s[-1]) > 1 and 1 in s[:-2]:
+            d = s.index(1)
+            for values in (sizes, *strides):
+                values.insert(-1, values.pop(d))
+            return
 
 
 class ReductionPlan(NamedTuple):
