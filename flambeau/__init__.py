@@ -1,17 +1,55 @@
-"""Flambeau: a deep-learning framework with PyTorch's interface, written in Python."""
+"""Flambeau: a deep-learning framework with PyTorch's interface, written in Python.
+
+>>> import flambeau as torch
+>>> torch.ones(2, 3).sum()
+tensor(6.)
+"""
+
+import importlib as _importlib
+import math as _math
 
 from . import autograd, ops
-from .core.dtype import ALIASES, BY_NAME
+from .autograd import (
+    enable_grad,
+    inference_mode,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .core.device import default_device as get_default_device
+from .core.device import device, set_default_device
+from .core.dtype import ALIASES as _DTYPE_ALIASES
+from .core.dtype import BY_NAME as _DTYPES
+from .core.dtype import dtype
+from .core.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
+from .core.numeric_limits import finfo, iinfo
+from .core.overrides import DisableTorchFunctionSubclass
+from .core.overrides import disabled_torch_function as _disabled_torch_function_impl
+from .core.printing import get_printoptions, printoptions, set_printoptions
+from .core.promotion import get_default_dtype, set_default_dtype
 from .core.size import Size
+from .core.storage import UntypedStorage
 from .core.tensor import Tensor
-
-globals().update(BY_NAME)
-globals().update(ALIASES)
-globals().update(ops.namespace("torch"))
-
-from . import nn, random  # noqa: E402
-from .autograd import no_grad  # noqa: E402
-from .random import (  # noqa: E402
+from .core.typed_storage import TypedStorage
+from .ops.legacy import TENSOR_TYPES as _TENSOR_TYPES
+from .ops.legacy import is_storage, set_default_tensor_type, typename
+from .random import (
     Generator,
     default_generator,
     get_rng_state,
@@ -20,3 +58,25 @@ from .random import (  # noqa: E402
     seed,
     set_rng_state,
 )
+
+__version__ = "0.1.0"
+
+e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
+newaxis = None
+
+globals().update(_DTYPES)
+globals().update(_DTYPE_ALIASES)
+globals().update(_TENSOR_TYPES)
+globals().update(ops.namespace("torch"))
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """Subpackages (nn, optim, linalg, ...) are imported when first used."""
+    if not name.startswith("_"):
+        full = f"{__name__}.{name}"
+        try:
+            return _importlib.import_module(full)
+        except ModuleNotFoundError as problem:
+            if problem.name != full:
+                raise
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

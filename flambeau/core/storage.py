@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import weakref
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,22 @@ class UntypedStorage:
     """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file).
 
     `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage,
-    so that the next change remembers who made it (`last_write`)."""
+    so that the next change remembers who made it (`last_write`). `aliases` (storages over the same bytes) and `fixed`
+    (the address was given away, so it may not move) are rare and left unset until needed."""
 
-    __slots__ = ("ptr", "size_bytes", "capacity", "owner", "device", "version", "watched", "last_write", "__weakref__")
+    __slots__ = (
+        "ptr",
+        "size_bytes",
+        "capacity",
+        "owner",
+        "device",
+        "version",
+        "watched",
+        "last_write",
+        "aliases",
+        "fixed",
+        "__weakref__",
+    )
 
     ptr: int
     size_bytes: int
@@ -30,6 +45,8 @@ class UntypedStorage:
     version: int
     watched: bool
     last_write: tuple | None
+    aliases: weakref.WeakValueDictionary[int, UntypedStorage]
+    fixed: bool
 
     def __init__(self, nbytes: int = 0, where: device = cpu):
         self.device = where
@@ -63,7 +80,22 @@ class UntypedStorage:
 
     def alias(self) -> UntypedStorage:
         """The same bytes with a version counter of their own (what `.data` is)."""
-        return UntypedStorage.borrow(self.ptr, self.size_bytes, self if self.owner is None else (self, self.owner), self.device)
+        root = self.owner if isinstance(self.owner, UntypedStorage) else self
+        twin = UntypedStorage.borrow(self.ptr, self.size_bytes, root, self.device)
+        if not hasattr(root, "aliases"):
+            root.aliases = weakref.WeakValueDictionary()
+        root.aliases[id(twin)] = twin
+        return twin
+
+    def fix(self) -> None:
+        """Forbid moving the bytes: something outside holds their address."""
+        root = self.owner if isinstance(self.owner, UntypedStorage) else self
+        root.fixed = True
+
+    def _move(self, ptr: int, nbytes: int) -> None:
+        self.ptr, self.size_bytes = ptr, nbytes
+        for twin in list(getattr(self, "aliases", {}).values()):
+            twin.ptr, twin.size_bytes = ptr, nbytes
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
@@ -86,25 +118,31 @@ class UntypedStorage:
         return self.device.type == "cuda"
 
     def resizable(self) -> bool:
-        return self.owner is None
+        if isinstance(self.owner, UntypedStorage):
+            return self.owner.resizable()
+        return self.owner is None and not getattr(self, "fixed", False)
 
     def resize_(self, nbytes: int) -> UntypedStorage:
         """Grow or shrink, keeping the bytes that fit."""
         if nbytes < 0:
             raise RuntimeError(f"storage size must not be negative, got {nbytes}")
-        if self.owner is not None:
+        if not self.resizable():
             raise RuntimeError("Trying to resize storage that is not resizable")
-        if self.device is not cpu:
-            self.size_bytes = nbytes
+        if isinstance(self.owner, UntypedStorage):
+            self.owner.resize_(nbytes)
             return self
+        if self.device is not cpu:
+            self._move(0, nbytes)
+            return self
+        ptr = self.ptr
         if nbytes > self.capacity or nbytes == 0:
             size = round_size(nbytes) if nbytes else 0
             fresh = _allocate(size) if size else 0
-            if self.ptr:
-                ctypes.memmove(fresh, self.ptr, min(self.size_bytes, nbytes))
-                _release(self.ptr, self.capacity)
-            self.ptr, self.capacity = fresh, size
-        self.size_bytes = nbytes
+            if ptr:
+                ctypes.memmove(fresh, ptr, min(self.size_bytes, nbytes))
+                _release(ptr, self.capacity)
+            ptr, self.capacity = fresh, size
+        self._move(ptr, nbytes)
         return self
 
     def numpy(self) -> np.ndarray:
@@ -116,6 +154,27 @@ class UntypedStorage:
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self
         return block
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes to memory that processes forked from this one share."""
+        if isinstance(self.owner, UntypedStorage):
+            self.owner.share_memory_()
+            return self
+        if self.is_shared() or not self.size_bytes or self.device is not cpu:
+            return self
+        block = mmap.mmap(-1, self.size_bytes)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        ctypes.memmove(address, self.ptr, self.size_bytes)
+        if self.owner is None:
+            _release(self.ptr, self.capacity)
+        self.capacity, self.owner = self.size_bytes, block
+        self._move(address, self.size_bytes)
+        return self
+
+    def is_shared(self) -> bool:
+        if isinstance(self.owner, UntypedStorage):
+            return self.owner.is_shared()
+        return isinstance(self.owner, mmap.mmap)
 
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:

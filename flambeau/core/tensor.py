@@ -14,6 +14,7 @@ from . import dtype as dt
 from .device import cpu, device
 from .dtype import dtype
 from .graph import Meta, Node, gradient_edge, mode, user_frame
+from .overrides import DisableTorchFunctionSubclass, register_subclass
 from .size import Size, make_size
 from .storage import UntypedStorage
 
@@ -56,7 +57,6 @@ def is_contiguous_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> bo
     return True
 
 
-
 class Tensor:
     """A multi-dimensional array of one dtype, with PyTorch's interface."""
 
@@ -83,6 +83,31 @@ class Tensor:
     _contig: bool
     _meta: Meta | None
     _base: Tensor | None
+
+    # -- subclasses -------------------------------------------------------------------------------------------------
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register_subclass(cls)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """What operators on a subclass do unless it says otherwise: run, and return that subclass."""
+        if not all(issubclass(cls, t) for t in types):
+            return NotImplemented
+        with DisableTorchFunctionSubclass():
+            return _as_class(func(*args, **(kwargs or {})), cls)
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+        """A header of class `cls` over data's memory, a leaf of the graph."""
+        if not isinstance(data, Tensor):
+            raise TypeError(f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}")
+        t = _new_object(cls)
+        t._adopt(data)
+        t._meta = t._base = None
+        if require_grad:
+            t.requires_grad = True
+        return t
 
     # -- memory -----------------------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
@@ -231,7 +256,9 @@ class Tensor:
                 self._meta.grad = None
             return
         if not isinstance(value, Tensor):
-            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+            raise TypeError(
+                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+            )
         if value is self:
             raise RuntimeError("can't assign Variable as its own grad")
         if value.dtype is not self.dtype:
@@ -239,7 +266,9 @@ class Tensor:
                 f"assigned grad has data of a different type: expected {self.type()}, got {value.type()}"
             )
         if value.device is not self.device:
-            raise RuntimeError(f"assigned grad has data located on a different device: {value.device} instead of {self.device}")
+            raise RuntimeError(
+                f"assigned grad has data located on a different device: {value.device} instead of {self.device}"
+            )
         if value.shape != self.shape:
             raise RuntimeError(
                 f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value.shape)}"
@@ -268,6 +297,16 @@ class Tensor:
         storage.version += 1
         if storage.watched:
             storage.last_write = (op, user_frame())
+
+
+def _as_class(value: Any, cls: type) -> Any:
+    """Tensors in a result, seen as instances of `cls`."""
+    if isinstance(value, Tensor):
+        return value if isinstance(value, cls) or cls is Tensor else value.as_subclass(cls)  # type: ignore[attr-defined]
+    if isinstance(value, (tuple, list)):
+        parts = [_as_class(v, cls) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
 
 
 def new_tensor(

@@ -20,6 +20,8 @@ from . import (  # noqa: F401
     parts,
     python_protocol,
     random,
+    ranges,
+    rearrange,
     reduce,
     scan,
     shape,

@@ -165,7 +165,9 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
     if total <= 0 or count == 0:
         raise ValueError(f"both buffer length ({total}) and count ({count}) must not be 0")
     if not 0 <= offset < total:
-        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1")
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({total} bytes) minus 1"
+        )
     if count > 0 and offset + count * size > total:
         raise ValueError(
             f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual"

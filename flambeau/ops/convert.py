@@ -1,13 +1,11 @@
-"""Copies and conversions: clone, contiguous, to, copy_, NumPy in and out, Python numbers."""
+"""Copies and conversions: clone, contiguous, to, copy_, fill_, and the memory behind a tensor: set_, resize_, data."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
-import numpy as np
-
 from ..core import dtype as dt
-from ..core.bfloat16 import bits_to_float32
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.graph import mode
@@ -15,16 +13,23 @@ from ..core.layout import (
     broadcast_two,
     channels_last,
     channels_last_3d,
+    channels_last_strides,
     contiguous_format,
     is_channels_last,
     memory_format,
+    memory_span,
     preserve_format,
 )
+from ..core.size import make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, copy_of_array, from_array
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
 from ..core.tensor import empty as raw_empty
-from .creation import as_device, empty_as
-from .declare import composite, primitive
+from ..core.tensor import new_tensor as header
+from ..core.typed_storage import TypedStorage
+from ..core.typenames import type_name
+from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
+from .creation import check_fits, empty_as, fill_raw
+from .declare import composite, primitive, view
 from .inplace import check_writable, raw_copy, rebase_history
 
 
@@ -46,164 +51,316 @@ def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy with memory of its own."""
     out = empty_as(input, fmt=memory_format)
-    raw_copy(out, input)
+    copy_raw(out, input)
     return out
+
+
+def copy_raw(out: Tensor, source: Tensor) -> None:
+    """Equal layouts are one memmove; anything else is a strided kernel."""
+    if out.device is not cpu:
+        return
+    if source.device is not cpu:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if out.dtype is source.dtype and out._contig and source._contig and out.shape == source.shape:
+        n = numel_of(out.shape) * out.dtype.itemsize
+        if n <= 65536:
+            if n:
+                ctypes.memmove(out.data_ptr(), source.data_ptr(), n)
+            return
+    raw_copy(out, source)
 
 
 @composite(function=False)
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """Itself if laid out that way, else a copy that is."""
+    if memory_format is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     return self if is_laid_out(self, memory_format) else clone(self, memory_format=memory_format)
 
 
 def _convert_backward(g: Tensor, input: Tensor) -> Tensor:
     if g.dtype.is_complex and not input.dtype.is_complex:
-        g = g.real
-    return g.to(device=input.device, dtype=input.dtype)
+        g = g.real  # type: ignore[attr-defined]
+    return g.to(device=input.device, dtype=input.dtype)  # type: ignore[attr-defined]
 
 
 @primitive(grads={"input": _convert_backward}, label="ToCopyBackward0", function=False, method=False)
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""
     out = empty_as(input, d, where, fmt)
-    if where is cpu and input.device is cpu:
-        raw_copy(out, input)
-    elif where.type != "meta":
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    copy_raw(out, input)
     return out
 
 
-def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, bool, Any]:
+def _bad_to(args: tuple) -> TypeError:
+    given = ", ".join(type_name(a) for a in args)
+    return TypeError(
+        f"to() received an invalid combination of arguments - got ({given}), but expected one of: (torch.device device, torch.dtype"
+        " dtype, bool non_blocking, bool copy), (torch.dtype dtype, bool non_blocking, bool copy), (Tensor tensor, bool"
+        " non_blocking, bool copy)"
+    )
+
+
+def parse_to(args: tuple, kwargs: dict) -> tuple[dtype | None, Any, bool, bool, Any]:
     """to(dtype), to(device), to(device, dtype), to(other), with non_blocking, copy and memory_format."""
-    d, where = kwargs.pop("dtype", None), kwargs.pop("device", None)
-    copy, fmt = kwargs.pop("copy", False), kwargs.pop("memory_format", None)
-    non_blocking = kwargs.pop("non_blocking", False)
+    d, where, fmt = kwargs.pop("dtype", None), kwargs.pop("device", None), kwargs.pop("memory_format", None)
+    flags = [kwargs.pop("non_blocking", False), kwargs.pop("copy", False)]
     other = kwargs.pop("other", None)
     if kwargs:
-        raise TypeError(f"to() received an invalid combination of arguments: unexpected {', '.join(kwargs)}")
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (device, str)) or type(rest[0]) is int):
+        where = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], (dtype, type))):
+            d = rest.pop(0)
+    elif rest and isinstance(rest[0], (dtype, type)):
+        d = rest.pop(0)
     if other is not None:
         d, where = other.dtype, other.device
-    elif rest and (isinstance(rest[0], (device, str, int)) or rest[0] is None) and not isinstance(rest[0], bool):
-        where = rest.pop(0) if rest[0] is not None else (rest.pop(0), None)[1]
-    if rest and isinstance(rest[0], dtype):
-        d = rest.pop(0)
-    elif rest and rest[0] is None:
-        rest.pop(0)
-    if rest:
-        if not isinstance(rest[0], bool):
-            raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})")
-        non_blocking = rest.pop(0)
-    if rest:
-        copy = rest.pop(0)
-    return d, where, non_blocking, copy, fmt
+    if len(rest) > 2 or not all(isinstance(flag, bool) for flag in rest):
+        raise _bad_to(args)
+    flags[: len(rest)] = rest
+    return None if d is None else as_dtype(d, "to"), where, flags[0], flags[1], fmt
 
 
 @composite(function=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The same values with another dtype, device or memory format; itself if nothing changes."""
-    d, where, _, copy, fmt = parse_to(args, kwargs)
-    d = d or self.dtype
-    where = self.device if where is None else as_device(where)
-    fmt = fmt or preserve_format
-    if d is self.dtype and where is self.device and not copy and is_laid_out(self, fmt):
-        return self
-    if where.type == "cuda":
-        raise AssertionError("Torch not compiled with CUDA enabled")
-    return convert(self, d, where, fmt)
+    """The same values with another dtype, device or memory format; itself if nothing changes.
 
+    >>> ones(2).to(int64)
+    tensor([1, 1])
+    """
+    if not args and not kwargs:
+        raise _bad_to(args)
+    d, where, _, copy, fmt = parse_to(args, kwargs)
+    return converted(self, d or self.dtype, self.device if where is None else as_device(where), fmt, copy)
+
+
+def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = None, copy: bool = False) -> Tensor:
+    fmt = fmt or preserve_format
+    if d is t.dtype and where is t.device and not copy and is_laid_out(t, fmt):
+        return t
+    if t.device.type == "meta" and where.type != "meta":
+        raise NotImplementedError(
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to()"
+            " when moving module from meta to a different device."
+        )
+    return convert(t, d, where, fmt)
+
+
+def _cast_method(name: str, d: dtype) -> Any:
+    def cast(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        return converted(self, d, self.device, memory_format)
+
+    cast.__doc__ = f"The values as {d.name}."
+    return composite(cast, name=name, function=False)
+
+
+for _name, _dtype in {
+    "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16, "int": dt.int32,
+    "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_, "cfloat": dt.complex64,
+    "cdouble": dt.complex128,
+}.items():  # fmt: skip
+    _cast_method(_name, _dtype)
+
+
+@composite(function=False)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The values in other's dtype, on its device."""
+    return converted(self, other.dtype, other.device)
+
+
+@composite(function=False)
+def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    """The tensor on the CPU."""
+    return converted(self, self.dtype, cpu, memory_format)
+
+
+Tensor.cpu = cpu_  # type: ignore[attr-defined]
+
+
+@composite(function=False)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = preserve_format) -> Tensor:
+    """The tensor on a CUDA device."""
+    return converted(self, self.dtype, as_device("cuda" if device is None else device), memory_format)
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def _copied_backward(g: Tensor, src: Tensor) -> Tensor:
+    return _convert_backward(g.sum_to_size(src.shape), src)  # type: ignore[attr-defined]
 
 
 @primitive(
-    grads={"input": lambda g: g * 0, "src": lambda g, src: _convert_backward(g.sum_to_size(src.shape), src)},
+    grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward},
     label="CopyBackwards",
     function=False,
     method=False,
 )
 def copied(input: Tensor, src: Tensor) -> Tensor:
     """What `input` becomes by copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
-    return src._bare_alias()
+    return input._bare_alias()
 
 
 @composite(function=False)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Take the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
     check_writable(self, "copy_")
-    if broadcast_two(self.shape, src.shape) != self.shape:
-        raise RuntimeError(
-            f"The size of tensor a ({self.shape[-1] if self.shape else 1}) must match the size of tensor b"
-            f" ({src.shape[-1]}) at non-singleton dimension {len(src.shape) - 1}"
-        )
+    if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
+        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
     node = None
-    if mode.enabled and (self.requires_grad or src.requires_grad) and (self.dtype.is_floating_point or self.dtype.is_complex):
-        twin = copied(self, src)
-        node = twin.grad_fn
-    if self.device is cpu and src.device is cpu:
-        raw_copy(self, src)
-    elif self.device.type != "meta":
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
+        node = copied(self, src).grad_fn
+    if self is not src:
+        copy_raw(self, src)
     self._bump("copy_")
     if node is not None:
         rebase_history(self, node, 0)
     return self
 
 
-@composite(function=False)
-def item(self: Tensor) -> Any:
-    """The only element, as a Python number."""
-    if self.numel() != 1:
-        raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
-    value = self._array().reshape(-1)
-    return bits_to_float32(value)[0].item() if self.dtype is dt.bfloat16 else value[0].item()
+@primitive(
+    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    label="FillBackward1",
+    function=False,
+    method=False,
+)
+def filled_with(input: Tensor, value: Tensor) -> Tensor:
+    out = empty_as(input)
+    raw_copy(out, value)
+    return out
+
+
+@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0", function=False, method=False)
+def filled_with_number(input: Tensor, value: Any) -> Tensor:
+    return fill_raw(empty_as(input), value)
+
+
+def _fill_value(value: Any, d: dtype, name: str) -> Any:
+    if isinstance(value, Tensor):
+        if value.shape != ():
+            raise RuntimeError(
+                f"{name} only supports 0-dimension value tensor but got tensor with {len(value.shape)} dimensions."
+            )
+        return value
+    return check_fits(as_number(value, name, "value", 2), d)
+
+
+@composite
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like this one with every element `value`."""
+    value = _fill_value(value, input.dtype, "fill")
+    return filled_with(input, value) if isinstance(value, Tensor) else filled_with_number(input, value)
+
+
+def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
+    """Every element becomes `value`, a number or a 0-dim tensor."""
+    check_writable(self, name)
+    node = None
+    tensor_value = isinstance(value, Tensor)
+    if mode.enabled and (self.requires_grad or (tensor_value and value.requires_grad)):
+        node = _overwrite_node(self, value, name)
+    if tensor_value:
+        raw_copy(self, value)
+    else:
+        fill_raw(self, value)
+    self._bump(name)
+    if node is not None:
+        rebase_history(self, node, 0)
+    return self
+
+
+@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0", function=False, method=False)
+def overwritten(input: Tensor) -> Tensor:
+    return input._bare_alias()
+
+
+@primitive(
+    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    label="FillBackward1",
+    function=False,
+    method=False,
+)
+def overwritten_with(input: Tensor, value: Tensor) -> Tensor:
+    return input._bare_alias()
+
+
+@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="ZeroBackward0", function=False, method=False)
+def zeroed(input: Tensor) -> Tensor:
+    return input._bare_alias()
+
+
+def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
+    if name == "zero_":
+        return zeroed(self).grad_fn
+    return (overwritten_with(self, value) if isinstance(value, Tensor) else overwritten(self)).grad_fn
 
 
 @composite(function=False)
-def tolist(self: Tensor) -> Any:
-    """Nested Python lists of the elements."""
-    array = self._array()
-    return (bits_to_float32(array) if self.dtype is dt.bfloat16 else array).tolist()
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`."""
+    return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")
+
+
+@composite
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes zero."""
+    return _overwrite(self, 0, "zero_")
 
 
 @composite(function=False)
-def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array that shares memory."""
-    t = self.detach() if force else self
-    if t.requires_grad:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if t.dtype is dt.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
-    return t._array()
-
-
-@composite(method=False)
-def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor that shares memory with a NumPy array."""
-    if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    if ndarray.dtype not in dt.FROM_NUMPY:
-        raise TypeError(
-            f"can't convert np.ndarray of type {ndarray.dtype.type.__module__}.{ndarray.dtype.type.__name__}. The only supported"
-            " types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16,"
-            " uint8, and bool."
-        )
-    if any(s < 0 for s in ndarray.strides):
-        raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently"
-            " supported. (You can probably work around this by making a copy of your array with array.copy().) "
-        )
-    if any(s % ndarray.itemsize for s in ndarray.strides):
-        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.")
-    return from_array(ndarray)
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Replace each element by `callable` of it (slow: a Python call per element)."""
+    if self.requires_grad:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
+    values = [callable(v) for v in self.reshape(-1).tolist()]  # type: ignore[attr-defined]
+    raw_copy(self, self.new_tensor(values).reshape(self.shape))  # type: ignore[attr-defined]
+    self._bump("apply_")
+    return self
 
 
 @composite(function=False)
-def detach(self: Tensor) -> Tensor:
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
+    """Replace each element by `callable` of it and the matching element of `tensor`."""
+    if self.requires_grad:
+        raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
+    others = tensor.expand(self.shape).reshape(-1).tolist()  # type: ignore[attr-defined]
+    values = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), others)]  # type: ignore[attr-defined]
+    raw_copy(self, self.new_tensor(values).reshape(self.shape))  # type: ignore[attr-defined]
+    self._bump("map_")
+    return self
+
+
+# -- the memory behind a tensor -------------------------------------------------------------------------------------------
+
+
+@composite
+def detach(input: Tensor) -> Tensor:
     """The same data, cut off from the graph."""
-    return self._bare_alias()
+    return input._bare_alias()
+
+
+@view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
+def alias(input: Tensor) -> Tensor:
+    """Another header over the same memory, a view as far as autograd is concerned."""
+    return input._view(input.shape, input._strides, input._offset)
+
+
+@composite(function=False)
+def as_subclass(self: Tensor, cls: type) -> Any:
+    """This tensor as an instance of `cls`: same memory, same history."""
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
+    source = alias(self)
+    t = object.__new__(cls)
+    t._adopt(source)
+    t._meta, t._base = source._meta, source._base
+    return t
 
 
 def get_data(self: Tensor) -> Tensor:
@@ -215,10 +372,97 @@ def get_data(self: Tensor) -> Tensor:
 
 def set_data(self: Tensor, value: Tensor) -> None:
     if not isinstance(value, Tensor):
-        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        raise TypeError(f"Variable data has to be a tensor, but got {type_name(value)}")
+    if self.requires_grad and value.dtype.category < 2:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
     self._adopt(value)
 
 
 Tensor.data = property(get_data, set_data)  # type: ignore[attr-defined]
 
-__all__ = ["UntypedStorage", "convert", "copy_of_array", "is_laid_out", "raw_empty"]
+
+def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
+    """Raise unless all elements lie inside the storage."""
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    _, end = memory_span(shape, strides, offset)
+    if 0 not in shape and end * d.itemsize > storage.size_bytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {d.itemsize}"
+            f" requiring a storage size of {end * d.itemsize} are out of bounds for storage of size {storage.size_bytes}"
+        )
+
+
+@composite(function=False)
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Look at other memory: a storage (with offset, size and strides) or another tensor's."""
+    if mode.enabled and self.requires_grad and self.grad_fn is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if source is None:
+        self._adopt(raw_empty(make_size((0,)), self.dtype, self.device))
+        return self
+    if isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            raise RuntimeError(f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
+        if size is None:
+            self._adopt(source)
+            return self
+    storage = source._storage if isinstance(source, Tensor) else source
+    if isinstance(storage, TypedStorage):
+        if storage.dtype is not self.dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {storage.dtype}"
+            )
+        storage = storage.untyped()
+    if not isinstance(storage, UntypedStorage):
+        raise TypeError(f"set_(): argument 'source' (position 1) must be Tensor or Storage, not {type_name(source)}")
+    shape = (storage.size_bytes // self.dtype.itemsize,) if size is None else as_ints(size, "set_", "size", 3)
+    strides = contiguous_strides(shape) if stride is None else as_ints(stride, "set_", "stride", 4)
+    if len(shape) != len(strides):
+        raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
+    _grow(storage, shape, strides, storage_offset, self.dtype)
+    check_bounds(storage, shape, strides, storage_offset, self.dtype)
+    contig = is_contiguous_layout(shape, strides)
+    self._adopt(header(storage, make_size(shape), tuple(strides), storage_offset, self.dtype, storage.device, contig))
+    self._bump("set_")
+    return self
+
+
+def _grow(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
+    _, end = memory_span(shape, strides, offset)
+    if 0 not in shape and end * d.itemsize > storage.size_bytes and storage.resizable():
+        storage.resize_(end * d.itemsize)
+
+
+@composite(function=False)
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another shape over the same storage, which grows if it must; new elements are uninitialised."""
+    shape = varargs_ints(sizes, "resize_")
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"requested resize to {list(shape)} with a negative size")
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if tuple(shape) != tuple(self.shape) or memory_format is not None:
+        resize_raw(self, shape, memory_format)
+    return self
+
+
+def resize_raw(t: Tensor, shape: tuple[int, ...], fmt: Any = None) -> None:
+    if fmt is channels_last or fmt is channels_last_3d:
+        strides = channels_last_strides(shape)
+    else:
+        strides = contiguous_strides(shape)
+    _, end = memory_span(shape, strides, t._offset)
+    if 0 not in shape and end * t.dtype.itemsize > t._storage.size_bytes:
+        t._storage.resize_(end * t.dtype.itemsize)
+    t.shape, t._strides = make_size(shape), strides
+    t._contig = is_contiguous_layout(shape, strides)
+
+
+@composite(function=False)
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """resize_ to another tensor's shape."""
+    return resize_(self, the_template.shape, memory_format=memory_format)
+
+
+__all__ = ["convert", "copy_raw", "is_laid_out", "resize_raw"]

@@ -105,7 +105,9 @@ def new(shape: Size, options: Options, d: dtype, where: device | None = None) ->
     """An uninitialised tensor: what `options` leave open is `d` on `where`."""
     place = options.device or where or default_device()
     if options.format is preserve_format:
-        raise RuntimeError("memory format option is only supported by strided tensors and cannot be preserve_format here")
+        raise RuntimeError(
+            "memory format option is only supported by strided tensors and cannot be preserve_format here"
+        )
     return allocate(shape, options.dtype or d, place, options.format)
 
 
@@ -182,7 +184,9 @@ def full(size: Any, fill_value: Any, *, out: Any = None, **options: Any) -> Tens
 @composite(kind="creation", method=False)
 def scalar_tensor(s: Any, **options: Any) -> Tensor:
     """A 0-dim tensor of one number, of the default dtype unless told otherwise."""
-    return filled("scalar_tensor", Size(()), as_number(s, "scalar_tensor", "s", 1), None, read_options("scalar_tensor", options))
+    return filled(
+        "scalar_tensor", Size(()), as_number(s, "scalar_tensor", "s", 1), None, read_options("scalar_tensor", options)
+    )
 
 
 @composite(kind="creation", method=False)
@@ -238,7 +242,9 @@ def like_strides(t: Tensor, shape: tuple[int, ...] | None = None) -> tuple[int, 
     return strides_in_order(t.shape, dimension_order(t.shape, [t._strides]))
 
 
-def empty_as(t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None) -> Tensor:
+def empty_as(
+    t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
+) -> Tensor:
     """An uninitialised tensor of t's shape; its strides too unless a memory format says otherwise."""
     d, where = d or t.dtype, where or t.device
     if fmt is None or fmt is preserve_format:

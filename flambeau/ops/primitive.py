@@ -4,7 +4,9 @@
     def mm(input, mat2): ...
 
 A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward hands
-over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive."""
+over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive. A rule that
+needs only the header of an argument says `input_shape`, `input_strides`, `input_offset` or `input_dtype`: then the tensor
+itself is not kept, and may be changed in place before the backward pass."""
 
 from __future__ import annotations
 
@@ -48,6 +50,8 @@ class Primitive:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not mode.enabled or not _any_needs_grad(args, kwargs):
             result = self.fn(*args, **kwargs)
+            if self.view and not mode.enabled:
+                remember_no_grad_view(result, args[0])
             return result.result if type(result) is Saved else result
         mode.enabled = False
         try:
@@ -102,8 +106,18 @@ class Primitive:
             meta = out._meta
             assert meta is not None
             meta.view_version = out._storage.version
-            if self.multi_view:
-                meta.creation = "multi"
+            meta.creation = "multi" if self.multi_view else ""
+
+
+def remember_no_grad_view(result: Any, source: Tensor) -> None:
+    """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
+    if source._meta is None or not source.requires_grad or mode.inference:
+        return
+    for out in result if isinstance(result, (tuple, list)) else (result,):
+        if out._base is not None:
+            meta = out._ensure_meta()
+            meta.creation = "no_grad"
+            meta.view_version = out._storage.version
 
 
 def _any_needs_grad(args: tuple, kwargs: dict) -> bool:
@@ -151,7 +165,7 @@ class PrimitiveNode(Node):
                     packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
                     saved[read] = packed[0] if self.single else packed
                 else:
-                    saved[read] = _pack(extras[read] if read in extras else bound[read])
+                    saved[read] = _pack(_looked_up(read, extras, bound))
         self.saved = saved
 
     def apply(self, grads: list) -> tuple:
@@ -183,6 +197,22 @@ class PrimitiveNode(Node):
 
 def _flag(wanted: Any) -> bool:
     return any(wanted) if isinstance(wanted, list) else wanted
+
+
+_HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype"}
+
+
+def _looked_up(read: str, extras: dict, bound: dict[str, Any]) -> Any:
+    if read in extras:
+        return extras[read]
+    if read in bound:
+        return bound[read]
+    name, _, field = read.rpartition("_")
+    slot = _HEADER_FIELDS[field]
+    value = bound[name]
+    if isinstance(value, (list, tuple)):
+        return [getattr(v, slot) for v in value]
+    return getattr(value, slot, None)
 
 
 def _pack(value: Any) -> Any:

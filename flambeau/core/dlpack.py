@@ -1,0 +1,149 @@
+"""DLPack, the C structure array libraries exchange memory with, read and written through ctypes.
+
+An exported capsule keeps the storage alive until its consumer calls the deleter; an imported one is released when the
+storage over it dies."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any, NamedTuple
+
+from . import dtype as dt
+from .dtype import dtype
+
+CPU = 1
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_BFLOAT = 4
+_BY_CODE: dict[tuple[int, int], dtype] = {
+    (_CODES[d.kind] if d is not dt.bfloat16 else _BFLOAT, d.itemsize * 8): d for d in dt.ALL_DTYPES
+}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_api = ctypes.pythonapi
+_DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _DESTRUCTOR)(
+    ("PyCapsule_New", _api)
+)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_is_valid_raw = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_pointer_raw = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", _api))
+
+# Capsule names must outlive their capsules; these do, with the module.
+_NAMES = {False: (b"dltensor", b"used_dltensor"), True: (b"dltensor_versioned", b"used_dltensor_versioned")}
+_exported: dict[int, tuple] = {}  # address of the structure -> everything it points to
+
+
+@_DELETER
+def _forget(address: int) -> None:
+    _exported.pop(address, None)
+
+
+@_DESTRUCTOR
+def _drop_unused(capsule: int) -> None:
+    """A capsule nobody consumed still owns its structure. (The capsule is dying: no Python reference may be made.)"""
+    for name, _ in _NAMES.values():
+        if _is_valid_raw(capsule, name):
+            _exported.pop(_pointer_raw(capsule, name), None)
+
+
+def export(
+    ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any, versioned: bool = False
+) -> Any:
+    """A capsule over CPU memory that `owner` keeps alive."""
+    rank = len(shape)
+    sizes, steps = (ctypes.c_int64 * max(rank, 1))(*shape), (ctypes.c_int64 * max(rank, 1))(*strides)
+    managed: Any = _Versioned() if versioned else _Managed()
+    t = managed.tensor
+    t.data, t.device_type, t.device_id, t.ndim = ptr or None, CPU, 0, rank
+    t.code = _BFLOAT if d is dt.bfloat16 else _CODES[d.kind]
+    t.bits, t.lanes, t.byte_offset = d.itemsize * 8, 1, 0
+    t.shape = ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64))
+    t.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))
+    managed.deleter = ctypes.cast(_forget, ctypes.c_void_p)
+    if versioned:
+        managed.major, managed.minor = 1, 0
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, sizes, steps, owner)
+    return _new_capsule(address, _NAMES[versioned][0], _drop_unused)
+
+
+class Imported(NamedTuple):
+    ptr: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: dtype
+    owner: Any
+
+
+class _Lease:
+    """Holds a foreign structure; its deleter runs when the lease dies."""
+
+    def __init__(self, address: int, deleter: int | None):
+        if deleter:
+            weakref.finalize(self, _DELETER(deleter), address)
+
+
+def load(capsule: Any) -> Imported:
+    """Take over a capsule: where its memory is and what it holds."""
+    for versioned, (name, used) in _NAMES.items():
+        if _is_valid(capsule, name):
+            break
+    else:
+        raise RuntimeError(
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might"
+            " have already constructed a tensor from it once."
+        )
+    address = _pointer(capsule, name)
+    managed: Any = (_Versioned if versioned else _Managed).from_address(address)
+    t = managed.tensor
+    if t.device_type != CPU:
+        raise BufferError(f"from_dlpack: only CPU memory can be shared, got DLPack device type {t.device_type}")
+    d = _BY_CODE.get((t.code, t.bits))
+    if d is None or t.lanes != 1:
+        raise BufferError(f"from_dlpack: unsupported element type (code {t.code}, {t.bits} bits, {t.lanes} lanes)")
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
+    if strides is None:
+        steps, step = [], 1
+        for n in reversed(shape):
+            steps.append(step)
+            step *= n
+        strides = tuple(reversed(steps))
+    ptr = (t.data or 0) + t.byte_offset
+    lease = _Lease(address, managed.deleter)
+    _rename(capsule, used)
+    return Imported(ptr, shape, strides, d, lease)

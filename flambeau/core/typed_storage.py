@@ -1,0 +1,143 @@
+"""TypedStorage: a storage seen as a vector of one dtype, PyTorch's older view of the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .bfloat16 import bits_to_float32, float32_to_bits
+from .device import device
+from .dtype import bfloat16, dtype
+from .promotion import get_default_dtype
+from .storage import UntypedStorage
+
+
+class TypedStorage:
+    """`tensor.storage()`: indexing reads and writes elements of the tensor's memory."""
+
+    def __init__(
+        self, storage: Any = None, d: dtype | None = None, *, wrap_storage: Any = None, dtype: dtype | None = None
+    ):
+        source = wrap_storage if wrap_storage is not None else storage
+        self.dtype = d or dtype or get_default_dtype()
+        if isinstance(source, UntypedStorage):
+            self._untyped = source
+        elif isinstance(source, int) or source is None:
+            self._untyped = UntypedStorage((source or 0) * self.dtype.itemsize)
+        else:
+            self._untyped = UntypedStorage(len(source) * self.dtype.itemsize)
+            self[:] = source
+
+    @property
+    def device(self) -> device:
+        return self._untyped.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self._untyped.is_cuda
+
+    def untyped(self) -> UntypedStorage:
+        return self._untyped
+
+    def data_ptr(self) -> int:
+        return self._untyped.ptr
+
+    def nbytes(self) -> int:
+        return self._untyped.size_bytes
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def size(self) -> int:
+        return self._untyped.size_bytes // self.dtype.itemsize
+
+    __len__ = size
+
+    def _elements(self) -> np.ndarray:
+        n = self.size()
+        return self._untyped.numpy()[: n * self.dtype.itemsize].view(self.dtype.numpy)
+
+    def tolist(self) -> list:
+        values = self._elements()
+        return (bits_to_float32(values) if self.dtype is bfloat16 else values).tolist()
+
+    def _position(self, index: Any) -> int:
+        n = self.size()
+        if not -n <= index < n:
+            raise IndexError(f"index {index} out of range for storage of size {n}")
+        return index
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(index, int):
+            raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
+        part = self._elements()[self._position(index)]
+        return bits_to_float32(np.asarray([part]))[0].item() if self.dtype is bfloat16 else part.item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not isinstance(index, (int, slice)):
+            raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
+        if isinstance(index, int):
+            self._position(index)
+        array = np.asarray(value)
+        self._elements()[index] = float32_to_bits(array.astype(np.float32)) if self.dtype is bfloat16 else array
+
+    def fill_(self, value: Any) -> TypedStorage:
+        self[0 : self.size()] = value
+        return self
+
+    def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
+        self[:] = source.tolist()
+        return self
+
+    def clone(self) -> TypedStorage:
+        return TypedStorage(self._untyped.clone(), self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        return self
+
+    def resizable(self) -> bool:
+        return self._untyped.resizable()
+
+    def resize_(self, size: int) -> TypedStorage:
+        self._untyped.resize_(size * self.dtype.itemsize)
+        return self
+
+    def share_memory_(self) -> TypedStorage:
+        self._untyped.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        return self._untyped.is_shared()
+
+    def pickle_storage_type(self) -> str:
+        """The class name that saved files know this storage by."""
+        legacy = self.dtype.legacy_name
+        if legacy is None:
+            raise KeyError(f"dtype {self.dtype} has no storage class")
+        return legacy.replace("Tensor", "Storage")
+
+    def _to(self, d: dtype) -> TypedStorage:
+        fresh = TypedStorage(self.size(), d)
+        fresh[:] = self.tolist()
+        return fresh
+
+    def __iter__(self) -> Any:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TypedStorage):
+            return NotImplemented
+        return self._untyped == other._untyped and self.dtype is other.dtype
+
+    def __hash__(self) -> int:
+        return hash(self._untyped)
+
+    def __repr__(self) -> str:
+        lines = "\n".join(f" {value}" for value in self.tolist())
+        return f"{lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
+
+    def __reduce__(self) -> tuple:
+        return (TypedStorage, (self._untyped, self.dtype))

@@ -1,0 +1,236 @@
+"""What a tensor tells about itself: sizes, strides, layout, type; none of it computes anything."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..core import dtype as dt
+from ..core.device import cpu
+from ..core.dtype import dtype
+from ..core.layout import strided, wrap_dim
+from ..core.promotion import can_cast as can_cast_dtypes
+from ..core.promotion import promote_types as promote
+from ..core.promotion import result_dtype
+from ..core.size import Size
+from ..core.tensor import Tensor, numel_of
+from ..core.typed_storage import TypedStorage
+from .arguments import as_dtype
+from .declare import composite
+from .formula import as_operand
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or the size of one dimension."""
+    if dim is None:
+        return self.shape
+    return self.shape[wrap_dim(dim, len(self.shape), allow_scalar=False)]
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """How far apart neighbours lie in memory, in elements: for all dimensions or one."""
+    if dim is None:
+        return self._strides
+    return self._strides[wrap_dim(dim, len(self.shape), allow_scalar=False)]
+
+
+def get_device(self: Tensor) -> int:
+    """The index of the device; -1 for the CPU and meta."""
+    return -1 if self.device.index is None else self.device.index
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    return self.shape == other.shape
+
+
+def dim_order(self: Tensor, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """Dimensions from the outermost to the innermost in memory."""
+    return tuple(sorted(range(len(self.shape)), key=lambda d: -self._strides[d]))
+
+
+def type_string(self: Tensor) -> str:
+    """The legacy type's name, as in "torch.FloatTensor"."""
+    prefix = "torch.cuda." if self.device.type == "cuda" else "torch."
+    return prefix + (self.dtype.legacy_name or f"{self.dtype.name.capitalize()}Tensor")
+
+
+def reversed_dims(self: Tensor) -> Any:
+    n = len(self.shape)
+    if n not in (0, 2):
+        warnings.warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw"
+            " an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange"
+            "(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return self.t() if n == 2 else self.permute(tuple(range(n - 1, -1, -1)))  # type: ignore[attr-defined]
+
+
+def matrix_transpose(self: Tensor) -> Any:
+    if len(self.shape) < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {len(self.shape)}-D tensor."
+        )
+    return self.transpose(-2, -1)  # type: ignore[attr-defined]
+
+
+def conjugate_transpose(self: Tensor) -> Any:
+    n = len(self.shape)
+    if n not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor.")
+    return self if n == 0 else adjoint_of(self)
+
+
+def adjoint_of(self: Tensor) -> Any:
+    flipped = self.transpose(-2, -1)  # type: ignore[attr-defined]
+    return flipped.conj() if self.dtype.is_complex else flipped
+
+
+def batch_adjoint(self: Tensor) -> Any:
+    n = len(self.shape)
+    if n < 2:
+        raise RuntimeError(f"tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor.")
+    return adjoint_of(self)
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the storage to shared memory, so that other processes can be handed it."""
+    self._storage.share_memory_()
+    return self
+
+
+def _flag(test: Any) -> property:
+    return property(test)
+
+
+_METHODS = {
+    "size": size, "stride": stride, "get_device": get_device, "is_same_size": is_same_size, "dim_order": dim_order,
+    "pin_memory": pin_memory, "share_memory_": share_memory_,
+    "nelement": Tensor.numel, "ndimension": Tensor.dim,
+    "is_pinned": lambda self, device=None: False,
+    "is_shared": lambda self: self._storage.is_shared(),
+    "is_set_to": lambda self, other: (
+        self._storage is other._storage and self.shape == other.shape and self._strides == other._strides
+        and self._offset == other._offset
+    ),
+    "storage": lambda self: TypedStorage(self._storage, self.dtype),
+    "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
+    "storage_type": lambda self: TypedStorage,
+    "has_names": lambda self: False,
+    "is_coalesced": lambda self: _not_sparse("is_coalesced"),
+    "_is_view": lambda self: self._base is not None,
+    "_nnz": lambda self: _not_sparse("_nnz"),
+    "dense_dim": lambda self: len(self.shape),
+    "sparse_dim": lambda self: 0,
+}  # fmt: skip
+
+_PROPERTIES = {
+    "T": reversed_dims, "mT": matrix_transpose, "H": conjugate_transpose, "mH": batch_adjoint,
+    "is_cuda": lambda self: self.device.type == "cuda",
+    "is_cpu": lambda self: self.device is cpu,
+    "is_meta": lambda self: self.device.type == "meta",
+    "is_sparse": lambda self: False, "is_sparse_csr": lambda self: False, "is_quantized": lambda self: False,
+    "is_mkldnn": lambda self: False, "is_nested": lambda self: False, "is_mps": lambda self: False,
+    "is_xpu": lambda self: False, "is_xla": lambda self: False, "is_hpu": lambda self: False, "is_ipu": lambda self: False,
+    "is_maia": lambda self: False, "is_mtia": lambda self: False, "is_vulkan": lambda self: False,
+    "layout": lambda self: strided,
+    "names": lambda self: (None,) * len(self.shape),
+    "name": lambda self: None,
+    "volatile": lambda self: False,
+}  # fmt: skip
+
+
+def _not_sparse(name: str) -> Any:
+    raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
+
+
+def bind_attributes() -> None:
+    for name, method in _METHODS.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, method)
+    for name, getter in _PROPERTIES.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, property(getter))
+
+
+bind_attributes()
+
+
+def _check_tensor(value: Any, name: str) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
+    return value
+
+
+@composite
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating-point type."""
+    return _check_tensor(input, "is_floating_point").dtype.is_floating_point
+
+
+@composite
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return _check_tensor(input, "is_complex").dtype.is_complex
+
+
+@composite
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype holds negative numbers."""
+    return _check_tensor(input, "is_signed").dtype.is_signed
+
+
+@composite
+def is_conj(input: Tensor) -> bool:
+    """Whether the conjugation is still to be done; here it is always done at once."""
+    return False
+
+
+@composite
+def is_neg(input: Tensor) -> bool:
+    """Whether the negation is still to be done; here it is always done at once."""
+    return False
+
+
+@composite
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    return input._meta is not None and input._meta.inference
+
+
+@composite(method=False)
+def numel(input: Tensor) -> int:
+    """How many elements there are."""
+    return numel_of(_check_tensor(input, "numel").shape)
+
+
+@composite(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@composite(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype an arithmetic operation on these two (tensors or numbers) has."""
+    return result_dtype((as_operand(tensor1, "result_type", 0), as_operand(tensor2, "result_type", 1)))
+
+
+@composite(method=False)
+def promote_types(type1: Any, type2: Any) -> dtype:
+    """The smallest dtype that holds both."""
+    return promote(as_dtype(type1, "promote_types"), as_dtype(type2, "promote_types"))
+
+
+@composite(method=False)
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether type promotion allows storing the first dtype in the second."""
+    return can_cast_dtypes(as_dtype(from_, "can_cast"), as_dtype(to, "can_cast"))
+
+
+__all__ = ["Size", "dt"]

@@ -1,0 +1,258 @@
+"""Joining tensors: cat, stack and the forms that add a dimension first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.device import cpu, device
+from ..core.dtype import dtype
+from ..core.layout import channels_last_strides, is_channels_last, wrap_dim
+from ..core.promotion import result_dtype
+from ..core.size import Size, make_size
+from ..core.tensor import Tensor
+from ..core.tensor import empty as raw_empty
+from ..core.tensor import empty_strided as raw_empty_strided
+from ..core.typenames import type_name
+from .convert import copy_raw
+from .declare import composite, primitive
+from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
+
+
+def tensor_list(tensors: Any, name: str) -> list[Tensor]:
+    """A list argument, checked."""
+    if not isinstance(tensors, (tuple, list)):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}"
+        )
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type_name(t)}"
+            )
+    return list(tensors)
+
+
+def _is_skipped(t: Tensor) -> bool:
+    """PyTorch ignores one-dimensional empty tensors whatever the others' shapes."""
+    return t.shape == (0,)
+
+
+def _check_devices(tensors: list[Tensor]) -> device:
+    where = tensors[0].device
+    for t in tensors:
+        if t.device is not where:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {where} and {t.device}!"
+            )
+    return where
+
+
+def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size]:
+    """The tensors that take part, the wrapped dimension and the result's shape."""
+    for i, t in enumerate(tensors):
+        if not t.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    parts = [t for t in tensors if not _is_skipped(t)]
+    if not parts:
+        return [], wrap_dim(dim, 1), make_size((0,))
+    first = parts[0].shape
+    d = wrap_dim(dim, len(first))
+    total = 0
+    for i, t in enumerate(tensors):
+        if _is_skipped(t):
+            continue
+        if len(t.shape) != len(first):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(t.shape)}")
+        for k, (want, have) in enumerate(zip(first, t.shape)):
+            if want != have and k != d:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {d}. Expected size {want} but got size {have} for"
+                    f" tensor number {i} in the list."
+                )
+        total += t.shape[d]
+    return parts, d, make_size((*first[:d], total, *first[d + 1 :]))
+
+
+def _allocate_joined(parts: list[Tensor], shape: Size, d: dtype, where: device) -> Tensor:
+    if len(shape) in (4, 5) and all(not t._contig and is_channels_last(t.shape, t._strides) for t in parts):
+        return raw_empty_strided(shape, channels_last_strides(shape), d, where)
+    return raw_empty(shape, d, where)
+
+
+def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
+    shares: list = []
+    start = 0
+    axis = wrap_dim(dim, len(g.shape))
+    for t, wanted in zip(tensors, needs["tensors"]):
+        if _is_skipped(t):
+            shares.append(g.new_zeros((0,)) if wanted else None)  # type: ignore[attr-defined]
+            continue
+        stop = start + t.shape[axis]
+        if wanted:
+            part = slice_dim(g, axis, start, stop, 1)
+            if part.dtype.is_complex and not t.dtype.is_complex:
+                part = part.real  # type: ignore[attr-defined]
+            shares.append(part.to(t.dtype))  # type: ignore[attr-defined]
+        else:
+            shares.append(None)
+        start = stop
+    return shares
+
+
+@primitive(grads={"tensors": _cat_backward}, out=True, method=False, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0) -> Tensor:
+    """The tensors one after another along a dimension they already have.
+
+    >>> cat([ones(1, 2), zeros(1, 2)])
+    tensor([[1., 1.],
+            [0., 0.]])
+    """
+    given = tensor_list(tensors, "cat")
+    if not given:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    where = _check_devices(given)
+    parts, axis, shape = _cat_shape(given, dim)
+    d = given[0].dtype
+    if any(t.dtype is not d for t in given):
+        d = result_dtype(tuple(given))
+    out = _allocate_joined(parts, shape, d, where)
+    if where is cpu:
+        _fill_parts(out, parts, axis)
+    return out
+
+
+def _fill_parts(out: Tensor, parts: list[Tensor], axis: int) -> None:
+    step = out._strides[axis]
+    shape, strides, offset = out.shape, out._strides, 0
+    for t in parts:
+        n = t.shape[axis]
+        if 0 not in t.shape:
+            copy_raw(out._view((*shape[:axis], n, *shape[axis + 1 :]), strides, offset), t)
+        offset += n * step
+
+
+def _stack_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
+    axis = wrap_dim(dim, len(g.shape))
+    shares: list = []
+    for i, (t, wanted) in enumerate(zip(tensors, needs["tensors"])):
+        if not wanted:
+            shares.append(None)
+            continue
+        part = g.select(axis, i)  # type: ignore[attr-defined]
+        if part.dtype.is_complex and not t.dtype.is_complex:
+            part = part.real
+        shares.append(part.to(t.dtype))
+    return shares
+
+
+@primitive(grads={"tensors": _stack_backward}, out=True, method=False)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """The tensors side by side along a new dimension."""
+    given = tensor_list(tensors, "stack")
+    if not given:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    where = _check_devices(given)
+    first = given[0].shape
+    axis = wrap_dim(dim, len(first) + 1)
+    d = given[0].dtype
+    for i, t in enumerate(given):
+        if t.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at entry {i}"
+            )
+    if any(t.dtype is not d for t in given):
+        d = result_dtype(tuple(given))
+    out = raw_empty(make_size((*first[:axis], len(given), *first[axis:])), d, where)
+    if where is cpu and 0 not in first:
+        strides = (*out._strides[:axis], *out._strides[axis + 1 :])
+        for i, t in enumerate(given):
+            copy_raw(out._view(first, strides, i * out._strides[axis]), t)
+    return out
+
+
+def _non_empty(tensors: Any, name: str) -> list[Tensor]:
+    given = tensor_list(tensors, name)
+    if not given:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return given
+
+
+@composite(out=True, method=False)
+def hstack(tensors: Any) -> Tensor:
+    """Side by side: along the first dimension of vectors, the second of anything else."""
+    given = [atleast_1d(t) for t in _non_empty(tensors, "hstack")]
+    return cat(given, 0 if len(given[0].shape) == 1 else 1)
+
+
+@composite(out=True, method=False, aliases=("row_stack",))
+def vstack(tensors: Any) -> Tensor:
+    """One below the other."""
+    return cat([atleast_2d(t) for t in _non_empty(tensors, "vstack")], 0)
+
+
+@composite(out=True, method=False)
+def dstack(tensors: Any) -> Tensor:
+    """One behind the other, along the third dimension."""
+    return cat([atleast_3d(t) for t in _non_empty(tensors, "dstack")], 2)
+
+
+@composite(out=True, method=False)
+def column_stack(tensors: Any) -> Tensor:
+    """Side by side, vectors as columns."""
+    given = _non_empty(tensors, "column_stack")
+    columns = [t.reshape(t.numel(), 1) if len(t.shape) <= 1 else t for t in given]  # type: ignore[attr-defined]
+    return hstack(columns)
+
+
+def _block_diag_backward(g: Tensor, tensors: list[Tensor], needs: dict) -> list:
+    shares: list = []
+    row = column = 0
+    for t, wanted in zip(tensors, needs["tensors"]):
+        height, width = _matrix_shape(t)
+        if wanted:
+            part = slice_dim(slice_dim(g, 0, row, row + height, 1), 1, column, column + width, 1)
+            if part.dtype.is_complex and not t.dtype.is_complex:
+                part = part.real  # type: ignore[attr-defined]
+            shares.append(part.reshape(t.shape).to(t.dtype))  # type: ignore[attr-defined]
+        else:
+            shares.append(None)
+        row, column = row + height, column + width
+    return shares
+
+
+def _matrix_shape(t: Tensor) -> tuple[int, int]:
+    if len(t.shape) == 2:
+        return t.shape[0], t.shape[1]
+    return 1, t.numel()
+
+
+@primitive(
+    grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", function=False, method=False, name="_block_diag"
+)
+def block_diagonal(tensors: list[Tensor]) -> Tensor:
+    for i, t in enumerate(tensors):
+        if len(t.shape) > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.shape)} dimensions"
+            )
+    where = _check_devices(tensors)
+    shapes = [_matrix_shape(t) for t in tensors]
+    shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
+    out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))  # type: ignore[attr-defined]
+    offset = 0
+    if where is not cpu:
+        return out
+    for t, (height, width) in zip(tensors, shapes):
+        if t.numel():
+            copy_raw(out._view((height, width), out._strides, offset), t.reshape(height, width))  # type: ignore[attr-defined]
+        offset += height * out._strides[0] + width
+    return out
+
+
+@composite(method=False)
+def block_diag(*tensors: Any) -> Tensor:
+    """The matrices along the diagonal of one large matrix."""
+    given = tensor_list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors, "block_diag")
+    if not given:
+        return raw_empty(make_size((1, 0)), result_dtype((1.0,)))
+    return block_diagonal(given)

@@ -1,0 +1,150 @@
+"""PyTorch's older constructors and type names: Tensor(2, 3), FloatTensor([[1.0]]), x.type("torch.DoubleTensor")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import cpu, device
+from ..core.dtype import ALL_DTYPES, dtype
+from ..core.promotion import get_default_dtype, set_default_dtype
+from ..core.size import Size, make_size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from ..core.tensor import empty as raw_empty
+from ..core.tensor import new_tensor as header
+from ..core.typed_storage import TypedStorage
+from ..core.typenames import type_name
+from .arguments import as_device, as_shape, is_int
+from .attributes import type_string
+from .construct import from_data
+from .declare import composite
+from .formula import type_word
+
+
+def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = None) -> Tensor:
+    """Sizes give an uninitialised tensor, a sequence gives its values, a tensor or storage is shared."""
+    place = kwargs.pop("device", where)
+    place = cpu if place is None else as_device(place)
+    size, data = kwargs.pop("size", None), kwargs.pop("data", None)
+    if kwargs:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if size is not None or data is not None:
+        args = (Size(size),) if size is not None else (data,)
+    if not args:
+        return raw_empty(make_size((0,)), d, place)
+    first = args[0]
+    if len(args) > 1 or is_int(first) or isinstance(first, Size):
+        return raw_empty(as_shape(args, name), d, place)
+    if isinstance(first, Tensor):
+        if first.dtype is not d:
+            raise TypeError(f"expected {type_word(d)} (got {type_word(first.dtype)})")
+        return first.detach()
+    if isinstance(first, (UntypedStorage, TypedStorage)):
+        storage = first if isinstance(first, UntypedStorage) else first.untyped()
+        return header(storage, make_size((storage.size_bytes // d.itemsize,)), (1,), 0, d, storage.device, True)
+    if isinstance(first, (list, tuple, range)) or isinstance(first, np.ndarray) or hasattr(first, "__len__"):
+        return from_data(first, d, place)
+    raise TypeError(f"{name}(): expected sizes or a sequence of numbers, got {type_name(first)}")
+
+
+def _construct(cls: type, *args: Any, **kwargs: Any) -> Any:
+    t = legacy_tensor("new", args, kwargs, get_default_dtype())
+    return t if cls is Tensor else Tensor._make_subclass(cls, t)
+
+
+Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign, assignment]
+
+
+class _TensorType(type):
+    """The class of FloatTensor and its kin: calling one makes a plain tensor, isinstance asks for its dtype."""
+
+    dtype: dtype
+    device_type: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == cls.device_type
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{cls.__name__}'>"
+
+
+def _tensor_type(d: dtype) -> Any:
+    doc = f"Tensors of dtype {d.name} on the CPU."
+    fields = {
+        "dtype": d,
+        "device_type": "cpu",
+        "is_cuda": False,
+        "is_sparse": False,
+        "__module__": "torch",
+        "__doc__": doc,
+    }
+    return _TensorType(str(d.legacy_name), (), fields)
+
+
+TENSOR_TYPES: dict[str, Any] = {
+    str(d.legacy_name): _tensor_type(d) for d in ALL_DTYPES if d.legacy_name and not d.is_complex
+}
+_BY_STRING = {f"torch.{name}": kind for name, kind in TENSOR_TYPES.items()}
+
+
+def dtype_of_type(kind: Any) -> dtype:
+    """What x.type(kind) converts to: a dtype, a tensor class or its name."""
+    if isinstance(kind, dtype):
+        return kind
+    if kind is Tensor or kind == "torch.Tensor":
+        return get_default_dtype()
+    if isinstance(kind, str):
+        found = _BY_STRING.get(kind)
+        if found is None:
+            raise ValueError(f"invalid type: '{kind}'")
+        return found.dtype
+    if isinstance(kind, _TensorType):
+        return kind.dtype
+    if isinstance(kind, type) and kind in (float, int, bool, complex):
+        return {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}[kind]
+    raise RuntimeError("invalid type object")
+
+
+@composite(name="type", function=False)
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type, or the tensor converted to another one."""
+    if dtype is None:
+        return type_string(self)
+    return self.to(dtype_of_type(dtype))  # type: ignore[attr-defined]
+
+
+@composite(function=False)
+def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The legacy constructor with this tensor's dtype and device."""
+    return legacy_tensor("new", args, kwargs, self.dtype, self.device)
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """set_default_dtype by a legacy type or its name."""
+    set_default_dtype(dtype_of_type(t))
+
+
+def typename(obj: Any) -> str:
+    """The full name of an object's type; for a tensor its legacy type."""
+    if isinstance(obj, Tensor):
+        return type_string(obj)
+    module = getattr(obj, "__module__", None) or ""
+    if isinstance(obj, type) or hasattr(obj, "__qualname__"):
+        qualified = obj.__qualname__
+    else:
+        module, qualified = type(obj).__module__ or "", type(obj).__qualname__
+    return qualified if module in ("", "builtins") else f"{module}.{qualified}"
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether `obj` is a storage."""
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+__all__ = ["TENSOR_TYPES", "device", "is_storage", "set_default_tensor_type", "typename"]
