@@ -17,7 +17,7 @@ from ..kernels.library.advanced_index import put_positions, take_positions
 from .creation import fill_raw
 from .declare import composite, primitive, view
 from .inplace import assign, check_writable
-from .shape import remember_no_grad_view, select, slice_dim, unsqueeze
+from .shape import select, slice_dim, unsqueeze
 
 _INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
 
@@ -29,7 +29,11 @@ def _as_index_tensor(value: Any) -> Tensor:
     """A list, range or NumPy array used as an index."""
     if isinstance(value, Tensor):
         return value
-    array = np.asarray([v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in value]) if isinstance(value, (list, tuple, range)) and any(isinstance(v, Tensor) for v in value) else np.asarray(value)
+    array = (
+        np.asarray([v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in value])
+        if isinstance(value, (list, tuple, range)) and any(isinstance(v, Tensor) for v in value)
+        else np.asarray(value)
+    )
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.int64)
     if array.dtype == np.bool_:
@@ -181,7 +185,9 @@ class Positions:
             picked_shape = broadcast_shapes(*[a.shape for a in arrays])
         except RuntimeError:
             shapes = ", ".join(str(list(a.shape)) for a in arrays)
-            raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}") from None
+            raise IndexError(
+                f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+            ) from None
         picked = np.zeros(picked_shape, np.int64)
         for a, d in zip(arrays, where):
             picked += a * t._strides[d]
@@ -242,7 +248,9 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     out = empty(where.shape, input.dtype)
     if numel_of(where.shape):
         if input.dtype.is_complex:
-            flat = np.ndarray(1 + _extent(input), input.dtype.numpy, input._storage.buffer(), input._offset * input.dtype.itemsize)
+            flat = np.ndarray(
+                1 + _extent(input), input.dtype.numpy, input._storage.buffer(), input._offset * input.dtype.itemsize
+            )
             at = where.before[:, None, None] + where.picked[None, :, None] + where.after[None, None, :]
             out._array()[...] = flat[at.reshape(where.shape)]
         else:
@@ -274,7 +282,9 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     values = values.expand(where.shape).contiguous()
     if t.dtype.is_complex:
         flat = np.ndarray(1 + _extent(t), t.dtype.numpy, t._storage.buffer(), t._offset * t.dtype.itemsize)
-        at = (where.before[:, None, None] + where.picked[None, :, None] + where.after[None, None, :]).reshape(where.shape)
+        at = (where.before[:, None, None] + where.picked[None, :, None] + where.after[None, None, :]).reshape(
+            where.shape
+        )
         if accumulate:
             np.add.at(flat, at, values._array())
         else:
@@ -298,9 +308,14 @@ def _index_put_input_grad(g: Tensor, indices: Any, values: Tensor, accumulate: b
 
 
 @primitive(
-    grads={"input": _index_put_input_grad, "values": _index_put_values_grad}, label="IndexPutBackward0", function=False, method=False
+    grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
+    label="IndexPutBackward0",
+    function=False,
+    method=False,
 )
-def index_put_prepared(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+def index_put_prepared(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
     out = input.clone()
     put_raw(out, indices, values, accumulate)
     return out
@@ -331,7 +346,9 @@ def _take_tensor_index_only(t: Tensor, item: Tensor, dim: int, advanced: list) -
 
 def _check_put(input: Tensor, indices: Any, values: Tensor) -> None:
     if not isinstance(indices, (tuple, list)):
-        raise TypeError(f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}")
+        raise TypeError(
+            f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}"
+        )
     if values.dtype is not input.dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {_word(input)} for the destination and"
@@ -353,7 +370,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 @view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
 def alias(input: Tensor) -> Tensor:
     """The whole tensor as a view of itself: what x[...] is."""
-    return remember_no_grad_view(input._view(input.shape, input._strides, input._offset), input)
+    return input._view(input.shape, input._strides, input._offset)
 
 
 def getitem(self: Tensor, key: Any) -> Tensor:
@@ -380,7 +397,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
     check_writable(part, "index_put_")
     if has_internal_overlap(part.shape, part._strides):
-        raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory location.")
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+        )
     value = value.to(part.dtype)
     if mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
