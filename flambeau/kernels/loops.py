@@ -183,7 +183,7 @@ class LoopKernel:
             "FROM_NUMPY": FROM_NUMPY,
             "address": _array_address,
         }
-        exec(source, space)  # noqa: S102 - the text is made of operand positions only
+        exec(source, space)  # the text is made of operand positions only
         return space["entry"]
 
     def _compile(self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any]) -> Callable:

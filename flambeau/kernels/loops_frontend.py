@@ -18,7 +18,7 @@ from ..expr.node import Expr, const
 from . import ir
 from .loops_expressions import ExpressionLowering
 from .loops_language import Intrinsic, KernelError
-from .loops_source import assignment_counts, contains_return, is_sum, parse
+from .loops_source import assignment_counts, contains_return, is_sum, leaves_loop, parse
 from .loops_values import (
     Local,
     Mismatch,
@@ -52,6 +52,14 @@ class Returns:
     direct: tuple | None = None  # the only return, at the end: no variable is needed
     is_tuple: bool = False
     flag: str | None = None  # set when some return leaves a loop
+
+
+class Known(ast.stmt):
+    """`name` means `value` from here on: what an unrolled loop puts before each copy of its body."""
+
+    def __init__(self, name: str, value: int):
+        super().__init__()
+        self.name, self.value = name, value
 
 
 class Names:
@@ -151,6 +159,8 @@ class FunctionLowering(ExpressionLowering):
         for position, node in enumerate(nodes):
             self.node = node
             rest = nodes[position + 1 :]
+            if isinstance(node, ast.For) and self._loop_word(node) == "unroll":
+                return self.statements([*self._unrolled(node), *rest])
             if isinstance(node, ast.If) and rest and contains_return(node):
                 # What follows belongs to the branches that do not return.
                 return self.branch(node, rest)
@@ -282,7 +292,10 @@ class FunctionLowering(ExpressionLowering):
 
     def assign_name(self, target: ast.Name, value: Any, reassociate: bool = False) -> None:
         name = target.id
-        if value is None or not (isinstance(value, Value) or is_number(value)):
+        if isinstance(value, tuple) and not isinstance(value, Value):
+            # Its parts keep the values they have now.
+            value = tuple(self.hold(v) if isinstance(v, Value) else v for v in value)
+        if not isinstance(value, Value) and not is_number(value):
             self._bind_known(name, value)
             return
         known = self.env.get(name)
@@ -426,9 +439,6 @@ class FunctionLowering(ExpressionLowering):
         if not isinstance(node.target, ast.Name):
             self.fail("a loop has one variable")
         kind, arguments = self._loop_call(node.iter)
-        if kind == "unroll":
-            self._unrolled(node, arguments)
-            return
         self._prepare_return(node)
         cost: Expr | None = None
         if kind == "prange":
@@ -448,7 +458,9 @@ class FunctionLowering(ExpressionLowering):
         index = Value(ir.var(self.names.fresh(name), dt.int64), dt.int64)
         if parallel:
             self.parallel = node
-        if self.assigned.get(name, 0) > 0:  # also an ordinary local: it gets a copy of the loop's own index
+        # A name that is also an ordinary local gets a copy of the loop's own index.
+        copied = self.assigned.get(name, 0) > 0 and not parallel
+        if copied:
             inner: list[ir.Statement] = []
             with self.into(inner):
                 self.assign_name(node.target, index)
@@ -458,29 +470,39 @@ class FunctionLowering(ExpressionLowering):
         inner += self._loop_body(node.body, Loop(parallel))
         self.parallel = outer
         self.block.append(ir.For(str(index.expr.args[0]), start, stop, step, inner, parallel, cost, independent))
-        if self.assigned.get(name, 0) == 0:
-            self.env.pop(name)
+        if not copied:
+            self.env.pop(name, None)
             if known is not None:
                 self.env[name] = known
         if parallel:
             private = [n for n, v in self.env.items() if isinstance(v, Local) and v.private_to is node]
             for n in private:
                 self.env.pop(n)
-        self.defined = before
+        self.defined = before - {name} if parallel else before
 
-    def _unrolled(self, node: ast.For, arguments: list) -> None:
-        assert isinstance(node.target, ast.Name)
-        if not all(isinstance(a, int) for a in arguments):
+    def _loop_word(self, node: ast.For) -> str | None:
+        """The name of the word after `in`, if it is one."""
+        function = node.iter.func if isinstance(node.iter, ast.Call) else None
+        word = self.lower(function) if isinstance(function, ast.Name) else None
+        return word.name if isinstance(word, Intrinsic) else None
+
+    def _unrolled(self, node: ast.For) -> list[ast.stmt]:
+        """The body once per value of the variable, which is known in each."""
+        _, arguments = self._loop_call(node.iter)
+        if not all(isinstance(a, int) for a in arguments) or not isinstance(node.target, ast.Name):
             self.fail("unroll needs numbers known when the kernel is compiled")
-        name, loops = node.target.id, self.loops
-        if name in self.env and not isinstance(self.env[name], int):
-            self.fail(f"'{name}' is already a variable of the kernel")
+        if leaves_loop(node.body):
+            self.fail("an unrolled loop has no 'break' or 'continue'")
+        if self.assigned.get(node.target.id):
+            self.fail(f"'{node.target.id}' is assigned elsewhere and cannot be the variable of an unrolled loop")
+        copies: list[ast.stmt] = []
         for value in range(*arguments):
-            self.env[name] = value
-            self.defined.add(name)
-            if self.statements(node.body):
-                self.fail("an unrolled loop cannot be left early", node)
-        self.loops = loops
+            copies += [ast.copy_location(Known(node.target.id, value), node), *node.body]
+        return copies
+
+    def do_Known(self, node: Known) -> None:
+        self.env[node.name] = node.value
+        self.defined.add(node.name)
 
     def _loop_call(self, node: ast.expr) -> tuple[str, list]:
         function = self.lower(node.func) if isinstance(node, ast.Call) else None

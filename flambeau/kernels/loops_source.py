@@ -39,16 +39,29 @@ def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
 
 
 def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
-    """How often each name is a target, loop targets excepted."""
+    """How often each name is assigned. Names that are only loop variables are left out; one that is both, or that is
+    updated, counts more than once: it has no single value."""
+    loop_targets = [n.target for n in ast.walk(tree) if isinstance(n, ast.For)]
+    excluded = {id(target) for target in loop_targets}
     counts: dict[str, int] = {}
-    loop_targets = {id(n.target) for n in ast.walk(tree) if isinstance(n, ast.For)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in loop_targets:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in excluded:
             counts[node.id] = counts.get(node.id, 0) + 1
-    for node in ast.walk(tree):  # an updated name is a variable even if it is assigned once
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            counts[node.target.id] += 1
+    updated = [n.target for n in ast.walk(tree) if isinstance(n, ast.AugAssign)]
+    for target in [*updated, *loop_targets]:
+        if isinstance(target, ast.Name) and target.id in counts:
+            counts[target.id] += 1
     return counts
+
+
+def leaves_loop(nodes: list[ast.stmt]) -> bool:
+    """Whether a `break` or `continue` among these statements belongs to the loop around them."""
+    for node in nodes:
+        if isinstance(node, (ast.Break, ast.Continue)):
+            return True
+        if isinstance(node, ast.If) and leaves_loop([*node.body, *node.orelse]):
+            return True
+    return False
 
 
 def contains_return(node: ast.AST) -> bool:

@@ -423,6 +423,37 @@ def test_endless_loops_with_break_define_what_comes_before():
     assert both(collatz, np.zeros(1, "i8"), 27)[0][0] == 111
 
 
+@scalar_function
+def first_negative(x, *, size):
+    for k in unroll(size):
+        if x[k] < 0:
+            return k
+    return -1
+
+
+def test_names_keep_pythons_meaning():
+    out, _ = both(shadows, np.zeros(8), np.array([2.0, -3, 1]), 4)
+    assert out.tolist() == [42, 3, 1, 0, 0, 1, 0, 0]
+
+
+@loop_kernel
+def shadows(out, x, n):
+    pair = (n, x[0])
+    n = 1
+    out[0] = pair[0] * 10 + pair[1]
+    i = 7
+    for i in range(5):
+        if i == 3:
+            break
+    out[1] = i
+    for p in prange(n):
+        out[2 + p] = first_negative(x, size=3)
+    for a in unroll(2):
+        for k in unroll(2):
+            if x[k] > 0:
+                out[3 + a * 2 + k] = a + k
+
+
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +524,12 @@ def bad_iteration(out, x, n):
         out[0] = v
 
 
+def bad_unrolled_break(out, n):
+    for k in unroll(3):
+        if n > k:
+            break
+
+
 def bad_return(out, n):
     return n
 
@@ -513,6 +550,7 @@ def bad_return(out, n):
         (bad_call, "cannot be called in a kernel"),
         (bad_statement, "'With' statements are not part of the kernel language"),
         (bad_iteration, "loops run over range"),
+        (bad_unrolled_break, "an unrolled loop has no 'break'"),
         (bad_return, "a kernel returns nothing"),
     ],
 )
