@@ -97,11 +97,18 @@ def fingerprint(function: ScalarFunction | Callable) -> str:
 def _describe(function: Any, active: tuple) -> tuple:
     if function in active:
         return ("recursive", function.__name__)
-    code = function.__code__
-    names = dict.fromkeys((*code.co_names, *code.co_freevars))
-    used = tuple((name, describe_constant(resolve(function, name)[1], (*active, function))) for name in names)
-    shape = (code.co_argcount, code.co_kwonlyargcount, code.co_varnames, repr(function.__kwdefaults__))
-    return (code.co_name, shape, _describe_code(code), used)
+    code, active = function.__code__, (*active, function)
+    used = []
+    for name in dict.fromkeys((*code.co_names, *code.co_freevars)):
+        value = resolve(function, name)[1]
+        used.append((name, describe_constant(value, active)))
+        if isinstance(value, types.ModuleType):  # a constant may be an attribute of a module
+            attributes = [n for n in code.co_names if hasattr(value, n)]
+            used.append((name, tuple((n, describe_constant(getattr(value, n), active)) for n in attributes)))
+    defaults = tuple(describe_constant(v, active) for v in function.__defaults__ or ())
+    keywords = tuple((n, describe_constant(v, active)) for n, v in (function.__kwdefaults__ or {}).items())
+    shape = (code.co_argcount, code.co_kwonlyargcount, code.co_varnames, defaults, keywords)
+    return (code.co_name, shape, _describe_code(code), tuple(used))
 
 
 def _describe_code(code: Any) -> tuple:

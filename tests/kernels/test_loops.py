@@ -596,6 +596,25 @@ def test_closures_with_other_constants_are_other_kernels():
         assert out[0] == value
 
 
+def test_fingerprints_see_constants_in_modules_and_defaults():
+    import types
+
+    from flambeau.kernels.scalar_function import fingerprint
+
+    settings = types.ModuleType("settings")
+
+    def scaled(x, *, factor=cube_root):
+        return x * settings.FACTOR
+
+    settings.FACTOR = 2
+    before = fingerprint(scaled)
+    assert fingerprint(scaled) == before
+    settings.FACTOR = 3
+    changed = fingerprint(scaled)
+    scaled.__kwdefaults__["factor"] = with_defaults
+    assert len({before, changed, fingerprint(scaled)}) == 3
+
+
 def test_warm_start_reads_no_source(monkeypatch, tmp_path):
     from flambeau.backends.cpu import jit
     from flambeau.kernels import loops_frontend
