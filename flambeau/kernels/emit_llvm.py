@@ -283,6 +283,10 @@ class _Function:
     def expression(self, root: Expr, target: dtype, recurrence: Expr | None = None) -> str:
         """Emit `root` converted to `target`. Shared subexpressions are computed once. `recurrence` is the running
         value of a reduction: the operators applied to it may be reassociated."""
+        if root.op == "const":
+            return self._converted(root, target, {}, {})
+        if root.op == "var" and self.slots[root.args[0]][1] is target:
+            return self.w.ins(f"load {value_type(target)}, ptr {self.slots[root.args[0]][0]}")
         types: dict[int, dtype] = {}
         root = _lower_all(root, types)
         values: dict[int, str] = {}

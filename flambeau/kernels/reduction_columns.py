@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
-from ..expr.functions import cast, minimum, where
+from ..expr.functions import cast, maximum, minimum, where
 from ..expr.node import Expr, const
 from .elementwise import assign, index_var, quotient, remainder, span, weight
-from .ir import Assign, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load, var
+from .ir import Assign, Buffer, DeclareLocal, If, Kernel, Statement, Store, load, var
 from .reduction_parts import Reduction, cut, product
 
 # Results held at a time: they stay in the first-level cache.
@@ -40,6 +40,7 @@ def build_columns(r: Reduction) -> Kernel:
         assign("units", product([f"kept{d}" for d in range(last)]) * index_var("tiles")),
         assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank)])),
         assign("tile_width", minimum(width, TILE)),
+        assign("fold", _fold_factor(r)),
         *cut(index_var("units"), index_var("lines"), index_var("tile_width"), 1, PARTIALS),
     ]
     arrays = _Arrays(r)
@@ -85,6 +86,7 @@ def _tasks(r: Reduction, arrays: _Arrays) -> Statement:
         *_start(r, arrays),
         *r.locate_reduced(index_var("low"), r.reduced_rank),
         *(_stream_arg(r, arrays) if r.is_arg else _stream(r, arrays)),
+        *_fold(r, arrays),
         If(chunks == 1, [_over_columns([_result(r, arrays)])], [_over_tile(keep)]),
     ]
     cost = index_var("chunk_length") * index_var("tile_width") * weight((r.map_root,))
@@ -133,32 +135,56 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
         return [*_rows(r, target, low, high)]
     total = r.join(load(arrays.total, j), cast(load(arrays.part, j), r.wide))
     clear = Store(arrays.part, j, r.identity())
+    rows = index_var("fold") * ROWS
     body: list[Statement] = [
-        assign("block_end", minimum(index_var("block") + ROWS, high)),
-        *_rows(r, target, index_var("block"), index_var("block_end")),
+        assign("block_start", low + index_var("block") * rows),
+        assign("block_end", minimum(index_var("block_start") + rows, high)),
+        *_rows(r, target, index_var("block_start"), index_var("block_end")),
         _over_tile([Store(arrays.total, j, total), clear]),
     ]
-    return [DeclareLocal(arrays.part), _over_tile([clear]), For("block", low, high, const(ROWS), body)]
+    blocks = quotient(high - low + rows - 1, rows)
+    return [DeclareLocal(arrays.part), _over_tile([clear]), span("block", 0, blocks, body)]
+
+
+def _fold_factor(r: Reduction) -> Expr:
+    """How many neighbouring rows are treated as one wide row. Where short rows follow each other without gaps, a tile
+    holds several of them, and its parts are added up at the end."""
+    if r.reduced_rank > 1 or r.is_arg or any(k not in "cdl" for k in r.kinds):
+        return const(1)
+    width = index_var(f"kept{r.kept_rank - 1}")
+    gapless: Expr = const(True)
+    for p in r.pointers:
+        gapless = gapless & (index_var(f"{p.name}.reduced0") == width)
+    return where(gapless, maximum(quotient(const(TILE), maximum(width, 1)), 1), 1)
+
+
+def _fold(r: Reduction, arrays: _Arrays) -> list[Statement]:
+    if r.reduced_rank > 1 or r.is_arg:
+        return []
+    j = index_var("j")
+    joined = r.join(load(arrays.total, j), load(arrays.total, index_var("copy") * index_var("width") + j))
+    return [span("copy", 1, index_var("fold"), [_over_columns([Store(arrays.total, j, joined)], cold=True)], cold=True)]
 
 
 def _rows(r: Reduction, target: Buffer, low: Expr, high: Expr) -> list[Statement]:
     """Rows low..high into `target`; several at a time where they are evenly spaced, to touch the tile less often."""
-    j = index_var("j")
+    j, fold = index_var("j"), index_var("fold")
     kept = f"kept{r.kept_rank - 1}"
     one = _over_columns([Store(target, j, r.join(load(target, j), r.element(j, kept)))])
     advance = r.advance_reduced(r.reduced_rank)
     if r.reduced_rank > 1:
         return [span("line", low, high, [one, *advance])]
-    e = [r.element(j, kept, const(k) if k else None) for k in range(UNROLL)]
+    e = [r.element(j, kept, fold * k if k else None) for k in range(UNROLL)]
     several = r.join(load(target, j), r.join(r.join(e[0], e[1]), r.join(e[2], e[3])))
-    skip: list[Statement] = []
+    together: list[Statement] = [span("j", 0, index_var("width") * fold, [Store(target, j, several)], independent=True)]
     for p in r.pointers:
-        skip.append(
-            assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + index_var(f"{p.name}.reduced0") * UNROLL)
-        )
-    grouped = assign("grouped", low + quotient(high - low, UNROLL) * UNROLL)
-    fast = For("line", low, index_var("grouped"), const(UNROLL), [_over_columns([Store(target, j, several)]), *skip])
-    return [grouped, fast, span("line", index_var("grouped"), high, [one, *advance])]
+        step = index_var(f"{p.name}.reduced0") * (fold * UNROLL)
+        together.append(assign(f"{p.name}.offset", index_var(f"{p.name}.offset") + step))
+    return [
+        assign("groups", quotient(high - low, fold * UNROLL)),
+        span("group", 0, index_var("groups"), together),
+        span("line", low + index_var("groups") * (fold * UNROLL), high, [one, *advance]),
+    ]
 
 
 def _replace_if_better(r: Reduction, arrays: _Arrays, new: Expr, position: Expr) -> list[Statement]:
