@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..expr.functions import cast, isnan, minimum
 from ..expr.node import Expr, const, node
 from .elementwise import assign, index_var, quotient, remainder, span, weight
-from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load
+from .ir import Assign, Break, Buffer, DeclareLocal, For, If, Kernel, Statement, Store, load, var
 from .reduction_parts import Reduction, cut, product
 
 # Elements collected in vector registers before they join the total.
@@ -15,6 +15,7 @@ BLOCK = 4096
 PARTIALS = 64
 # argmax looks for the position only in blocks that improve on the best value so far.
 ARG_BLOCK = 1024
+STRETCH = 64
 
 
 def build_rows(r: Reduction) -> Kernel:
@@ -118,11 +119,7 @@ def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
     same = element == part
     if r.acc_dtype.is_floating_point:
         same = same | (isnan(element) & isnan(part))
-    found: list[Statement] = [assign("position", first + index_var("i")), Break()]
-    search: list[Statement] = [
-        r.set("total", part),
-        span("i", index_var("block"), index_var("block_end"), [If(same, found)], cold=True),
-    ]
+    search: list[Statement] = [r.set("total", part), _search(same, first)]
     scan = Assign("part", r.acc_dtype, node(extreme, element, part), reassociate=True)
     return _blocks(
         low,
@@ -134,3 +131,18 @@ def _collect_arg(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
             If((index_var("position") < 0) | r.better(part, total), search),
         ],
     )
+
+
+def _search(same: Expr, first: Expr) -> Statement:
+    """Set `position` to the first place where `same` holds: test a stretch at a time, which vectorises, then look."""
+    hit = var("hit", dt.int32)
+    found: list[Statement] = [assign("position", first + index_var("i")), Break()]
+    look = span("i", index_var("stretch"), index_var("stretch_end"), [If(same, found)], cold=True)
+    test = Assign("hit", dt.int32, hit | cast(same, dt.int32), reassociate=True)
+    body: list[Statement] = [
+        assign("stretch_end", minimum(index_var("stretch") + STRETCH, index_var("block_end"))),
+        Assign("hit", dt.int32, const(0)),
+        span("i", index_var("stretch"), index_var("stretch_end"), [test]),
+        If(hit != 0, [look, Break()]),
+    ]
+    return For("stretch", index_var("block"), index_var("block_end"), const(STRETCH), body)
