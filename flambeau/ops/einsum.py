@@ -20,7 +20,9 @@ def einsum(*args: Any) -> Tensor:
 
 def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
     if not args:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+        )
     if isinstance(args[0], str):
         operands = args[1:]
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -77,11 +79,15 @@ def _parse_equation(equation: str, operands: tuple[Tensor, ...]) -> tuple[list[l
             continue
         letter = right[position]
         if letter not in _LETTERS:
-            raise RuntimeError(f"einsum(): invalid subscript given at index {position} in the equation string, subscripts must be in [a-zA-Z]")
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {position} in the equation string, subscripts must be in [a-zA-Z]"
+            )
         if letter in output:
             raise RuntimeError(f"einsum(): output subscript {letter} appears more than once in the output")
         if letter not in counts:
-            raise RuntimeError(f"einsum(): output subscript {letter} does not appear in the equation for any input operand")
+            raise RuntimeError(
+                f"einsum(): output subscript {letter} does not appear in the equation for any input operand"
+            )
         output.append(letter)
         position += 1
     return inputs, output
@@ -91,7 +97,9 @@ def _labels(term: str, ndim: int, which: int) -> list[str]:
     before, dots, after = term.partition("...")
     for letter in before + after:
         if letter not in _LETTERS:
-            raise RuntimeError(f"einsum(): invalid subscript given at index {term.index(letter)} in the equation string, subscripts must be in [a-zA-Z]")
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {term.index(letter)} in the equation string, subscripts must be in [a-zA-Z]"
+            )
     named = len(before) + len(after)
     if named > ndim or (not dots and named != ndim):
         raise RuntimeError(
@@ -149,6 +157,7 @@ def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) ->
     a, la = _sum_alone(a, la, lb, keep)
     b, lb = _sum_alone(b, lb, la, keep)
     shared = [x for x in la if x in lb]
+
     # A label of size one on one side and more on the other broadcasts: it is not contracted by the product itself.
     def size(t: Tensor, labels: list[str], x: str) -> int:
         return t.shape[labels.index(x)]
@@ -166,14 +175,20 @@ def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) ->
     left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
     right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
     nb, na, nc = len(batch), len(only_a), len(contracted)
-    batch_shape = [max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)]
+    batch_shape = [
+        max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)
+    ]
     left = left.expand(*batch_shape, *left.shape[nb:])
     right = right.expand(*batch_shape, *right.shape[nb:])
     shape_a, shape_b = list(left.shape[nb : nb + na]), list(right.shape[nb + nc :])
     count = _product(left.shape[nb + na :])
     left3 = left.reshape(_product(batch_shape), _product(shape_a), count)
     right3 = right.reshape(_product(batch_shape), count, _product(shape_b))
-    out = left3.bmm(right3).reshape(*batch_shape, *shape_a, *shape_b) if batch_shape + shape_a + shape_b else left3.bmm(right3).reshape(())
+    out = (
+        left3.bmm(right3).reshape(*batch_shape, *shape_a, *shape_b)
+        if batch_shape + shape_a + shape_b
+        else left3.bmm(right3).reshape(())
+    )
     return out, batch + only_a + only_b
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.layout import broadcast_shapes, wrap_dim
-from ..core.tensor import Tensor, empty, numel_of
+from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import index as kernels
 from .declare import composite, primitive
 from .formula import type_word
@@ -19,7 +19,11 @@ from .inplace import raw_copy
 def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
     allowed = (dt.int64, dt.int32) if allow_int32 else (dt.int64,)
     if index.dtype not in allowed:
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index" if allow_int32 else f"{name}(): Expected dtype int64 for index")
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32/int64 for index"
+            if allow_int32
+            else f"{name}(): Expected dtype int64 for index"
+        )
 
 
 def _raise_if(error: np.ndarray, dim: int, size: int) -> None:
@@ -68,13 +72,16 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
 
 
 @primitive(
-    grads={"input": lambda g, input, dim, index: g.new_zeros(input.shape).scatter_add(dim, index, g) if input.shape else g.reshape(-1).sum(0, dtype=g.dtype)},
-    out=True,
+    grads={
+        "input": lambda g, input, dim, index: (
+            g.new_zeros(input.shape).scatter_add(dim, index, g) if input.shape else g.reshape(-1).sum(0, dtype=g.dtype)
+        )
+    },
+    out="disjoint",
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] (for dim 0)"""
     if index.numel() == 0:
-        _check_index("gather", index, True)
         wrap_dim(dim, len(input.shape))
         return empty(index.shape, input.dtype, input.device)
     d = _check_gather("gather", input, dim, index)
@@ -105,7 +112,9 @@ def _bad(index: np.ndarray, size: int) -> np.ndarray:
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
     """gather with the other dimensions broadcast."""
     if indices.dtype is not dt.int64:
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}")
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}"
+        )
     if dim is None:
         result = input.reshape(-1).gather(0, indices.reshape(-1))
     else:
@@ -121,7 +130,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
         full = [input.shape[d] if i == d else n for i, n in enumerate(others)]
         wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
-        result = input.expand(full).gather(d, indices.expand(wanted))
+        wrapped = indices.where(indices >= 0, indices + input.shape[d])
+        result = input.expand(full).gather(d, wrapped.expand(wanted))
     return result if out is None else out.copy_(result)
 
 
@@ -129,7 +139,7 @@ def _index_select_backward(g: Tensor, input: Tensor, dim: int, index: Tensor) ->
     return g.new_zeros(input.shape).index_add(dim, index, g)
 
 
-@primitive(grads={"input": _index_select_backward}, out=True)
+@primitive(grads={"input": _index_select_backward}, out="disjoint")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The given indices of one dimension, in their order."""
     d = wrap_dim(dim, len(input.shape))
@@ -173,8 +183,14 @@ def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tenso
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if index.numel() == 0:
         return d
-    if max(len(index.shape), 1) != max(len(input.shape), 1) or (src is not None and max(len(src.shape), 1) != max(len(index.shape), 1)):
-        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor" if max(len(index.shape), 1) != max(len(input.shape), 1) else "Index tensor must have the same number of dimensions as src tensor")
+    if max(len(index.shape), 1) != max(len(input.shape), 1) or (
+        src is not None and max(len(src.shape), 1) != max(len(index.shape), 1)
+    ):
+        raise RuntimeError(
+            "Index tensor must have the same number of dimensions as self tensor"
+            if max(len(index.shape), 1) != max(len(input.shape), 1)
+            else "Index tensor must have the same number of dimensions as src tensor"
+        )
     for i, n in enumerate(index.shape):
         if (i != d and n > input.shape[i]) or (src is not None and src.shape and n > src.shape[i]):
             like = f" and to be no larger size than src {list(src.shape)}" if src is not None else ""
@@ -269,7 +285,9 @@ def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 @composite(inplace=True, out=True)
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
     """out[index[i][j]][j] = src[i][j] (for dim 0); src may be a number."""
     source = value if src is None else src
     if source is None:
@@ -323,7 +341,9 @@ def _identity(reduce: str, d: dt.dtype) -> Any:
     return int(info.min if reduce == "amax" else info.max)
 
 
-def _scatter_reduce_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor) -> tuple:
+def _scatter_reduce_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor
+) -> tuple:
     """Shares of the gradient for input and src, by the kind of reduction."""
     if index.numel() == 0:
         return g, src.new_zeros(src.shape)
@@ -404,7 +424,9 @@ def _where_scattered(self: Tensor, dim: int, index: Tensor, other: Tensor) -> Te
 
 
 @primitive(grads={("input", "src"): _scatter_reduce_grads}, inplace=True, out=True)
-def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
@@ -413,7 +435,9 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if index.numel() == 0:
         return out
     if not include_self:
-        scatter_raw(out, d, index, index.new_full(index.shape, _identity(reduce, input.dtype), dtype=input.dtype), 0.0, "none")
+        scatter_raw(
+            out, d, index, index.new_full(index.shape, _identity(reduce, input.dtype), dtype=input.dtype), 0.0, "none"
+        )
     scatter_raw(out, d, index, src, 0.0, _REDUCTIONS[reduce])
     if reduce == "mean":
         count = input.new_full(input.shape, 1 if include_self else 0, dtype=dt.int64)
@@ -429,20 +453,30 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
     d = wrap_dim(dim, len(input.shape))
     if len(index.shape) > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {type_word(index.dtype)} and size: {list(index.shape)}")
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {type_word(index.dtype)} and size: {list(index.shape)}"
+        )
     if index.dtype not in (dt.int64, dt.int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {type_word(index.dtype)}")
     if source is not None:
         if source.dtype is not input.dtype:
-            raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {type_word(input.dtype)} and (source) {type_word(source.dtype)}")
+            raise RuntimeError(
+                f"{name}(): self and source expected to have the same dtype, but got (self) {type_word(input.dtype)} and (source) {type_word(source.dtype)}"
+            )
         if len(source.shape) != len(input.shape) and (len(source.shape), len(input.shape)) not in ((0, 1), (1, 0)):
-            raise RuntimeError(f"{name}(): source and destination must have the same number of dimensions, got {len(source.shape)} and {len(input.shape)}")
+            raise RuntimeError(
+                f"{name}(): source and destination must have the same number of dimensions, got {len(source.shape)} and {len(input.shape)}"
+            )
         n = source.shape[d] if source.shape else 1
         if n != index.numel():
-            raise RuntimeError(f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({n}), for dim: {d}")
+            raise RuntimeError(
+                f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({n}), for dim: {d}"
+            )
         for i, (a, b) in enumerate(zip(input.shape, source.shape)):
             if i != d and a != b:
-                raise RuntimeError(f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}")
+                raise RuntimeError(
+                    f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}"
+                )
     size = input.shape[d] if input.shape else 1
     wrong = _bad(_positive(index, size), size)
     if wrong[0]:
@@ -507,16 +541,16 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return g.index_select(dim, index).sum() if isinstance(value, Tensor) else None
+    return g.index_select(dim, copy_of_array(np.unique(index._array()), dt.int64)).sum() if isinstance(value, Tensor) else None
 
 
-@primitive(
-    grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad}, inplace=True
-)
+@primitive(grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad}, inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with one value at the given indices of a dimension."""
     if isinstance(value, Tensor) and value.shape:
-        raise RuntimeError(f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s).")
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
+        )
     if len(index.shape) > 1:
         raise IndexError("index_fill_(): Index has to be a vector/scalar")
     if index.dtype is not dt.int64:
@@ -526,7 +560,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     positions = index.reshape(-1)
     array = positions._array()
     if array.size and (array.min() < -size or array.max() >= size):
-        raise IndexError(f"index {int(array.max() if array.max() >= size else array.min())} is out of bounds for dimension {d} with size {size}")
+        raise IndexError(
+            f"index {int(array.max() if array.max() >= size else array.min())} is out of bounds for dimension {d} with size {size}"
+        )
     if array.size and array.min() < 0:
         positions = positions.where(positions >= 0, positions + size)
     value = value.item() if isinstance(value, Tensor) else value
@@ -538,17 +574,24 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _scatter_vector(input, d, positions, source, "none")
 
 
-def _index_reduce_grads(g: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, out: Tensor) -> tuple:
+def _index_reduce_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, out: Tensor
+) -> tuple:
+    shape = source.shape
     if not input.shape:
         input, out, g, source = input.reshape(1), out.reshape(1), g.reshape(1), source.reshape(1)
         a, b = _scatter_reduce_grads(g, input, 0, index.reshape(-1), source, reduce, include_self, out)
-        return a.reshape(()), b
+        return a.reshape(()), b.reshape(shape)
     d = wrap_dim(dim, len(input.shape))
-    return _scatter_reduce_grads(g, input, d, _spread(index, input.shape, d), source, reduce, include_self, out)
+    full = _spread(index, input.shape, d)
+    a, b = _scatter_reduce_grads(g, input, d, full, _flat_source(source, input), reduce, include_self, out)
+    return a, b.reshape(shape)
 
 
 @primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out=True)
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     """Combine source into the given indices of one dimension: prod, mean, amax or amin."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
@@ -556,5 +599,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     whole = input.reshape(1) if not input.shape else input
     if not index.numel():
         return input.clone()
-    out = scatter_reduce(whole, d, _spread(index, whole.shape, d), _flat_source(source, input), reduce, include_self=include_self)
+    out = scatter_reduce(
+        whole, d, _spread(index, whole.shape, d), _flat_source(source, input), reduce, include_self=include_self
+    )
     return out.reshape(input.shape)

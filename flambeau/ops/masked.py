@@ -25,14 +25,20 @@ def _need_mask(name: str, mask: Tensor) -> None:
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
     if mask.dtype is not dt.bool_:
-        raise RuntimeError(f"{name}: expected BoolTensor for mask, got {type_word(mask.dtype)}" if name != "masked_fill" else f"masked_fill_ only supports boolean masks, but got mask with dtype {_low(mask)}")
+        raise RuntimeError(
+            f"{name}: expected BoolTensor for mask, got {type_word(mask.dtype)}"
+            if name != "masked_fill"
+            else f"masked_fill_ only supports boolean masks, but got mask with dtype {_low(mask)}"
+        )
 
 
 def _low(t: Tensor) -> str:
     return {"uint8": "unsigned char", "int64": "long int", "float32": "float"}.get(t.dtype.name, t.dtype.name)
 
 
-@pointwise(name="choose", rule=select, method=False, inplace=False, out=False, label="MaskedFillBackward0", namespaces=())
+@pointwise(
+    name="choose", rule=select, method=False, inplace=False, out=False, label="MaskedFillBackward0", namespaces=()
+)
 def choose(condition, value, input):
     """value where condition holds, else input"""
     return where(condition, value, input)
@@ -44,9 +50,15 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     _need_mask("masked_fill", mask)
     if isinstance(value, Tensor):
         if value.shape:
-            raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s).")
+            raise RuntimeError(
+                f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
+            )
         if not can_cast(value.dtype, input.dtype):
-            raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow" if value.dtype.is_complex else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}")
+            raise RuntimeError(
+                f"value cannot be converted to type {input.dtype} without overflow"
+                if value.dtype.is_complex
+                else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}"
+            )
         value = value.to(input.dtype)
     elif not can_cast(scalar_dtype(value), input.dtype) and not (input.dtype is dt.bool_):
         if isinstance(value, complex):
@@ -65,7 +77,7 @@ def _masked_select_backward(g: Tensor, input: Tensor, mask: Tensor) -> Tensor:
     return full.sum_to_size(input.shape)
 
 
-@primitive(grads={"input": _masked_select_backward}, out=True)
+@primitive(grads={"input": _masked_select_backward}, out="disjoint")
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, as a vector."""
     _need_mask("masked_select", mask)
@@ -82,9 +94,7 @@ def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source: Tensor) -> Tens
     return picked.reshape(source.shape)
 
 
-@primitive(
-    grads={"input": lambda g, mask: g.masked_fill(mask, 0), "source": _masked_scatter_source_grad}, inplace=True
-)
+@primitive(grads={"input": lambda g, input, mask: g.masked_fill(mask, 0).sum_to_size(input.shape), "source": _masked_scatter_source_grad}, inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the places where mask is True taken from source, in order."""
     if mask.dtype is not dt.bool_:
@@ -112,7 +122,9 @@ def nonzero_matrix(input: Tensor) -> Tensor:
         array = (array & np.uint16(0x7FFF)) != 0
     if not input.shape:
         return empty((int(bool(array != 0)), 0), dt.int64)
-    return copy_of_array(np.stack(np.nonzero(array), 1) if numel_of(input.shape) else np.zeros((0, len(input.shape)), np.int64), dt.int64)
+    return copy_of_array(
+        np.stack(np.nonzero(array), 1) if numel_of(input.shape) else np.zeros((0, len(input.shape)), np.int64), dt.int64
+    )
 
 
 @composite
@@ -166,7 +178,7 @@ def _take_backward(g: Tensor, input: Tensor, index: Tensor) -> Tensor:
     return g.new_zeros(input.shape).put(index, g, True)
 
 
-@primitive(grads={"input": _take_backward}, out=True)
+@primitive(grads={"input": _take_backward}, out="disjoint")
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their position in the flattened tensor."""
     where = _flat_positions("take", input, index)
@@ -175,7 +187,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @primitive(
     grads={
-        "input": lambda g, index, source, accumulate: g if accumulate else g.put(index, source.new_zeros(source.shape), False),
+        "input": lambda g, index, source, accumulate: (
+            g if accumulate else g.put(index, source.new_zeros(source.shape), False)
+        ),
         "source": lambda g, index, source: g.take(index).reshape(source.shape),
     },
     inplace=True,
@@ -183,9 +197,13 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with source written to (or added at) flat positions."""
     if source.dtype is not input.dtype:
-        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}")
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}"
+        )
     if index.numel() != source.numel():
-        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}")
+        raise RuntimeError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
     where = _flat_positions("put_", input, index).reshape(-1)
     flat = input.contiguous().clone().reshape(-1)
     at = copy_of_array(np.ascontiguousarray(where), dt.int64)
@@ -201,7 +219,9 @@ def _written(input: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
     out = input.clone()
     target = part(out)
     if target.shape != src.shape:
-        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(target.shape)}")
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(target.shape)}"
+        )
     target.copy_(src)
     return out
 
@@ -229,7 +249,9 @@ def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
         "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
     }
 )
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
     """A copy of input with src in a slice of a dimension."""
     return _written(input, src, lambda t: _sliced(t, dim, start, end, step), "slice_scatter")
 
@@ -247,7 +269,9 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 @primitive(
     grads={
-        "input": lambda g, src, size, stride, storage_offset: g.contiguous().as_strided_scatter(src.new_zeros(src.shape), size, stride, storage_offset),
+        "input": lambda g, src, size, stride, storage_offset: g.contiguous().as_strided_scatter(
+            src.new_zeros(src.shape), size, stride, storage_offset
+        ),
         "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
     }
 )

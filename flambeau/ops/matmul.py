@@ -16,9 +16,7 @@ from .formula import type_word
 
 def _same_dtype(name: str, a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}"
-        )
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}")
 
 
 _CPP = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
@@ -47,9 +45,7 @@ def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = 
     return out
 
 
-@primitive(
-    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out=True
-)
+@primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out=True)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
     _need_dims(input, 2, "self must be a matrix")
@@ -61,9 +57,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return product(input, mat2, (n, m))
 
 
-@primitive(
-    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out=True
-)
+@primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out=True)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """A batch of matrix products."""
     _need_dims(input, 3, "batch1 must be a 3D tensor")
@@ -84,16 +78,18 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
     if len(input.shape) != 2 or len(vec.shape) != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}")
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}"
+        )
     if input.shape[1] != vec.shape[0]:
-        raise RuntimeError(f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})")
+        raise RuntimeError(
+            f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})"
+        )
     _same_dtype("mv", input, vec)
     return product(input, vec.unsqueeze(1), (input.shape[0], 1)).reshape(input.shape[0])
 
 
-@primitive(
-    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out=True
-)
+@primitive(grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
     if len(input.shape) != 1 or len(tensor.shape) != 1:
@@ -134,7 +130,11 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a == 1 and b == 2:
         return mm(input.unsqueeze(0), other).squeeze(0)
     if a >= 3 and b <= 2:  # fold the batch into rows
-        rows = input.reshape(-1, input.shape[-1]) if input.shape[-1] or b == 1 else input.reshape(_numel(input.shape[:-1]), 0)
+        rows = (
+            input.reshape(-1, input.shape[-1])
+            if input.shape[-1] or b == 1
+            else input.reshape(_numel(input.shape[:-1]), 0)
+        )
         if b == 1:
             return mv(rows, other).reshape(input.shape[:-1])
         return mm(rows, other).reshape((*input.shape[:-1], other.shape[-1]))
@@ -213,7 +213,9 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
     _same_dtype("addmm", mat1, mat2)
     if input.dtype is not mat1.dtype:
-        raise RuntimeError("self and mat2 must have the same dtype, but got " f"{type_word(input.dtype)} and {type_word(mat2.dtype)}")
+        raise RuntimeError(
+            f"self and mat2 must have the same dtype, but got {type_word(input.dtype)} and {type_word(mat2.dtype)}"
+        )
     if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
         return product(mat1, mat2, (n, m), input)
     return _combine("addmm", input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
@@ -235,7 +237,9 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 
 def _check_input_dtype(input: Tensor, other: Tensor) -> None:
     if input.dtype is not other.dtype:
-        raise RuntimeError(f"Input dtypes must be the same, got: input: {input.dtype}, batch1: {other.dtype}, batch2: {other.dtype}")
+        raise RuntimeError(
+            f"Input dtypes must be the same, got: input: {input.dtype}, batch1: {other.dtype}, batch2: {other.dtype}"
+        )
 
 
 @composite(out=True, inplace=True)
@@ -244,7 +248,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
     _need_dims(batch2, 3, "batch2 must be a 3D tensor")
     if batch1.shape[0] != batch2.shape[0]:
-        raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}")
+        raise RuntimeError(
+            f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}"
+        )
     shape = (batch1.shape[1], batch2.shape[2])
     return _combine("addbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
@@ -253,7 +259,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got {len(input.shape)}, {len(mat.shape)}, {len(vec.shape)}")
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {len(input.shape)}, {len(mat.shape)}, {len(vec.shape)}"
+        )
     if mat.shape[1] != vec.shape[0] or (input.shape and input.shape[0] not in (1, mat.shape[0])):
         raise RuntimeError(
             f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
@@ -265,7 +273,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     if len(vec1.shape) != 1 or len(vec2.shape) != 1:
-        raise RuntimeError(f"addr: Expected 1-D argument vec1 and vec2, but got {len(vec1.shape)}-D and {len(vec2.shape)}-D")
+        raise RuntimeError(
+            f"addr: Expected 1-D argument vec1 and vec2, but got {len(vec1.shape)}-D and {len(vec2.shape)}-D"
+        )
     shape = (vec1.shape[0], vec2.shape[0])
     product_ = outer(vec1, vec2)
     if product_.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
@@ -276,7 +286,11 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
         return result
     if input.dtype.category == 0 and product_.dtype.category == 0:
         return input.expand(shape) | result
-    return _scaled(input, beta) + result if tuple(broadcast_shapes(input.shape, shape)) == shape else _bad_expand(input, shape)
+    return (
+        _scaled(input, beta) + result
+        if tuple(broadcast_shapes(input.shape, shape)) == shape
+        else _bad_expand(input, shape)
+    )
 
 
 def _bad_expand(input: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -383,7 +397,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         )
     _same_dtype("linear", input, weight)
     if bias is not None and bias.dtype is not input.dtype:
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and {type_word(weight.dtype)}")
+        raise RuntimeError(
+            f"self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and {type_word(weight.dtype)}"
+        )
     if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
         return linear_matrix(input, weight, None) + bias
     return linear_matrix(input, weight, bias)

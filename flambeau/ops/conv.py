@@ -1,0 +1,285 @@
+"""Convolutions of one to three dimensions, and their transposes.
+
+Three operations are enough, each the derivative of the others: the convolution itself, its gradient with respect to the
+input (which is also the transposed convolution), and its gradient with respect to the weight.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.cpu import heavy
+from ..core.device import cpu
+from ..core.graph import mode
+from ..core.layout import channels_last_strides, is_channels_last
+from ..core.tensor import Tensor, empty, empty_strided
+from .creation import fill_raw
+from .declare import composite, primitive
+from .formula import type_word
+
+Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
+
+
+def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * dims
+    values = tuple(int(v) for v in value)
+    if len(values) == 1:
+        return values * dims
+    if len(values) != dims:
+        raise RuntimeError(f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={list(values)}")
+    return values
+
+
+def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    stride, padding, dilation, _ = window
+    return tuple(
+        (n + low + high - d * (k - 1) - 1) // s + 1
+        for n, k, s, (low, high), d in zip(shape, kernel, stride, padding, dilation)
+    )
+
+
+def _new(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """A result in the memory format of `like`."""
+    if not like._contig and is_channels_last(like.shape, like._strides):
+        return empty_strided(shape, channels_last_strides(shape), like.dtype, like.device)
+    return empty(shape, like.dtype, like.device)
+
+
+# -- the three operations -------------------------------------------------------------------------------------------------
+
+
+def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+    if mode.enabled:  # the gradients will be differentiated again
+        return (
+            conv_input_grad(g, weight, input.shape, window) if needs["input"] else None,
+            conv_weight_grad(input, g, weight.shape, window) if needs["weight"] else None,
+            _bias_grad(g) if needs["bias"] else None,
+        )
+    dx = _new(input.shape, input) if needs["input"] else None
+    dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
+    db = empty((weight.shape[0],), weight.dtype) if needs["bias"] else None
+    if 0 in g.shape or 0 in input.shape or 0 in weight.shape:
+        return tuple(None if t is None else fill_raw(t, 0) for t in (dx, dw, db))
+    if db is not None and dw is None:
+        db = _bias_grad(g)
+        if dx is not None:
+            heavy.conv_backward(dx, None, None, g, input, weight, *window)
+    else:
+        heavy.conv_backward(dx, dw, db, g, input, weight, *window)
+    return dx, dw, db
+
+
+def _bias_grad(g: Tensor) -> Tensor:
+    return g.sum([0, *range(2, len(g.shape))])
+
+
+@primitive(
+    grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0", function=False, method=False
+)
+def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+    shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
+    out = _new(shape, input)
+    if input.device is not cpu or 0 in shape:
+        return out
+    if 0 in input.shape or 0 in weight.shape:
+        fill_raw(out, 0)
+        return out if bias is None else out + bias.reshape(-1, *(1,) * (len(shape) - 2))
+    heavy.conv_forward(out, input, weight, bias, *window)
+    return out
+
+
+@primitive(
+    grads={
+        "dy": lambda g, weight, window: conv_forward(g, weight, None, window),
+        "weight": lambda g, dy, weight, window: conv_weight_grad(g, dy, weight.shape, window),
+    },
+    label="ConvolutionBackward0",
+    function=False,
+    method=False,
+)
+def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
+    out = _new(tuple(shape), dy)
+    if dy.device is not cpu or 0 in out.shape:
+        return out
+    if 0 in dy.shape or 0 in weight.shape:
+        return fill_raw(out, 0)
+    heavy.conv_backward_input(out, dy, weight, *window)
+    return out
+
+
+@primitive(
+    grads={
+        "input": lambda g, input, dy, window: conv_input_grad(dy, g, input.shape, window),
+        "dy": lambda g, input, window: conv_forward(input, g, None, window),
+    },
+    label="ConvolutionBackward0",
+    function=False,
+    method=False,
+)
+def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
+    out = empty(tuple(shape), input.dtype, input.device)
+    if input.device is not cpu or 0 in out.shape:
+        return out
+    if 0 in input.shape or 0 in dy.shape:
+        return fill_raw(out, 0)
+    heavy.conv_backward_weight(out, None, dy, input, *window)
+    return out
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _check(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool) -> bool:
+    """Raise PyTorch's errors; whether the input is batched."""
+    for label, t in (("input", input), ("weight", weight)):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}")
+    if len(weight.shape) != dims + 2:
+        raise RuntimeError(f"weight should have at least three dimensions, expected {dims + 2}-dimensional weight, but got {len(weight.shape)}-dimensional weight of size {list(weight.shape)}")
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
+        )
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(f"Input type ({_cpp(input)}) and weight type ({_cpp(weight)}) should be the same")
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(f"Input type ({_cpp(input)}) and bias type ({_cpp(bias)}) should be the same")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    batched = len(input.shape) == dims + 2
+    channels = input.shape[1 if batched else 0]
+    expected = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != expected:
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {expected} channels,"
+            f" but got {channels} channels instead"
+        )
+    if not transposed and weight.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {list(weight.shape)} instead"
+        )
+    if transposed and weight.shape[0] % groups:
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {list(weight.shape)} instead")
+    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and bias.shape != (out_channels,):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements, but got bias of size"
+            f" {list(bias.shape)} instead"
+        )
+    if input.dtype.category < 2 and input.dtype.name == "bool":
+        raise RuntimeError(f'"{name}" not implemented for \'{type_word(input.dtype)}\'')
+    return batched
+
+
+def _cpp(t: Tensor) -> str:
+    return t.type()
+
+
+def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int) -> Window:
+    stride = _tuple(stride, dims, "stride")
+    dilation = _tuple(dilation, dims, "dilation")
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError("dilation should be greater than zero")
+    if isinstance(padding, str):
+        if padding == "valid":
+            pads = ((0, 0),) * dims
+        elif padding == "same":
+            if any(s != 1 for s in stride):
+                raise RuntimeError("padding='same' is not supported for strided convolutions")
+            pads = tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation))
+        else:
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+    else:
+        sizes = _tuple(padding, dims, "padding")
+        if any(p < 0 for p in sizes):
+            raise RuntimeError("negative padding is not supported")
+        pads = tuple((p, p) for p in sizes)
+    return stride, pads, dilation, groups
+
+
+def _convolve(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    batched = _check(name, input, weight, bias, dims, groups, False)
+    window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    x = input if batched else input.unsqueeze(0)
+    sizes = output_size(x.shape[2:], weight.shape[2:], window)
+    if any(n <= 0 for n in sizes):
+        padded = " x ".join(str(n + low + high) for n, (low, high) in zip(x.shape[2:], window[1]))
+        effective = " x ".join(str(d * (k - 1) + 1) for k, d in zip(weight.shape[2:], window[2]))
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({padded}). Kernel size: ({effective}). Kernel size can't be greater than actual"
+            " input size"
+        )
+    out = conv_forward(x, weight, bias, window)
+    return out if batched else out.squeeze(0)
+
+
+def _transpose(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any) -> Tensor:
+    batched = _check(name, input, weight, bias, dims, groups, True)
+    stride, pads, dilation, _ = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    extra = _tuple(output_padding, dims, "output_padding")
+    for p, s, d in zip(extra, stride, dilation):
+        if p < 0:
+            raise RuntimeError("negative output_padding is not supported")
+        if p >= s and p >= d:
+            raise RuntimeError(
+                f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
+            )
+    x = input if batched else input.unsqueeze(0)
+    sizes = tuple(
+        (n - 1) * s - low - high + d * (k - 1) + e + 1
+        for n, s, (low, high), d, k, e in zip(x.shape[2:], stride, pads, dilation, weight.shape[2:], extra)
+    )
+    if any(n <= 0 for n in sizes):
+        raise RuntimeError(f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small")
+    shape = (x.shape[0], weight.shape[1] * groups, *sizes)
+    window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
+    out = conv_input_grad(x, weight, shape, window)
+    if bias is not None:
+        out = out + bias.reshape(-1, *(1,) * dims)
+    return out if batched else out.squeeze(0)
+
+
+# -- the public functions ---------------------------------------------------------------------------------------------------
+
+_BOTH = ("nn.functional", "torch")
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv1d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """Convolution over one dimension: input (N, C, L), weight (O, C / groups, K)."""
+    return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv2d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """Convolution over two dimensions: input (N, C, H, W), weight (O, C / groups, KH, KW)."""
+    return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv3d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """Convolution over three dimensions: input (N, C, D, H, W)."""
+    return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+    """The transpose of conv1d: weight (C, O / groups, K)."""
+    return _transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+    """The transpose of conv2d: weight (C, O / groups, KH, KW)."""
+    return _transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@composite(method=False, namespaces=_BOTH)
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+    """The transpose of conv3d."""
+    return _transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -1,0 +1,366 @@
+"""Normalisation: batch, layer, group, instance, RMS and local response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import dtype as dt
+from ..core.dtype import dtype, opmath
+from ..core.graph import mode
+from ..core.tensor import Tensor, empty, numel_of
+from ..kernels.library import batch_norm as batch_kernels
+from ..kernels.library import layer_norm as row_kernels
+from .declare import composite, primitive
+from .formula import type_word
+from .primitive import Saved
+
+_BOTH = ("nn.functional", "torch")
+
+
+def _statistics_dtype(d: dtype) -> dtype:
+    return opmath(d)
+
+
+def _need_float(name: str, t: Tensor) -> None:
+    if not t.dtype.is_floating_point:
+        raise RuntimeError(f'"{name}" not implemented for \'{type_word(t.dtype)}\'')
+
+
+# -- layer norm -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
+    n = numel_of(shape[len(shape) - inner :])
+    return (numel_of(shape) // n if n else 0), n
+
+
+def _layer_norm_backward(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
+) -> tuple:
+    if mode.enabled:
+        return _layer_norm_composed(g, input, weight, bias, inner, eps)
+    rows, n = _rows(input.shape, inner)
+    dx = empty(input.shape, input.dtype) if needs["input"] else None
+    affine = needs["weight"] or needs["bias"]
+    if rows == 0 or n == 0:
+        zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
+        return input.new_zeros(input.shape), *zeros
+    chunks = min(rows, 32)
+    partial = empty((chunks, 2, n), mean.dtype) if affine else None
+    row_kernels.layer_norm_backward(dx, partial, g.contiguous(), input.contiguous(), mean, rstd, weight, rows, n, chunks)
+    dw = db = None
+    if partial is not None:
+        sums = empty((2, n), mean.dtype)
+        row_kernels.add_rows(sums, partial, chunks, 2 * n)
+        if needs["weight"]:
+            dw = sums.select(0, 0).reshape(weight.shape).to(weight.dtype)
+        if needs["bias"]:
+            db = sums.select(0, 1).reshape(bias.shape).to(bias.dtype)
+    return dx, dw, db
+
+
+def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
+    """The same gradient out of differentiable operators, for second derivatives."""
+    dims = list(range(len(input.shape) - inner, len(input.shape)))
+    outer = list(range(len(input.shape) - inner))
+    centred = input - input.mean(dims, keepdim=True)
+    rstd = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    hat = centred * rstd
+    scaled = g if weight is None else g * weight
+    dx = rstd * (scaled - scaled.mean(dims, keepdim=True) - hat * (scaled * hat).mean(dims, keepdim=True))
+    dw = None if weight is None else ((g * hat).sum(outer) if outer else g * hat)
+    db = None if bias is None else (g.sum(outer) if outer else g)
+    return dx, dw, db
+
+
+@primitive(
+    grads={("input", "weight", "bias"): _layer_norm_backward},
+    label="NativeLayerNormBackward0",
+    function=False,
+    method=False,
+)
+def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
+    """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+    _need_float("LayerNormKernelImpl", input)
+    rows, n = _rows(input.shape, inner)
+    kept = _statistics_dtype(input.dtype)
+    out, mean, rstd = empty(input.shape, input.dtype), empty((rows,), kept), empty((rows,), kept)
+    if rows and n:
+        row_kernels.layer_norm(
+            out, mean, rstd, input.contiguous(), None if weight is None else weight.contiguous(),
+            None if bias is None else bias.contiguous(), rows, n, float(eps),
+        )  # fmt: skip
+    return Saved(out, mean=mean, rstd=rstd)
+
+
+def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError(f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {list(shape)}")
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != shape:
+            raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(t.shape)} and normalized_shape = {list(shape)}")
+    if len(input.shape) < len(shape) or tuple(input.shape[len(input.shape) - len(shape) :]) != shape:
+        stars = ", ".join(["*", *map(str, shape)])
+        raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{stars}], but got input of size{list(input.shape)}")
+    return shape
+
+
+@composite(method=False, namespaces=_BOTH)
+def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalise over the last dimensions, then scale and shift."""
+    shape = _check_normalized(input, normalized_shape, weight, bias)
+    return layer_norm_rows(input, weight, bias, len(shape), eps)
+
+
+@composite(method=False)
+def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    """layer_norm together with the mean and 1/std it used."""
+    shape = _check_normalized(input, normalized_shape, weight, bias)
+    dims = list(range(len(input.shape) - len(shape), len(input.shape)))
+    kept = _statistics_dtype(input.dtype)
+    wide = input.to(kept)
+    mean = wide.mean(dims, keepdim=True)
+    rstd = (wide.var(dims, correction=0, keepdim=True) + eps).rsqrt()
+    return layer_norm(input, shape, weight, bias, eps), mean, rstd
+
+
+@composite(method=False, namespaces=_BOTH)
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
+    """Divide by the root mean square of the last dimensions, then scale."""
+    shape = _check_normalized(input, normalized_shape, weight, None)
+    dims = list(range(len(input.shape) - len(shape), len(input.shape)))
+    if eps is None:
+        eps = {"float64": 2.220446049250313e-16, "bfloat16": 0.0078125, "float16": 0.0009765625}.get(input.dtype.name, 1.1920928955078125e-07)
+        if input.dtype in (dt.bfloat16, dt.float16):
+            eps = 1.1920928955078125e-07
+    wide = input.to(opmath(input.dtype)) if opmath(input.dtype) is not input.dtype else input
+    result = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
+    result = result.to(input.dtype) if weight is None else (result * weight).to(input.dtype)
+    return result
+
+
+# -- batch norm -------------------------------------------------------------------------------------------------------------
+
+
+def _layout(x: Tensor) -> tuple[int, int, int]:
+    return x.shape[0], x.shape[1], numel_of(x.shape[2:])
+
+
+def _batch_norm_backward(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float, needs: dict
+) -> tuple:
+    if mode.enabled:
+        return _batch_norm_composed(g, input, weight, bias, mean, rstd, training, eps)
+    batch, channels, space = _layout(input)
+    g, x = g.contiguous(), input.contiguous()
+    dw, db = empty((channels,), mean.dtype), empty((channels,), mean.dtype)
+    if input.numel() == 0:
+        return input.new_zeros(input.shape), dw.zero_(), db.zero_()
+    batch_kernels.channel_gradients(dw, db, g, x, mean, rstd, batch, channels, space)
+    dx = None
+    if needs["input"]:
+        dx = empty(input.shape, input.dtype)
+        batch_kernels.batch_norm_input_gradient(
+            dx, g, x, mean, rstd, weight, dw, db, batch, channels, space, training
+        )
+    weight_dtype = input.dtype if weight is None else weight.dtype
+    return dx, dw.to(weight_dtype) if needs["weight"] else None, db.to(weight_dtype) if needs["bias"] else None
+
+
+def _batch_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float) -> tuple:
+    dims = [0, *range(2, len(input.shape))]
+    view = [1, -1] + [1] * (len(input.shape) - 2)
+    if training:
+        centred = input - input.mean(dims, keepdim=True)
+        r = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    else:
+        centred, r = input - mean.reshape(view), rstd.reshape(view)
+    hat = centred * r
+    scaled = g if weight is None else g * weight.reshape(view)
+    if training:
+        dx = r * (scaled - scaled.mean(dims, keepdim=True) - hat * (scaled * hat).mean(dims, keepdim=True))
+    else:
+        dx = scaled * r
+    return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
+
+
+@primitive(
+    grads={("input", "weight", "bias"): _batch_norm_backward},
+    label="NativeBatchNormBackward0",
+    function=False,
+    method=False,
+)
+def batch_norm_apply(input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float) -> Tensor:
+    """(input - mean) * rstd * weight + bias, per channel; in training mean and rstd are the batch's own."""
+    batch, channels, space = _layout(input)
+    out = empty(input.shape, input.dtype)
+    if input.numel():
+        batch_kernels.normalise_channels(
+            out, input.contiguous(), mean, rstd, None if weight is None else weight.contiguous(),
+            None if bias is None else bias.contiguous(), batch, channels, space,
+        )  # fmt: skip
+    return out
+
+
+def batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and biased variance per channel."""
+    kept = _statistics_dtype(x.dtype)
+    batch, channels, space = _layout(x)
+    mean, var = empty((channels,), kept), empty((channels,), kept)
+    batch_kernels.channel_moments(mean, var, x.detach().contiguous(), batch, channels, space)
+    return mean, var
+
+
+def _check_channels(name: str, t: Any, channels: int) -> None:
+    if t is not None and t.numel() != channels:
+        raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def batch_norm(
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
+    _need_float("batch_norm", input)
+    if len(input.shape) < 2:
+        raise RuntimeError(f"Expected 2D or more input to batch_norm, got input of size {list(input.shape)}")
+    channels = input.shape[1]
+    for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+        _check_channels(name, t, channels)
+    if training:
+        size = input.numel() // channels if channels else 0
+        if size == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+        if input.numel() == 0:
+            kept = _statistics_dtype(input.dtype)
+            mean, var = input.new_zeros(channels, dtype=kept), input.new_zeros(channels, dtype=kept)
+        else:
+            mean, var = batch_statistics(input)
+        _update_running(running_mean, running_var, mean, var, momentum, size)
+    else:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
+        mean, var = running_mean.detach(), running_var.detach()
+    kept = _statistics_dtype(input.dtype)
+    rstd = (var.to(kept) + eps).rsqrt()
+    return batch_norm_apply(input, weight, bias, mean.to(kept), rstd, bool(training), float(eps))
+
+
+def _update_running(running_mean: Any, running_var: Any, mean: Tensor, var: Tensor, momentum: float, size: int) -> None:
+    before, mode.enabled = mode.enabled, False
+    try:
+        if running_mean is not None:
+            running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+        if running_var is not None:
+            unbiased = var * (size / (size - 1)) if size > 1 else var
+            running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype), alpha=momentum)
+    finally:
+        mode.enabled = before
+
+
+@composite(method=False, namespaces=("torch",), name="batch_norm")
+def torch_batch_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True
+) -> Tensor:
+    """batch_norm with the argument order of torch.batch_norm."""
+    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def instance_norm(
+    input: Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise every channel of every sample by itself."""
+    if len(input.shape) < 2:
+        raise RuntimeError(f"instance_norm expects at least two dimensions, got input of size {list(input.shape)}")
+    n, channels = input.shape[:2]
+    if use_input_stats and numel_of(input.shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    merged = input.reshape(1, n * channels, *input.shape[2:])
+    means = None if running_mean is None else running_mean.repeat(n)
+    variances = None if running_var is None else running_var.repeat(n)
+    w = None if weight is None else weight.repeat(n)
+    b = None if bias is None else bias.repeat(n)
+    out = batch_norm(merged, means, variances, w, b, use_input_stats, momentum, eps)
+    if use_input_stats:
+        before, mode.enabled = mode.enabled, False
+        try:
+            for running, repeated in ((running_mean, means), (running_var, variances)):
+                if running is not None:
+                    running.copy_(repeated.reshape(n, channels).mean(0))
+        finally:
+            mode.enabled = before
+    return out.reshape(input.shape)
+
+
+@composite(method=False, namespaces=("torch",), name="instance_norm")
+def torch_instance_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = True
+) -> Tensor:
+    """instance_norm with the argument order of torch.instance_norm."""
+    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+@composite(method=False, namespaces=_BOTH)
+def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalise groups of channels of every sample."""
+    if len(input.shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(input.shape)}")
+    channels = input.shape[1]
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if channels % num_groups:
+        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}")
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and (len(t.shape) != 1 or t.numel() != channels):
+            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}")
+    n = input.shape[0]
+    if input.numel() == 0:
+        return input * 1
+    grouped = input.reshape(n, num_groups, -1)
+    out = layer_norm_rows(grouped, None, None, 1, eps).reshape(input.shape)
+    view = [1, -1] + [1] * (len(input.shape) - 2)
+    if weight is not None:
+        out = out * weight.reshape(view)
+    return out if bias is None else out + bias.reshape(view)
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Divide by a power of the mean square of neighbouring channels."""
+    dims = len(input.shape)
+    if dims < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {dims} dimensions)")
+    if input.numel() == 0:
+        return input
+    squares = (input * input).movedim(1, -1)
+    low, high = size // 2, (size - 1) // 2
+    padded = _pad_last(squares, low, high)
+    average = padded.unfold(-1, size, 1).sum(-1) / size
+    return input / (average.movedim(-1, 1) * alpha + k) ** beta
+
+
+def _pad_last(t: Tensor, low: int, high: int) -> Tensor:
+    shape = list(t.shape)
+    n = shape[-1]
+    shape[-1] = n + low + high
+    return t.new_zeros(shape).slice_scatter(t, -1, low, low + n)
+
+
