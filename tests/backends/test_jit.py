@@ -46,9 +46,9 @@ def loop(name, stop, body, step=1, start=0, **options):
     return For(name, x.const(start), x.as_expr(stop), x.const(step), body, **options)
 
 
-def run(body, *arrays, parameters=None):
+def run(body, *arrays, parameters=None, key=None):
     kernel = Kernel("test", list(parameters or (Scalar("n", I64), OUT, A)), body)
-    function = jit.compile(kernel, f"test {next(_keys)}")
+    function = jit.compile(kernel, key or f"test {next(_keys)}")
     values = [v.ctypes.data if isinstance(v, np.ndarray) else v for v in arrays]
     function(*values)
 
@@ -165,6 +165,29 @@ def test_functions_of_the_c_library_are_linked():
 def test_linking_rejects_what_it_does_not_know():
     with pytest.raises(image.UnsupportedObject):
         image.link(b"not an object file", "entry")
+
+
+def test_objects_that_need_a_full_linker_go_through_llvm(monkeypatch):
+    def refuse(object_file, entry):
+        raise image.UnsupportedObject("pretend")
+
+    monkeypatch.setattr(image, "link", refuse)
+    jit._entry.cache_clear()
+    size = 200_000
+    a, out = np.random.default_rng(2).random(size), np.zeros(size)
+    body = [loop("i", n, [Store(OUT, i, x.functions.fmod(load(A, i), 0.5) + 1)], parallel=True)]
+    try:
+        run(body, size, out, a, key="through llvm")
+        np.testing.assert_array_equal(out, np.fmod(a, 0.5) + 1)
+        jit._addresses.clear()
+        jit._functions.clear()
+        loaded, out[:] = jit.stats.loaded, 0
+        again = jit.compile(lambda: pytest.fail("compiled again"), "through llvm")
+        again(size, out.ctypes.data, a.ctypes.data)
+        np.testing.assert_array_equal(out, np.fmod(a, 0.5) + 1)
+        assert jit.stats.loaded == loaded + 1
+    finally:
+        jit._entry.cache_clear()
 
 
 def test_machine_code_can_be_read():

@@ -22,10 +22,11 @@ class UnsupportedObject(Exception):
 
 @dataclass
 class Image:
-    """`code` with its entry point; `slots` says where the address of each external symbol goes."""
+    """`code` with the offset of its entry point; `slots` says where the address of each external symbol goes. An entry
+    that is a name means an object file that was not linked."""
 
     code: bytes
-    entry: int
+    entry: int | str
     slots: list[tuple[int, str]]
 
 
@@ -160,7 +161,7 @@ def load(image: Image, addresses: dict[str, int]) -> int:
     ctypes.memmove(base, bytes(code), len(code))
     if _libc.mprotect(base, size, mmap.PROT_READ | mmap.PROT_EXEC):
         raise OSError(ctypes.get_errno(), "cannot make compiled code executable")
-    return base + image.entry
+    return base + int(image.entry)
 
 
 def _reserve(size: int) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels import cache, emit_llvm, ir
-from . import image, native_call, threads
+from . import image, native_call, object_loader, threads
 
 
 @dataclass
@@ -38,6 +38,7 @@ stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
 _lock = threading.RLock()
+_RUNTIME = ("flambeau_num_threads", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
 _CTYPES = {
     "p": ctypes.c_void_p, "l": ctypes.c_int64, "d": ctypes.c_double, "b": ctypes.c_bool, "f": ctypes.c_float,
@@ -93,10 +94,17 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
 def _build(text: str, entry: str) -> image.Image:
     started = time.perf_counter()
     try:
-        return image.link(_compiler().object_code(text), entry)
+        return _link(_compiler().object_code(text), entry)
     finally:
         stats.compiled += 1
         stats.compile_seconds += time.perf_counter() - started
+
+
+def _link(object_file: bytes, entry: str) -> image.Image:
+    try:
+        return image.link(object_file, entry)
+    except image.UnsupportedObject:  # the entry stays a name: LLVM will link the object when it is loaded
+        return image.Image(object_file, entry, [])
 
 
 class Compiler:
@@ -167,6 +175,8 @@ def _prototype(signature: str) -> Any:
 
 
 def _place(signature: str, code: image.Image) -> tuple[str, int]:
+    if isinstance(code.entry, str):
+        return signature, object_loader.load(code.code, code.entry, {name: _address(name) for name in _RUNTIME})
     return signature, image.load(code, {name: _address(name) for _, name in code.slots})
 
 
@@ -184,7 +194,7 @@ def _entry(signature: str, brief: bool) -> int:
     stored = cache.read(name, cache.ENTRY)
     if stored is not None:
         return _place(*_unpack(stored))[1]
-    code = image.link(_compiler().object_code(text), "enter")
+    code = _link(_compiler().object_code(text), "enter")
     cache.write(name, _pack(signature, code), cache.ENTRY)
     return _place(signature, code)[1]
 
