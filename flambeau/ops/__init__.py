@@ -3,20 +3,25 @@
 from . import (  # noqa: F401
     arithmetic,
     attributes,
+    complex_views,
     construct,
     conv,
     convert,
+    copies,
     creation,
     cross_entropy,
     dropout,
     einsum,
     extremes,
     gather,
+    header_changes,
     indexing,
     joining,
     legacy,
+    loss,
     masked,
     matmul,
+    normalization,
     parts,
     python_protocol,
     random,
@@ -26,6 +31,7 @@ from . import (  # noqa: F401
     scan,
     shape,
     softmax,
+    sort,
 )
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise

@@ -5,17 +5,30 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..core.device import device
+from ..core.dtype import dtype
 from ..core.graph import Meta, Node, gradient_edge, mode
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
 from ..core.tensor import Tensor, numel_of
 from .formula import Pointwise, promote, type_word
+from .registry import OPS
 
 copy_values = Pointwise("copy", lambda src: src, promote)
 
 
 def check_writable(t: Tensor, name: str) -> None:
     """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, overlapping memory."""
+    check_history_writable(t)
+    if has_internal_overlap(t.shape, t._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
+
+
+def check_history_writable(t: Tensor) -> None:
+    """The part of check_writable that concerns autograd, not memory."""
     meta = t._meta
     if meta is not None and meta.inference and not mode.inference:
         raise RuntimeError(
@@ -29,11 +42,6 @@ def check_writable(t: Tensor, name: str) -> None:
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         else:
             _check_writable_view(t, base)
-    if has_internal_overlap(t.shape, t._strides):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
-            " Please clone() the tensor before performing the operation."
-        )
 
 
 def _check_writable_view(t: Tensor, base: Tensor) -> None:
@@ -161,7 +169,8 @@ class CopySlices(Node):
         super().__init__("CopySlices", (gradient_edge(base), *rest))
         self.fn = fn
         self.fn_output = fn_output
-        self.view = (view.shape, view._strides, view._offset - base._offset, view.dtype)
+        scale = base.dtype.itemsize / view.dtype.itemsize  # a real view of a complex base counts in halves
+        self.view = (view.shape, view._strides, view._offset - int(base._offset * scale), view.dtype)
         self.base_layout = (base.shape, base._strides)
         self.output_info = ((base.shape, base.dtype, base.device),)
 
@@ -172,8 +181,7 @@ class CopySlices(Node):
         shape, strides = self.base_layout
         result = g.new_empty_strided(shape, strides)
         result.copy_(g)
-        view_shape, view_strides, offset, _ = self.view
-        part = result.as_strided(view_shape, view_strides, offset)
+        part = view_through(result, *self.view)
         rest: tuple = ()
         inner = None
         if self.fn is not None:
@@ -193,6 +201,17 @@ class CopySlices(Node):
             self.fn.release()
 
 
+def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> Any:
+    """The view of `base` with this geometry, counted in elements of `d`: base's own dtype, or the real or complex one
+    that belongs to it."""
+    if d is base.dtype:
+        return base.as_strided(shape, strides, offset)
+    if base.dtype.is_complex:
+        return OPS["view_as_real"].function(base).as_strided(shape, strides, offset)
+    pairs = base.as_strided((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
+    return OPS["view_as_complex"].function(pairs)
+
+
 def rebuild_view_history(self: Tensor) -> None:
     """Give a view whose base was changed in place the history it now has."""
     base = self._base
@@ -203,7 +222,7 @@ def rebuild_view_history(self: Tensor) -> None:
         if meta.view_fn is not None:
             fresh = meta.view_fn(base)
         else:
-            fresh = base.as_strided(self.shape, self._strides, self._offset)
+            fresh = view_through(base, self.shape, self._strides, self._offset, self.dtype)
     finally:
         mode.enabled = before
     fresh_meta = fresh._meta or Meta()
@@ -230,6 +249,38 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
     out.resize_(shape)
 
 
+def check_disjoint(out: Any, inputs: tuple) -> None:
+    """Raise if out= cannot be written without reading its own results: it overlaps itself or an input."""
+    if not isinstance(out, Tensor):
+        return
+    if has_internal_overlap(out.shape, out._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
+    for x in inputs:
+        if isinstance(x, Tensor) and (x is out or needs_copy_before_write(out, x)):
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
+                " memory location. Please clone() the tensor before performing the operation."
+            )
+
+
+def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool) -> None:
+    """Raise unless a result of dtype `d` on `where` may be stored in `out`."""
+    if mode.enabled and (out.requires_grad or needs_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the"
+            " arguments requires grad."
+        )
+    if not can_cast(d, out.dtype):
+        raise RuntimeError(
+            f"result type {type_word(d)} can't be cast to the desired output type {type_word(out.dtype)}"
+        )
+    if out.device is not where:
+        raise RuntimeError(f"Expected out tensor to have device {where}, but got {out.device} instead")
+
+
 def write_out(name: str, out: Any, result: Any) -> Any:
     """Deliver `result` into the tensor(s) given as out=."""
     if isinstance(result, tuple):
@@ -242,17 +293,7 @@ def write_out(name: str, out: Any, result: Any) -> Any:
         return tuple(out) if type(result) is tuple else type(result)(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if mode.enabled and (out.requires_grad or result.requires_grad):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the"
-            " arguments requires grad."
-        )
-    if not can_cast(result.dtype, out.dtype):
-        raise RuntimeError(
-            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(out.dtype)}"
-        )
-    if out.device is not result.device:
-        raise RuntimeError(f"Expected out tensor to have device {result.device}, but got {out.device} instead")
+    check_out(name, out, result.dtype, result.device, result.requires_grad)
     resize_out(out, result.shape)
     if has_internal_overlap(out.shape, out._strides):
         raise RuntimeError(

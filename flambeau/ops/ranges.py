@@ -311,7 +311,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple:
         grids.append(column.expand(shape))
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [g.swapdims(0, 1) for g in grids]
     return tuple(grids)
 
 
