@@ -12,7 +12,7 @@ from ..core.dtype import dtype
 from ..expr.functions import cast
 from ..expr.node import Expr
 from ..expr.typing import operand_dtype
-from . import mathlib_exp, mathlib_log, mathlib_trig
+from . import mathlib_exp, mathlib_log, mathlib_special, mathlib_trig
 from .mathlib_core import FLOAT32, FLOAT64, FORMATS, Format
 
 Lowering = Callable[..., Expr]
@@ -36,6 +36,15 @@ _TABLE: dict[str, tuple[Lowering, tuple[Format, ...]]] = {
     "acos": (mathlib_trig.acos, _BOTH),
     "atan": (mathlib_trig.atan, _BOTH),
     "atan2": (mathlib_trig.atan2, _BOTH),
+    "asinh": (mathlib_log.asinh, _SINGLE),
+    "acosh": (mathlib_log.acosh, _SINGLE),
+    "atanh": (mathlib_log.atanh, _SINGLE),
+    "pow": (mathlib_log.pow_, _SINGLE),
+    "erf": (mathlib_special.erf, _BOTH),
+    "erfc": (mathlib_special.erfc, _BOTH),
+    "erfinv": (mathlib_special.erfinv, _BOTH),
+    "lgamma": (mathlib_special.lgamma, _SINGLE),
+    "digamma": (mathlib_special.digamma, _BOTH),
 }
 
 
@@ -48,7 +57,11 @@ def lower(x: Expr, types: dict[int, dtype]) -> Expr | None:
     function, formats = entry
     d = operand_dtype(x, types)
     f = FORMATS.get(d)
-    if f is None or f not in formats:
+    if f is None:
         return None
     operands = [a if types[id(a)] is d else cast(a, d) for a in x.args]
-    return function(*operands, f)
+    if x.op == "pow" and x.args[1].op == "const" and x.args[1].args[0] in range(4, 9):
+        by_multiplication = mathlib_log.small_power(operands[0], int(x.args[1].args[0]), f)
+        if by_multiplication is not None:
+            return by_multiplication
+    return function(*operands, f) if f in formats else None

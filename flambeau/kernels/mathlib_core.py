@@ -92,18 +92,19 @@ def nearest_integer(x: Expr, scale: float, f: Format) -> tuple[Expr, Expr]:
     return f.bits(shifted), shifted - f.round_to_integer
 
 
-def split_exponent(x: Expr, f: Format) -> tuple[Expr, Expr]:
+def split_exponent(x: Expr, f: Format, may_be_denormal: bool = True) -> tuple[Expr, Expr]:
     """Positive x = 2**e * (1 + t) with sqrt(1/2) <= 1 + t < sqrt(2); returns (e as a float, t).
     For other x, e carries what log must return: -inf for 0, inf for inf, nan for negative numbers and nan."""
-    is_denormal = x < f.smallest_normal
-    scale = f.mantissa + 2
-    normal = where(is_denormal, x * 2.0**scale, x)
+    normal, bias = x, f.number(f.bias)
+    if may_be_denormal:
+        is_denormal, scale = x < f.smallest_normal, f.mantissa + 2
+        normal = where(is_denormal, x * 2.0**scale, x)
+        bias = where(is_denormal, f.number(f.bias + scale), bias)
     bits = f.bits(normal)
     # Moving the word up by 1 - sqrt(1/2) makes the exponent field change at sqrt(1/2) instead of 1.
     exponent = (bits + ((f.bias << f.mantissa) - f.sqrt_half_bits)) >> f.mantissa
     t = f.from_bits(bits - ((exponent - f.bias) << f.mantissa)) - 1.0
-    e = exponent_as_float(exponent, f) - where(is_denormal, f.number(f.bias + scale), f.number(f.bias))
-    e = where(x < INF, e, x)
+    e = where(x < INF, exponent_as_float(exponent, f) - bias, x)
     return where(x > 0.0, e, where(x == 0.0, f.number(-INF), f.number(NAN))), t
 
 

@@ -60,13 +60,14 @@ _COSH = {
 }  # fmt: skip
 
 
-def _scaled_exp(r: Expr, shifted: Expr, f: Format) -> Expr:
-    """2**n exp(r) for |r| <= ln(2) / 2, where the low bits of `shifted` hold n + 2 bias.
+def scaled_exp(r: Expr, shifted: Expr, f: Format, factor: Expr | None = None) -> Expr:
+    """2**n exp(r), times a factor near 1, for |r| <= ln(2) / 2, where the low bits of `shifted` hold n + 2 bias.
 
     Scaling in two steps lets the last multiplication round to denormals and overflow to infinity by itself."""
     n = f.bits(shifted)
     half = n >> 1
     p = fma(r * r, polynomial(r, _EXP[f.is_double]), r) + 1.0
+    p = p if factor is None else p * factor
     return p * f.power_of_two(half) * f.power_of_two(n - half)
 
 
@@ -78,7 +79,7 @@ def exp(x: Expr, f: Format) -> Expr:
     n = shifted - offset
     high, low = LN2[f.is_double]
     r = fma(n, -low, fma(n, -high, x))
-    return _scaled_exp(r, shifted, f)
+    return scaled_exp(r, shifted, f)
 
 
 def exp2(x: Expr, f: Format) -> Expr:
@@ -88,7 +89,7 @@ def exp2(x: Expr, f: Format) -> Expr:
     shifted = x + offset
     s = x - (shifted - offset)
     high, low = LN2[f.is_double]
-    return _scaled_exp(fma(s, high, s * low), shifted, f)
+    return scaled_exp(fma(s, high, s * low), shifted, f)
 
 
 def _half_expm1(x: Expr, shifted: Expr, n: Expr, table: dict[bool, tuple[float, ...]], f: Format) -> Expr:

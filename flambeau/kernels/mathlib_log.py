@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from ..expr.functions import abs_, fma, where
+from ..core import dtype as dt
+from ..expr.functions import abs_, cast, floor, fma, sqrt, where
 from ..expr.node import Expr
-from .mathlib_core import INF, NAN, Format, exponent_as_float, polynomial, split_exponent
+from .mathlib_core import (
+    FLOAT32,
+    FLOAT64,
+    INF,
+    NAN,
+    Format,
+    clamp,
+    exponent_as_float,
+    nearest_integer,
+    polynomial,
+    split_exponent,
+    with_sign_of,
+)
 from .mathlib_exp import LN2
 
 # (log(1 + t) - t + t**2 / 2) / t**3 on sqrt(1/2) <= 1 + t < sqrt(2): relative error of log 2**-27.3 / 2**-58.8.
@@ -68,3 +81,78 @@ def log1p(x: Expr, f: Format) -> Expr:
     e = exponent_as_float(exponent, f) - float(f.bias)
     e = where(u > 0.0, e, where(u == 0.0, f.number(-INF), f.number(NAN)))
     return where((abs_(x) < 2.0 ** -(f.mantissa + 5)) | (x == INF), x, _assemble_log(e, t, f))
+
+
+# ---- float32 functions that need a little more than float32 inside: their logarithm is taken in double precision
+
+# log2(1 + t) / t for sqrt(1/2) <= 1 + t < sqrt(2): relative error 2**-38.0.
+_LOG2_MEDIUM = (
+    1.4426950408865706, -0.7213475203274253, 0.4808983488047383, -0.36067379316033454, 0.28853879558682693,
+    -0.240446432341104, 0.20610712648321075, -0.1804367786574654, 0.16021664060436228, -0.14249835105921016,
+    0.1302755766149003, -0.13463044102497865, 0.13251289770821606, -0.06973859187777995,
+)  # fmt: skip
+# 2**s for |s| <= 1/2: relative error 2**-29.0.
+_EXP2_MEDIUM = (
+    1.0000000005535954, 0.6931472057343484, 0.24022646892045657, 0.05550328781745543, 0.009618488861599933,
+    0.0013399929404816343, 0.00015345829756106035,
+)  # fmt: skip
+_LN_2 = 0.6931471805599453
+
+
+def _log2_medium(d: Expr) -> Expr:
+    """log2 of a float64 that is no denormal, to 38 bits; specials as for log."""
+    e, t = split_exponent(d, FLOAT64, may_be_denormal=False)
+    return fma(t, polynomial(t, _LOG2_MEDIUM), e)
+
+
+def _odd(x: Expr, a: Expr, small: Expr, large: Expr) -> Expr:
+    """An odd function from its series for a = |x| < 2**-10 and its values above, rounded to float32."""
+    return with_sign_of(cast(where(a < 2.0**-10, small, large), dt.float32), x, FLOAT32)
+
+
+def asinh(x: Expr, f: Format) -> Expr:
+    a = abs_(cast(x, dt.float64))
+    return _odd(x, a, fma(a * a * a, -1 / 6, a), _LN_2 * _log2_medium(a + sqrt(fma(a, a, 1.0))))
+
+
+def acosh(x: Expr, f: Format) -> Expr:
+    d = cast(x, dt.float64)
+    value = cast(_LN_2 * _log2_medium(d + sqrt((d - 1.0) * (d + 1.0))), f.dtype)
+    return where(x < 1.0, f.number(NAN), value)
+
+
+def atanh(x: Expr, f: Format) -> Expr:
+    a = abs_(cast(x, dt.float64))
+    return _odd(x, a, fma(a * a * a, 1 / 3, a), 0.5 * _LN_2 * _log2_medium((1.0 + a) / (1.0 - a)))
+
+
+def exp2_medium(v: Expr) -> Expr:
+    """2**v of a float64 to 29 bits, far beyond the range of float32 on both sides."""
+    v = clamp(v, -300.0, 300.0)
+    n, whole = nearest_integer(v, 1.0, FLOAT64)
+    return polynomial(v - whole, _EXP2_MEDIUM) * FLOAT64.power_of_two(n + FLOAT64.bias)
+
+
+def pow_(x: Expr, y: Expr, f: Format) -> Expr:
+    """float32: 2**(y log2|x|) in double precision, where neither half can overflow before the final rounding."""
+    logarithm = _log2_medium(abs_(cast(x, dt.float64)))
+    # 1 to any power is 1, even to infinity
+    power = cast(exp2_medium(where(logarithm == 0.0, 0.0, cast(y, dt.float64) * logarithm)), f.dtype)
+    is_integer = floor(y) == y  # true for infinities, false for nan
+    is_odd = is_integer & (floor(0.5 * y) != 0.5 * y)
+    power = where(is_odd, with_sign_of(power, x, f), power)
+    power = where((x < 0.0) & (x > -INF) & ~is_integer, f.number(NAN), power)
+    return where(y == 0.0, 1.0, power)
+
+
+def small_power(x: Expr, n: int, f: Format) -> Expr | None:
+    """x**n by multiplication, within 2 ulp: products of more than four factors need double precision inside."""
+    if n == 4:
+        square = x * x
+        return square * square
+    if f.is_double or not 5 <= n <= 8:
+        return None
+    d = cast(x, dt.float64)
+    square = d * d
+    fourth = square * square
+    return cast({5: fourth * d, 6: fourth * square, 7: fourth * (square * d), 8: fourth * fourth}[n], f.dtype)
