@@ -29,6 +29,7 @@ from . import (  # noqa: F401
     rearrange,
     reduce,
     scan,
+    sampling,
     shape,
     softmax,
     sort,
