@@ -7,21 +7,19 @@ iterations, called directly when the work is small and through libgomp's `GOMP_p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
-from ..expr.node import Expr, children, rebuild, walk
-from ..expr.typing import node_dtype, operand_dtype
+from ..expr.node import Expr, walk
+from ..expr.typing import operand_dtype
 from . import ir, llvm_values
+from .llvm_analysis import dependents, lower_all, only_forks, reads
 from .llvm_values import Writer, constant, convert, memory_type, value_type
-from .mathlib import lower
 
 # Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
 GRAIN = 32768
-
-_LEAVES = ("const", "var", "load", "arg")
 
 
 class ScalarFunction(Protocol):
@@ -52,7 +50,7 @@ class _Module:
         function = _Function(self, self.symbol, self.kernel.params)
         function.body(self.kernel.body)
         # A function that only forks is compiled without optimisation: that is a third of the compile time of a kernel.
-        self.functions.append(function.finish("void", attributes="#4" if _only_forks(self.kernel.body) else "#0"))
+        self.functions.append(function.finish("void", attributes="#4" if only_forks(self.kernel.body) else "#0"))
         attributes = [
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }',
             "attributes #1 = { nounwind willreturn memory(none) nonlazybind }",
@@ -288,9 +286,9 @@ class _Function:
         if root.op == "var" and self.slots[root.args[0]][1] is target:
             return self.w.ins(f"load {value_type(target)}, ptr {self.slots[root.args[0]][0]}")
         types: dict[int, dtype] = {}
-        root = _lower_all(root, types)
+        root = lower_all(root, types)
         values: dict[int, str] = {}
-        running = _dependents(root, recurrence)
+        running = dependents(root, recurrence)
         for x in walk((root,)):
             self.w.flags = "reassoc nsz contract " if id(x) in running else ""
             values[id(x)] = self._node(x, types, values)
@@ -403,7 +401,7 @@ class _Function:
 
     def _capture(self, s: ir.For) -> tuple[list[ir.Buffer | ir.Scalar], list[str]]:
         """Everything of this function that the loop body reads: parameters for the outlined one, and their values."""
-        names, buffers = _reads(s.body)
+        names, buffers = reads(s.body)
         params: list[ir.Buffer | ir.Scalar] = [b for b in self.pointers if b in buffers]
         arguments = [self.pointers[b] for b in self.pointers if b in buffers]
         for name, (slot, d) in list(self.slots.items()):
@@ -466,113 +464,6 @@ def _trampoline(symbol: str, record: str, types: list[str]) -> str:
   ret void
 }}""".split("\n")
     return "\n".join(lines)
-
-
-# ---------------------------------------------------------------------------------------------- helpers
-
-
-def _lower_all(root: Expr, types: dict[int, dtype]) -> Expr:
-    """Replace mathematical functions by primitive expressions, bottom-up, and record the dtype of every node."""
-    done: dict[int, Expr] = {}
-
-    def visit(top: Expr) -> Expr:
-        for x in walk((top,)):
-            if id(x) in done:
-                continue
-            kids = children(x)
-            new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
-            if id(new) not in types:
-                types[id(new)] = node_dtype(new, (), types)
-            swapped = None if new.op in _LEAVES or _special_power(new) else lower(new, types)
-            if swapped is not None and swapped is not new:
-                done[id(new)] = new  # a formula may use its own argument unchanged, never itself
-                swapped = visit(swapped)
-                new = swapped
-            done[id(x)] = done[id(new)] = new
-        return done[id(top)]
-
-    return visit(root)
-
-
-def _special_power(x: Expr) -> bool:
-    if x.op != "pow" or x.args[1].op != "const":
-        return False
-    return float(x.args[1].args[0]) in llvm_values.SPECIAL_POWERS
-
-
-def _dependents(root: Expr, leaf: Expr | None) -> set[int]:
-    """The nodes of `root` whose value depends on `leaf`."""
-    found: set[int] = set()
-    if leaf is not None:
-        for x in walk((root,)):
-            if x is leaf or any(id(c) in found for c in children(x)):
-                found.add(id(x))
-    return found
-
-
-def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
-    for s in statements:
-        if isinstance(s, ir.Assign):
-            yield s.value
-        elif isinstance(s, ir.Store):
-            yield from (s.index, s.value)
-        elif isinstance(s, ir.For):
-            yield from (s.start, s.stop, s.step, *([s.cost] if s.cost is not None else []))
-            yield from _expressions(s.body)
-        elif isinstance(s, ir.If):
-            yield s.condition
-            yield from _expressions([*s.then, *s.otherwise])
-        elif isinstance(s, ir.While):
-            yield s.condition
-            yield from _expressions(s.body)
-
-
-def _only_forks(statements: Iterable[ir.Statement]) -> bool:
-    """Whether all the time is spent in parallel loops: there is one, and other loops are cold."""
-    forks = False
-    for s in statements:
-        if isinstance(s, ir.For):
-            if not s.parallel and not s.cold:
-                return False
-            forks = forks or s.parallel
-        elif isinstance(s, ir.While):
-            return False
-        elif isinstance(s, ir.If):
-            inner = [*s.then, *s.otherwise]
-            if any(isinstance(i, (ir.For, ir.While, ir.If)) for i in inner) and not _cold(inner):
-                return False
-    return forks
-
-
-def _cold(statements: Iterable[ir.Statement]) -> bool:
-    for s in statements:
-        if isinstance(s, ir.While) or (isinstance(s, ir.For) and not s.cold):
-            return False
-        if isinstance(s, ir.If) and not _cold([*s.then, *s.otherwise]):
-            return False
-    return True
-
-
-def _stored(statements: Iterable[ir.Statement]) -> Iterator[ir.Buffer]:
-    for s in statements:
-        if isinstance(s, ir.Store):
-            yield s.buffer
-        elif isinstance(s, ir.If):
-            yield from _stored([*s.then, *s.otherwise])
-        elif isinstance(s, (ir.For, ir.While)):
-            yield from _stored(s.body)
-
-
-def _reads(statements: list[ir.Statement]) -> tuple[set[str], set[ir.Buffer]]:
-    """Names of variables and buffers that statements mention."""
-    names: set[str] = set()
-    buffers = set(_stored(statements))
-    for x in walk(tuple(_expressions(statements))):
-        if x.op == "var":
-            names.add(x.args[0])
-        elif x.op == "load":
-            buffers.add(x.args[0])
-    return names, buffers
 
 
 __all__ = ["ScalarFunction", "emit"]
