@@ -351,8 +351,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
     d = d or dt.FROM_NUMPY[array.dtype]
     strides = tuple(s // d.itemsize for s in array.strides)
-    low = 0
-    storage = UntypedStorage.borrow(array.ctypes.data - low, array.nbytes, array)
+    storage = UntypedStorage.borrow(array.ctypes.data, array.nbytes, array) if array.size else UntypedStorage(0)
     shape = make_size(array.shape)
     if array.size and not is_contiguous_layout(shape, strides):
         storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * d.itemsize

@@ -81,6 +81,17 @@ def varargs_ints(args: tuple, name: str, argument: str = "size", position: int =
     return as_ints(args, name, argument, position)
 
 
+def collected(args: tuple, named: dict[str, Any], key: str, name: str) -> tuple:
+    """The arguments of f(x, 2, 3), f(x, (2, 3)) or f(x, key=(2, 3)), for `varargs_ints`."""
+    if not args and key in named:
+        args = (named.pop(key),)
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    if not args:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "{key}"')
+    return args
+
+
 def as_shape(size: tuple, name: str) -> Size:
     """The shape of a new tensor: zeros(2, 3), zeros((2, 3)), zeros([2, 3]) all mean one."""
     if not size:

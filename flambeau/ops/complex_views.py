@@ -10,9 +10,10 @@ from ..core.layout import broadcast_two, expand_strides, output_strides
 from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..core.tensor import empty_strided as raw_empty_strided
+from ..core.typenames import type_name
 from .declare import composite, primitive, view
 from .formula import type_word
-from .inplace import raw_copy
+from .inplace import raw_copy, write_out
 
 
 @view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False)
@@ -79,7 +80,10 @@ Tensor.real = property(real, _set_real)  # type: ignore[attr-defined]
 Tensor.imag = property(imag, _set_imag)  # type: ignore[attr-defined]
 
 
-def _check_parts(name: str, first: Tensor, second: Tensor) -> dtype:
+def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:
+    for position, (argument, x) in enumerate(zip(names, (first, second)), 1):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(x)}")
     if not all(x.dtype in (dt.float16, dt.float32, dt.float64) for x in (first, second)):
         raise RuntimeError(
             f"Expected both inputs to be Half, Float or Double tensors but got {type_word(first.dtype)} and"
@@ -118,10 +122,18 @@ def _check_out(out: Any, d: dtype) -> None:
         )
 
 
-@primitive(grads={("real", "imag"): _complex_backward}, name="complex", method=False, out=True)
-def complex_(real: Tensor, imag: Tensor) -> Tensor:
+@primitive(grads={("real", "imag"): _complex_backward}, label="ComplexBackward0", function=False, method=False)
+def joined(real: Tensor, imag: Tensor) -> Tensor:
+    return _join_parts(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
+
+
+@composite(name="complex", method=False)
+def complex_(real: Tensor, imag: Tensor, *, out: Any = None) -> Tensor:
     """A complex tensor from its real and imaginary parts."""
-    return _join_parts(real, imag, _check_parts("complex", real, imag))
+    if out is None:
+        return joined(real, imag)
+    _check_out(out, _check_parts("complex", ("real", "imag"), real, imag))
+    return write_out("complex", out, joined(real, imag))
 
 
 def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict) -> tuple:
@@ -131,8 +143,16 @@ def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict) -> tuple:
     return radial, turning
 
 
-@primitive(grads={("abs", "angle"): _polar_backward}, method=False, out=True)
-def polar(abs: Any, angle: Any) -> Tensor:
+@composite(method=False)
+def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     """A complex tensor from absolute values and angles."""
-    d = _check_parts("polar", abs, angle)
+    if out is None:
+        return turned(abs, angle)
+    _check_out(out, _check_parts("polar", ("abs", "angle"), abs, angle))
+    return write_out("polar", out, turned(abs, angle))
+
+
+@primitive(grads={("abs", "angle"): _polar_backward}, label="PolarBackward0", function=False, method=False)
+def turned(abs: Any, angle: Any) -> Tensor:
+    d = _check_parts("polar", ("abs", "angle"), abs, angle)
     return _join_parts(abs * angle.cos(), abs * angle.sin(), d)

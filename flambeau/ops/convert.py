@@ -459,7 +459,7 @@ def resize_raw(t: Tensor, shape: tuple[int, ...], fmt: Any = None) -> None:
     t._contig = is_contiguous_layout(shape, strides)
 
 
-@composite(function=False)
+@composite
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """resize_ to another tensor's shape."""
     return resize_(self, the_template.shape, memory_format=memory_format)

@@ -15,6 +15,7 @@ from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.typenames import type_name
 from .convert import copy_raw
 from .declare import composite, primitive
+from .inplace import needs_copy_before_write, write_out
 from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
 
@@ -99,14 +100,27 @@ def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> li
     return shares
 
 
-@primitive(grads={"tensors": _cat_backward}, out=True, method=False, aliases=("concat", "concatenate"))
-def cat(tensors: Any, dim: int = 0) -> Tensor:
+@composite(method=False, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """The tensors one after another along a dimension they already have.
 
     >>> cat([ones(1, 2), zeros(1, 2)])
     tensor([[1., 1.],
             [0., 0.]])
     """
+    if out is None:
+        return joined(tensors, dim)
+    for i, t in enumerate(tensors):
+        if isinstance(t, Tensor) and isinstance(out, Tensor) and (t is out or needs_copy_before_write(out, t)):
+            raise RuntimeError(
+                "unsupported operation: the input tensors cannot refer to any of the output memory locations. Found overlap"
+                f" in input tensor {i}"
+            )
+    return write_out("cat", out, joined(tensors, dim))
+
+
+@primitive(grads={"tensors": _cat_backward}, label="CatBackward0", function=False, method=False, name="_cat")
+def joined(tensors: Any, dim: int) -> Tensor:
     given = tensor_list(tensors, "cat")
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")

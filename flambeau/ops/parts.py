@@ -43,6 +43,8 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
 @primitive(grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)}, out=True)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of what narrow shows."""
+    if input.shape and dim >= len(input.shape):
+        raise RuntimeError(f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions")
     d, begin = narrow_bounds(input, dim, start, length)
     return slice_dim(input, d, begin, begin + length, 1).clone()  # type: ignore[attr-defined]
 

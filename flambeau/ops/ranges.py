@@ -137,7 +137,9 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
     start, end, step = map(_real, bounds)
     if d.category == 1:
-        start, end, step = int(start), int(end), int(step) if step == int(step) or abs(step) >= 1 else step
+        if step != 0 and int(step) == 0:
+            raise ValueError("step must be nonzero")
+        start, end, step = int(start), int(end), int(step)
     count = _range_count(start, end, step, False)
     if d is dt.bool_ and count <= 2:
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
@@ -177,6 +179,8 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
         start, end = one[0], one[1]
         step = _rounded(np.array([(end - start) / one.dtype.type(max(steps - 1, 1))]), d)[0]
     i = np.arange(steps)
+    if steps == 1:
+        end = start
     low, near, far = i < steps // 2, i, steps - 1 - i
     if d.is_complex:
         return np.where(low, start + step * near.astype(d.numpy), end - step * far.astype(d.numpy)).astype(d.numpy)

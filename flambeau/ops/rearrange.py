@@ -13,7 +13,8 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
-from .arguments import as_ints, as_number, is_int, varargs_ints
+from ..core.typenames import type_name
+from .arguments import as_ints, as_number, collected, is_int, varargs_ints
 from .convert import copy_raw
 from .creation import empty_as, fill_raw
 from .declare import composite, primitive
@@ -56,9 +57,9 @@ def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
 
 
 @composite(function=False)
-def repeat(self: Tensor, *repeats: Any) -> Tensor:
+def repeat(self: Tensor, *repeats: Any, **named: Any) -> Tensor:
     """The tensor repeated along each dimension, new ones in front if more are given."""
-    times = varargs_ints(repeats, "repeat", "repeats")
+    times = varargs_ints(collected(repeats, named, "repeats", "repeat"), "repeat", "repeats")
     if len(times) < len(self.shape):
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(r < 0 for r in times):
@@ -67,9 +68,9 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 
 
 @composite
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """repeat, with ones in front if fewer numbers than dimensions are given."""
-    times = varargs_ints(dims, "tile", "dims", 2)
+    times = varargs_ints(collected(dims, named, "dims", "tile"), "tile", "dims", 2)
     return repeat(input, (1,) * (len(input.shape) - len(times)) + tuple(times))
 
 
@@ -117,6 +118,24 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     return copy_of_array(np.repeat(np.arange(len(counts)), counts), repeats.dtype)
 
 
+@composite(method=False)
+def unravel_index(indices: Any, shape: Any) -> tuple:
+    """Positions in the flattened order as one coordinate per dimension."""
+    sizes = (int(shape),) if is_int(shape) else tuple(shape.tolist() if isinstance(shape, Tensor) else as_ints(shape, "unravel_index", "shape", 2))  # type: ignore[attr-defined]
+    if not isinstance(indices, Tensor):
+        raise TypeError(f"unravel_index(): argument 'indices' (position 1) must be Tensor, not {type_name(indices)}")
+    if indices.dtype.category > 1 or indices.dtype is dt.bool_:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+    flat: Any = indices
+    coordinates = []
+    for n in reversed(sizes):
+        coordinates.append(flat % n)
+        flat = flat // n
+    return tuple(reversed(coordinates))
+
+
 # -- reversing and rotating ---------------------------------------------------------------------------------------------
 
 
@@ -142,9 +161,9 @@ def reversed_view(t: Tensor, strides: tuple[int, ...], offset: int) -> Tensor:
 
 
 @composite
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """The order of elements reversed along the given dimensions."""
-    listed = varargs_ints(dims, "flip", "dims", 2)
+    listed = varargs_ints(collected(dims, named, "dims", "flip"), "flip", "dims", 2)
     wrapped = tuple([wrap_dim(d, len(input.shape)) for d in listed])
     if len(set(wrapped)) != len(wrapped):
         repeated = next(d for d in wrapped if wrapped.count(d) > 1)

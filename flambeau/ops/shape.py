@@ -13,7 +13,7 @@ from ..core.layout import memory_span, wrap_dim
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
 from ..core.typenames import type_name
-from .arguments import as_int, as_ints, is_int, varargs_ints
+from .arguments import as_int, as_ints, collected, is_int, varargs_ints
 from .convert import check_bounds, copy_raw
 from .declare import composite, primitive, view
 
@@ -268,11 +268,10 @@ def reshaped(input: Tensor, target: tuple[int, ...]) -> Tensor:
 
 
 @composite
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
     """Another shape: a view where possible, else a copy."""
-    if not shape:
-        raise TypeError('reshape() missing 1 required positional arguments: "shape"')
-    return reshaped(input, infer_shape(varargs_ints(shape, "reshape", "shape", 2), numel_of(input.shape)))
+    sizes = varargs_ints(collected(shape, named, "shape", "reshape"), "reshape", "shape", 2)
+    return reshaped(input, infer_shape(sizes, numel_of(input.shape)))
 
 
 @composite(function=False)
@@ -345,9 +344,9 @@ def permute_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 
 @composite
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """Dimensions in another order."""
-    order = varargs_ints(dims, "permute", "dims", 2)
+    order = varargs_ints(collected(dims, named, "dims", "permute"), "permute", "dims", 2)
     n = len(input.shape)
     if len(order) != n:
         raise RuntimeError(
@@ -444,9 +443,10 @@ def expand_to(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @composite(function=False)
-def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
+def expand(self: Tensor, *size: Any, implicit: bool = False, **named: Any) -> Tensor:
     """Size-one dimensions repeated without copying; -1 keeps a dimension."""
-    return expand_to(self, expanded_shape(self, list(varargs_ints(size, "expand"))))
+    sizes = varargs_ints(collected(size, named, "size", "expand"), "expand")
+    return expand_to(self, expanded_shape(self, list(sizes)))
 
 
 def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
