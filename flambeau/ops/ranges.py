@@ -198,6 +198,8 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
     wide = dt.complex128 if d.is_complex else (dt.float32 if d.is_floating_point and d.itemsize < 8 else dt.float64)
     if d is dt.complex64:
         wide = dt.complex64
+    if d.category == 1:
+        start, end = int(start), int(end)
     exponents = _line(start, end, steps, wide)
     with np.errstate(all="ignore"):
         powers = np.power(wide.numpy.type(base) if not d.is_complex else complex(base), exponents.astype(np.complex128 if d.is_complex else np.float64))

@@ -14,10 +14,12 @@ from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.typenames import type_name
+from ..kernels.library.triangle import triangle
 from .arguments import as_ints, as_number, collected, is_int, varargs_ints
 from .convert import copy_raw
 from .creation import empty_as, fill_raw
 from .declare import composite, primitive
+from .joining import stack
 from .shape import slice_dim
 
 # -- repeating ----------------------------------------------------------------------------------------------------------
@@ -133,7 +135,9 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
     for n in reversed(sizes):
         coordinates.append(flat % n)
         flat = flat // n
-    return tuple(reversed(coordinates))
+    if not coordinates:
+        return ()
+    return stack(list(reversed(coordinates)), -1).unbind(-1)
 
 
 # -- reversing and rotating ---------------------------------------------------------------------------------------------
@@ -283,16 +287,15 @@ def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
     out = raw_empty(input.shape, input.dtype, input.device)
     if input.device is cpu and 0 not in out.shape:
-        triangle_rows(out, input, diagonal, upper)
+        rows, columns = input.shape[-2:]
+        source = input if input._contig else input.contiguous()  # type: ignore[attr-defined]
+        if input.dtype.is_complex:
+            cut = (np.triu if upper else np.tril)(source._array(), diagonal)
+            out._array()[...] = cut
+        else:
+            diagonal = max(-rows, min(diagonal, columns))
+            triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
     return out
-
-
-def triangle_rows(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> None:
-    array, source = out._array(), input._array()
-    rows, columns = input.shape[-2:]
-    mask = np.tri(rows, columns, diagonal - 1 if upper else diagonal, dtype=bool)
-    np.copyto(array, source)
-    np.copyto(array, 0, where=mask if upper else ~mask)
 
 
 @primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True)
