@@ -1,0 +1,95 @@
+"""Changing the dtype or device of a whole module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.graph import mode
+from ...core.tensor import Tensor
+from ...ops.convert import parse_to
+from ..parameter import Parameter, is_lazy
+
+
+class Conversion:
+    """The converting methods of Module."""
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+
+    def children(self) -> Any:
+        raise NotImplementedError
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Replace the data of every parameter, gradient and buffer by fn of it."""
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                self._apply_to_parameter(name, parameter, fn)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def _apply_to_parameter(self, name: str, parameter: Any, fn: Callable[[Tensor], Tensor]) -> None:
+        before, mode.enabled = mode.enabled, False
+        try:
+            fresh = fn(parameter)
+            gradient = None if parameter.grad is None else fn(parameter.grad)
+        finally:
+            mode.enabled = before
+        if is_lazy(parameter):
+            self._parameters[name] = fresh if is_lazy(fresh) else parameter
+            return
+        if fresh.device.type == "meta" and parameter.device.type != "meta":
+            self._parameters[name] = Parameter(fresh, parameter.requires_grad)
+            return
+        parameter.data = fresh  # the same Parameter object, so that optimizers keep hold of it
+        if gradient is not None:
+            parameter.grad = None
+            parameter.grad = gradient
+
+    def _convert_floats(self, d: Any) -> Any:
+        return self._apply(lambda t: t.to(d) if t.dtype.is_floating_point else t)
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
+        d, where, non_blocking, _, fmt = parse_to(args, dict(kwargs))
+        if d is not None and not (d.is_floating_point or d.is_complex):
+            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={d}")
+
+        def convert(t: Tensor) -> Tensor:
+            wanted = d if t.dtype.is_floating_point or t.dtype.is_complex else None
+            if fmt is not None and len(t.shape) in (4, 5):
+                return t.to(where, wanted, non_blocking, memory_format=fmt)
+            return t.to(where, wanted, non_blocking)
+
+        return self._apply(convert)
+
+    def type(self, dst_type: Any) -> Any:
+        return self._apply(lambda t: t.type(dst_type))
+
+    def float(self) -> Any:
+        return self._convert_floats(dt.float32)
+
+    def double(self) -> Any:
+        return self._convert_floats(dt.float64)
+
+    def half(self) -> Any:
+        return self._convert_floats(dt.float16)
+
+    def bfloat16(self) -> Any:
+        return self._convert_floats(dt.bfloat16)
+
+    def cpu(self) -> Any:
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self, device: Any = None) -> Any:
+        return self._apply(lambda t: t.cuda(device))
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+        """Move without copying: the values are undefined afterwards."""
+        return self._apply(lambda t: Tensor.new_empty(t, t.shape, device=device), recurse)

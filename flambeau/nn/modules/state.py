@@ -1,0 +1,236 @@
+"""state_dict and load_state_dict."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.graph import mode
+from ...core.tensor import Tensor
+from ..parameter import Parameter, is_lazy
+from .hooks import RemovableHandle
+
+_EXTRA_STATE_KEY = "_extra_state"
+
+
+class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What load_state_dict could not match."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+class State:
+    """The saving and loading methods of Module."""
+
+    _modules: dict[str, Any]
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _non_persistent_buffers_set: set
+    _state_dict_hooks: dict
+    _state_dict_pre_hooks: dict
+    _load_state_dict_pre_hooks: dict
+    _load_state_dict_post_hooks: dict
+    _version: int
+
+    # -- saving -----------------------------------------------------------------------------------------------------------
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        """All parameters and persistent buffers by dotted name; the tensors are shared with the module."""
+        if args:
+            destination = args[0]
+            prefix = args[1] if len(args) > 1 else prefix
+            keep_vars = args[2] if len(args) > 2 else keep_vars
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            result = hook(self, destination, prefix, local_metadata)
+            if not getattr(hook, "_from_public_api", False):
+                if result is not None:
+                    destination = result
+            elif result is not None:
+                raise RuntimeError("state_dict post-hook must return None")
+        return destination
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if self._has_extra_state():
+            destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()  # type: ignore[attr-defined]
+
+    def _has_extra_state(self) -> bool:
+        return not getattr(type(self).get_extra_state, "__qualname__", "").startswith("Traversal.")  # type: ignore[attr-defined]
+
+    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        hook._from_public_api = True  # type: ignore[attr-defined]
+        return self._register_state_dict_hook(hook)
+
+    def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
+        handle = RemovableHandle(self._state_dict_hooks)
+        self._state_dict_hooks[handle.id] = hook
+        return handle
+
+    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        handle = RemovableHandle(self._state_dict_pre_hooks)
+        self._state_dict_pre_hooks[handle.id] = hook
+        return handle
+
+    # -- loading ------------------------------------------------------------------------------------------------------------
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+        """Copy (or assign) tensors into parameters and buffers by name; strict: names must match exactly."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", None)
+        state = OrderedDict(state_dict)
+        if metadata is not None:
+            state._metadata = metadata  # type: ignore[attr-defined]
+        _load(self, state, "", metadata, strict, assign, missing, unexpected, errors)
+        if strict:
+            if unexpected:
+                errors.insert(0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected)))
+            if missing:
+                errors.insert(0, "Missing key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in missing)))
+        if errors:
+            raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors)))
+        return IncompatibleKeys(missing, unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        persistent = {k: v for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set}
+        own = {k: v for k, v in itertools.chain(self._parameters.items(), persistent.items()) if v is not None}
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, target in own.items():
+            key = prefix + name
+            if key in state_dict:
+                self._load_one(name, key, target, state_dict[key], assign, error_msgs)
+            elif strict:
+                missing_keys.append(key)
+        extra_key = prefix + _EXTRA_STATE_KEY
+        if self._has_extra_state():
+            if extra_key in state_dict:
+                self.set_extra_state(state_dict[extra_key])  # type: ignore[attr-defined]
+            elif strict:
+                missing_keys.append(extra_key)
+        elif strict and extra_key in state_dict:
+            unexpected_keys.append(extra_key)
+        if strict:
+            for key in state_dict:
+                if key.startswith(prefix) and key != extra_key:
+                    rest = key[len(prefix) :].split(".", 1)
+                    if len(rest) > 1:
+                        if rest[0] not in self._modules:
+                            unexpected_keys.append(key)
+                    elif rest[0] not in own:
+                        unexpected_keys.append(key)
+
+    def _load_one(self, name: str, key: str, target: Any, value: Any, assign: bool, errors: list[str]) -> None:
+        if not isinstance(value, Tensor):
+            errors.append(
+                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received'
+                f" {type(value)}"
+            )
+            return
+        if is_lazy(target) and not is_lazy(value):
+            target.materialize(value.shape)
+        if not is_lazy(target):
+            if len(target.shape) == 0 and tuple(value.shape) == (1,):
+                value = value[0]  # very old checkpoints kept scalars as vectors
+            if tuple(value.shape) != tuple(target.shape):
+                errors.append(
+                    f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current model is"
+                    f" {target.shape}."
+                )
+                return
+        before, mode.enabled = mode.enabled, False
+        try:
+            if assign:
+                if isinstance(target, Parameter) and not isinstance(value, Parameter):
+                    value = Parameter(value, requires_grad=target.requires_grad)
+                setattr(self, name, value)
+            else:
+                target.copy_(value)
+        except Exception as error:  # reported with all other mismatches, as one error
+            errors.append(
+                f'While copying the parameter named "{key}", whose dimensions in the model are {target.shape} and whose dimensions in the'
+                f" checkpoint are {value.shape}, an exception occurred : {error.args}."
+            )
+        finally:
+            mode.enabled = before
+
+    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
+        handle = RemovableHandle(self._load_state_dict_pre_hooks)
+        self._load_state_dict_pre_hooks[handle.id] = _WithModule(hook, self) if with_module else hook
+        return handle
+
+    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        handle = RemovableHandle(self._load_state_dict_post_hooks)
+        self._load_state_dict_post_hooks[handle.id] = hook
+        return handle
+
+
+class _WithModule:
+    """A load hook that also wants the module."""
+
+    def __init__(self, hook: Callable, module: Any):
+        self.hook, self.module = hook, module
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module, *args)
+
+
+def _load(
+    module: Any, state: Any, prefix: str, metadata: Any, strict: bool, assign: bool, missing: list, unexpected: list, errors: list
+) -> None:
+    local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        local["assign_to_params_buffers"] = assign
+    module._load_from_state_dict(state, prefix, local, True, missing, unexpected, errors)
+    for name, child in module._modules.items():
+        if child is not None:
+            path = f"{prefix}{name}."
+            part = OrderedDict((k, v) for k, v in state.items() if k.startswith(path))
+            _load(child, part, path, metadata, strict, assign, missing, unexpected, errors)
+    incompatible = IncompatibleKeys(missing, unexpected)
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, incompatible) is not None:
+            raise RuntimeError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if incompatible_keys"
+                " need to be modified, it should be done inplace."
+            )
