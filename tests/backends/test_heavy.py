@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from flambeau.backends.cpu import blas, heavy, onednn
-from flambeau.backends.cpu.onednn import gemm
+from flambeau.backends.cpu import blas, heavy, onednn, threads
+from flambeau.backends.cpu.onednn import gemm, library
 from flambeau.backends.cpu.onednn import plan as onednn_plan
 from flambeau.core import dtype as dtypes
 
@@ -507,6 +507,34 @@ def test_plans_are_reused_and_bounded():
         assert len(gemm._plans.cache.young) == 1
     onednn.reset()
     assert not gemm._plans.cache.young
+
+
+@needs_onednn
+def test_changing_the_number_of_threads_drops_plans():
+    f32, count = dtypes.float32, threads.get_num_threads()
+    onednn.matmul(poisoned(f32, 4, 4), random(f32, 4, 4), random(f32, 4, 4))
+    try:
+        threads.set_num_threads(count + 1)
+        assert not gemm._plans.cache.young
+    finally:
+        threads.set_num_threads(count)
+
+
+def test_a_missing_library_is_reported_and_not_needed(monkeypatch):
+    monkeypatch.setattr(library, "_loaded", None)
+    monkeypatch.setattr(library, "_problems", None)
+    monkeypatch.setattr(library, "_candidates", lambda: iter(["/nowhere/libdnnl.so.3"]))
+    assert not onednn.available()
+    with pytest.raises(RuntimeError, match="oneDNN 3.x is not available.*/nowhere"):
+        onednn.version()
+    previous = heavy.set_onednn_enabled(True)
+    try:
+        assert not heavy.onednn_enabled()
+        a, b, dst = random(dtypes.float32, 3, 4), random(dtypes.float32, 4, 5), poisoned(dtypes.float32, 3, 5)
+        heavy.matmul(dst, a, b)
+        assert_near(dst, product(a, b))
+    finally:
+        heavy.set_onednn_enabled(previous)
 
 
 @needs_onednn

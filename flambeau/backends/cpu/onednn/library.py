@@ -21,19 +21,18 @@ from flambeau.core import dtype as dtypes
 DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
 
 # propagation kinds, algorithms, format tags
-FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+FORWARD_TRAINING = 64
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 0x1, 0xA
-POOLING_MAX, POOLING_AVG_INCLUDE_PADDING, POOLING_AVG_EXCLUDE_PADDING = 0x1FF, 0x2FF, 0x3FF
 FORMAT_ANY = 1
 
 # execution arguments
-ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_WORKSPACE, ARG_SCRATCHPAD = 1, 17, 33, 41, 64, 80
+ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS, ARG_DIFF_BIAS = 129, 145, 161, 169
 
 # queries
 QUERY_IMPL_NAME = 8
 QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS = 129, 130, 131, 132
-QUERY_DST, QUERY_DIFF_DST, QUERY_WORKSPACE, QUERY_SCRATCHPAD = 133, 134, 135, 136
+QUERY_DST, QUERY_DIFF_DST, QUERY_SCRATCHPAD = 133, 134, 136
 
 MAX_DIMS = 12
 Dims = ctypes.c_int64 * MAX_DIMS
@@ -79,7 +78,6 @@ _window = (_dims,) * 4  # strides, dilations, padding before, padding after
 _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "engine_create": (_out, _int, ctypes.c_size_t),
     "stream_create": (_out, _ptr, ctypes.c_uint),
-    "stream_wait": (_ptr,),
     "primitive_attr_create": (_out,),
     "primitive_attr_set_scratchpad_mode": (_ptr, _int),
     "memory_desc_create_with_strides": (_out, _int, _dims, _int, _dims),
@@ -103,8 +101,6 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
         *(_ptr, _ptr),
     ),
     "deconvolution_forward_primitive_desc_create": (_out, _ptr, _int, _int, _ptr, _ptr, _ptr, _ptr, *_window, _ptr),
-    "pooling_forward_primitive_desc_create": (_out, _ptr, _int, _int, _ptr, _ptr, _dims, *_window, _ptr),
-    "pooling_backward_primitive_desc_create": (_out, _ptr, _int, _ptr, _ptr, _dims, *_window, _ptr, _ptr),
     "sgemm": (
         *(ctypes.c_char, ctypes.c_char, _i64, _i64, _i64),
         *(_f32, _ptr, _i64, _ptr, _i64, _f32, _ptr, _i64),
