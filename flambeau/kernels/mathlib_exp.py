@@ -66,7 +66,7 @@ def scaled_exp(r: Expr, shifted: Expr, f: Format, factor: Expr | None = None) ->
     Scaling in two steps lets the last multiplication round to denormals and overflow to infinity by itself."""
     n = f.bits(shifted)
     half = n >> 1
-    p = fma(r * r, polynomial(r, _EXP[f.is_double]), r) + 1.0
+    p = polynomial(r, (1.0, 1.0, *_EXP[f.is_double]))
     p = p if factor is None else p * factor
     return p * f.power_of_two(half) * f.power_of_two(n - half)
 

@@ -71,14 +71,31 @@ _ERFINV_TAIL = (
 
 def erf(x: Expr, f: Format) -> Expr:
     """An odd polynomial for small |x|; 1 - erfc above, erfc as the eighth power of a polynomial: it falls so steeply
-    that a polynomial for itself would need twice the degree."""
+    that a polynomial for itself would need twice the degree. In float32 both have the same degree, so one Horner
+    scheme with selected coefficients does for both: selection is cheaper than arithmetic."""
     a = at_most(abs_(x), 5.95 if f.is_double else 3.93)
-    small = _erf_near_zero(x, f)
-    root = polynomial(a, _ERFC_ROOT[f.is_double])
+    if f.is_double:
+        near = a < 1.0
+        small, root = _erf_near_zero(x, f), polynomial(a, _ERFC_ROOT[True])
+    else:
+        near = a < 1.2
+        p = _either_polynomial(near, x * x, _ERF_SMALL[False], a, _ERFC_ROOT[False], f)
+        small, root = fma(x, p, x), p
     square = root * root
     fourth = square * square
     large = with_sign_of(fma(-fourth, fourth, 1.0), x, f)
-    return where(a < (1.0 if f.is_double else 1.2), small, large)
+    return where(near, small, large)
+
+
+def _either_polynomial(
+    choose: Expr, x: Expr, table: tuple[float, ...], otherwise_x: Expr, otherwise_table: tuple[float, ...], f: Format
+) -> Expr:
+    coefficients = [where(choose, f.number(a), f.number(b)) for a, b in zip(table, otherwise_table, strict=True)]
+    variable = where(choose, x, otherwise_x)
+    result = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        result = fma(result, variable, c)
+    return result
 
 
 def _erf_near_zero(x: Expr, f: Format) -> Expr:

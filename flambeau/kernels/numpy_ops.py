@@ -149,7 +149,7 @@ def _fma_float64(a: Array, b: Array, c: Array) -> Array:
     product_error = ((ah * bh - p) + ah * bl + al * bh) + al * bl
     s, sum_error = _two_sum(p, c)
     correction = product_error + sum_error
-    return np.where(np.isfinite(correction), s + correction, p + c)
+    return np.where(np.isfinite(correction) & (correction != 0), s + correction, p + c)  # p + c keeps the sign of zero
 
 
 def _sign(a: Array) -> Array:
