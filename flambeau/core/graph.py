@@ -22,48 +22,60 @@ class GradMode(threading.local):
 
     enabled = True
     inference = False
-    anomaly = False
     anomaly_check_nan = True
-    saved_hooks: list = []
+    saved_hooks: tuple = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks
     forward_ad = 0
+    _anomaly = False
 
+    @property
+    def anomaly(self) -> bool:
+        return self._anomaly
+
+    @anomaly.setter
+    def anomaly(self, value: bool) -> None:
+        if value and not self._anomaly:
+            unusual.append("anomaly")
+        elif self._anomaly and not value:
+            unusual.remove("anomaly")
+        self._anomaly = value
+
+
+# Not empty while any thread records with anomaly detection or saved-tensor hooks: recording tests this one list and only
+# then asks the slower per-thread switches.
+unusual: list[str] = []
 
 mode = GradMode()
 
 
+def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
+    """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
+    mode.saved_hooks = (*mode.saved_hooks, (pack, unpack))
+    unusual.append("hooks")
+
+
+def pop_saved_hooks() -> None:
+    mode.saved_hooks = mode.saved_hooks[:-1]
+    unusual.remove("hooks")
+
+
 class Meta:
-    """The autograd side of a tensor; a tensor that never meets autograd has none."""
+    """The autograd side of a tensor; a tensor that never meets autograd has none.
 
-    __slots__ = (
-        "requires_grad",
-        "grad",
-        "grad_fn",
-        "output_nr",
-        "hooks",
-        "retains_grad",
-        "accumulator",
-        "post_hooks",
-        "view_version",
-        "rebase_version",
-        "view_fn",
-        "creation",
-        "inference",
-    )
+    Defaults live in the class: one of these is made for every recorded result, and most keep all but `grad_fn`."""
 
-    def __init__(self) -> None:
-        self.requires_grad = False
-        self.grad = None
-        self.grad_fn: Node | None = None
-        self.output_nr = 0
-        self.hooks: dict | None = None
-        self.retains_grad = False
-        self.accumulator: weakref.ref | None = None  # weak: the node holds the tensor
-        self.post_hooks: dict | None = None
-        self.view_version = -1  # storage version when this view's grad_fn was made
-        self.rebase_version = 0  # storage version when an in-place op last rewrote this base's history
-        self.view_fn: Callable | None = None
-        self.creation = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
-        self.inference = False
+    requires_grad: bool = False
+    grad: Any = None
+    grad_fn: Node | None = None
+    output_nr: int = 0
+    hooks: dict | None = None
+    retains_grad: bool = False
+    accumulator: weakref.ref | None = None  # weak: the node holds the tensor
+    post_hooks: dict | None = None
+    view_version: int = -1  # storage version when this view's grad_fn was made
+    rebase_version: int = -1  # storage version when an in-place op last rewrote this base's history
+    view_fn: Callable | None = None
+    creation: str = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
+    inference: bool = False
 
 
 class SavedTensor:
@@ -106,15 +118,16 @@ class SavedTensor:
 
 def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
     source = node if saved.is_output else (tensor.grad_fn if tensor._meta is not None else None)
-    where = (
-        f", which is output {saved.output_nr if saved.is_output else tensor.output_nr} of {source.name()},"
-        if source
-        else ""
-    )
+    return modified_message(tensor, saved.version, source, saved.output_nr if saved.is_output else tensor.output_nr)
+
+
+def modified_message(tensor: Any, version: int, source: Node | None, output_nr: int) -> str:
+    """Why a saved tensor cannot be used: it had `version` when it was saved. `source` is the node that made it."""
+    where = f", which is output {output_nr} of {source.name()}," if source is not None else ""
     message = (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{where} is at version {tensor._storage.version};"
-        f" expected version {saved.version} instead."
+        f" expected version {version} instead."
     )
     last = getattr(tensor._storage, "last_write", None)
     if last is not None:
@@ -138,39 +151,28 @@ def user_frame() -> str:
 
 
 class Node:
-    """One recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr)."""
+    """One recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr).
 
-    __slots__ = (
-        "edges",
-        "saved",
-        "sequence",
-        "label",
-        "prehooks",
-        "hooks",
-        "retain",
-        "output_count",
-        "output_info",
-        "trace",
-        "extra",
-        "_metadata",
-        "__weakref__",
-    )
+    Defaults live in the class, so that making a node sets only what differs."""
+
+    edges: tuple
+    sequence: int
+    label: str
+    saved: Any = None
+    prehooks: dict | None = None
+    hooks: dict | None = None
+    retain: dict | None = None  # output_nr -> tensor weakref whose .grad is kept
+    output_count: int = 1
+    output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
+    trace: str | None = None
+    _metadata: dict | None = None
 
     def __init__(self, label: str, edges: tuple):
         self.label = label
         self.edges = edges
         self.sequence = next(_sequence)
-        self.saved: Any = None
-        self.prehooks: dict | None = None
-        self.hooks: dict | None = None
-        self.retain: dict | None = None  # output_nr -> tensor weakref whose .grad is kept
-        self.output_count = 1
-        self.output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
-        self._metadata = None
         if mode.anomaly:
-            self.trace = "".join(traceback.format_list(_user_stack()))
-        else:
-            self.trace = None
+            self.trace = user_trace()
 
     def apply(self, grads: list) -> tuple:
         raise NotImplementedError
@@ -214,10 +216,19 @@ class Node:
         return f"<{self.label} object at {id(self):#x}>"
 
 
-def _user_stack() -> list:
+def user_trace() -> str:
+    """The stack outside this package, as anomaly detection shows it."""
     package = __name__.split(".")[0]
     stack = traceback.extract_stack()
-    return [f for f in stack if f"/{package}/" not in f.filename]
+    return "".join(traceback.format_list([f for f in stack if f"/{package}/" not in f.filename]))
+
+
+RETRY_MESSAGE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been"
+    " freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify"
+    " retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors"
+    " after calling backward."
+)
 
 
 class HookHandle:
@@ -246,8 +257,6 @@ class HookHandle:
 class AccumulateGrad(Node):
     """The end of every path: adds the gradient to the leaf's `.grad`."""
 
-    __slots__ = ("variable",)
-
     def __init__(self, variable: Any):
         super().__init__("AccumulateGrad", ())
         self.sequence += _ACCUMULATE_SEQUENCE  # unique, and before every other node
@@ -260,13 +269,11 @@ class AccumulateGrad(Node):
 def gradient_edge(tensor: Any) -> tuple | None:
     """Where the gradient of `tensor` goes, or None if it needs none."""
     meta = tensor._meta
-    if meta is None:
-        return None
-    if meta.grad_fn is not None or tensor._base is not None:
+    if tensor._base is not None or (meta is not None and meta.grad_fn is not None):
         fn = tensor.grad_fn  # may rebuild the node of a view whose base was changed
         if fn is not None:
-            return (fn, meta.output_nr)
-    if not meta.requires_grad:
+            return (fn, tensor._meta.output_nr)
+    if meta is None or not meta.requires_grad:
         return None
     node = None if meta.accumulator is None else meta.accumulator()
     if node is None:

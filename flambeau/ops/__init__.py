@@ -1,9 +1,13 @@
 """What tensors do: one module per family, each operator declared once."""
 
 from . import (  # noqa: F401
+    activation,
     arithmetic,
     attributes,
+    bitwise,
+    comparison,
     complex_views,
+    conjugate,
     construct,
     conv,
     convert,
@@ -28,11 +32,13 @@ from . import (  # noqa: F401
     ranges,
     rearrange,
     reduce,
+    rounding,
     scan,
     sampling,
     shape,
     softmax,
     sort,
+    unary,
 )
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise

@@ -1,263 +1,343 @@
-"""Arithmetic: the operators behind + - * / and their in-place forms."""
+"""Arithmetic: sums, products, quotients, remainders and powers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.dtype import dtype
+from ..core.promotion import get_default_dtype, result_dtype
 from ..core.tensor import Tensor
+from ..expr import Expr
 from ..expr import functions as f
 from .declare import composite, pointwise
-from .formula import Pointwise, compare, integral, promote_float
-from .formula import select as select_rule
+from .dtype_rules import promote_float, type_word
+from .formula import Pointwise
+
+_BOTH = ("input", "other")
 
 
-def _check_alpha(name: str) -> Any:
-    def check(impl: Pointwise, operands: tuple) -> None:
-        if all((x.dtype if isinstance(x, Tensor) else None) is dt.bool_ for x in operands) and name == "sub":
-            raise RuntimeError(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator"
-                " instead."
-            )
-
-    return check
+# -- sums and products --------------------------------------------------------------------------------------------------
 
 
-@pointwise
-def add(input, other, alpha=1):
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is dt.bool_)
+
+
+def check_alpha(op: Pointwise, operands: tuple, params: tuple) -> None:
+    """The factor of the second operand must fit the result's dtype."""
+    alpha = params[0]
+    d = result_dtype(operands)
+    if isinstance(alpha, bool) and d is not dt.bool_:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and d.category < 2:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and not d.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+
+
+def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
+    flags = [_is_bool(x) for x in operands if isinstance(x, Tensor)]
+    if len(flags) == 2 and all(flags):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator"
+            " instead."
+        )
+    if any(flags):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the"
+            " `~` or `logical_not()` operator instead."
+        )
+    check_alpha(op, operands, params)
+
+
+@pointwise(numbers=_BOTH, check=check_alpha)
+def add(input, other, *, alpha=1):
     """input + alpha * other"""
-    return input + other if alpha is None else input + f.as_expr(alpha) * other
+    return input + alpha * other
 
 
-@pointwise(check=_check_alpha("sub"), aliases=("subtract",))
-def sub(input, other, alpha=1):
+@pointwise(numbers=_BOTH, check=_check_difference, aliases=("subtract",))
+def sub(input, other, *, alpha=1):
     """input - alpha * other"""
-    return input - f.as_expr(alpha) * other
+    return input - alpha * other
 
 
-@pointwise(aliases=("multiply",))
+@pointwise(
+    check=_check_difference,
+    method=False,
+    inplace=False,
+    out=False,
+    label=lambda operands: f"RsubBackward{0 if operands[1] is not None else 1}",
+)
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input"""
+    return other - alpha * input
+
+
+@pointwise(numbers=_BOTH, aliases=("multiply",))
 def mul(input, other):
     """input * other"""
     return input * other
 
 
-@pointwise(rule=promote_float, aliases=("true_divide", "divide"), label="DivBackward0")
-def div(input, other):
-    """input / other"""
-    return input / other
+@pointwise(numbers=(), check=check_alpha)
+def addcmul(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2"""
+    return input + value * tensor1 * tensor2
 
 
-@pointwise(grad=lambda g, input, out: (-g,), aliases=("negative",))
+def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
+    if operands[1].dtype.category < 2 and operands[2].dtype.category < 2:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true"
+            " division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value *"
+            " torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2)"
+            " for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 /"
+            " tensor2), for all dtypes."
+        )
+    check_alpha(op, operands, params)
+
+
+@pointwise(numbers=(), check=_check_addcdiv)
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2"""
+    return input + value * (tensor1 / tensor2)
+
+
+def _check_lerp(op: Pointwise, operands: tuple) -> None:
+    input, end, weight = operands
+    for name, x in (("end", end), ("weight", weight)):
+        if isinstance(x, Tensor) and x.dtype is not input.dtype:
+            raise RuntimeError(f"expected dtype {input.dtype.name} for `{name}` but got dtype {x.dtype.name}")
+
+
+def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+    return operands[0].dtype, operands[0].dtype
+
+
+@pointwise(
+    numbers=("weight",),
+    kinds="fc",
+    kernel="lerp_kernel_scalar",
+    check=_check_lerp,
+    rule=_lerp_rule,
+    label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}",
+    grad=lambda g, input, end, weight, out: (
+        g * (1 - f.conj(weight)),
+        g * f.conj(weight),
+        g * f.conj(end - input),
+    ),
+)
+def lerp(input, end, weight):
+    """input + weight * (end - input)"""
+    near_start = f.abs_(weight) < 0.5
+    step = end - input
+    return f.where(near_start, input + weight * step, end - step * (1 - weight))
+
+
+def _check_negation(op: Pointwise, operands: tuple) -> None:
+    if operands[0].dtype is dt.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~`"
+            " or `logical_not()` operator instead."
+        )
+
+
+@pointwise(check=_check_negation, aliases=("negative",))
 def neg(input):
     """-input"""
     return -input
 
 
-@pointwise
-def remainder(input, other):
-    """The remainder with the divisor's sign."""
-    return input % other
+@composite
+def positive(input: Tensor) -> Tensor:
+    """input itself"""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
 
 
-@pointwise
+# -- quotients and remainders -------------------------------------------------------------------------------------------
+
+
+def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
+    """Integers cannot be divided by zero: look at the divisors before every call."""
+    if compute.category > 1:
+        return None
+
+    def guard(input: Any, other: Any) -> None:
+        found = bool((other._array() == 0).any()) if isinstance(other, Tensor) else other == 0
+        if found:
+            raise RuntimeError("ZeroDivisionError")
+
+    return guard
+
+
+def _check_rounding_mode(op: Pointwise, operands: tuple, params: tuple) -> None:
+    if params[0] not in (None, "trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{params[0]}'"
+        )
+
+
+def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype, dtype]:
+    d = result_dtype(operands)
+    if params[0] is None and d.category < 2:
+        d = get_default_dtype()
+    elif params[0] is not None and d.kind not in "uif":
+        raise NotImplementedError(f"\"div_{params[0]}_cpu\" not implemented for '{type_word(d)}'")
+    return d, d
+
+
+@pointwise(
+    rule=_division_rule,
+    numbers=_BOTH,
+    check=_check_rounding_mode,
+    guard=no_zero_divisor,
+    aliases=("divide",),
+)
+def div(input, other, *, rounding_mode=None, compute=None):
+    """input / other, rounded towards zero ("trunc") or down ("floor") if rounding_mode says so."""
+    if rounding_mode is None:
+        return input / other
+    if rounding_mode == "floor":
+        return input // other
+    if compute is not None and compute.category < 2:
+        return (input - f.fmod(input, other)) // other  # no remainder, so the direction of rounding does not matter
+    return f.trunc(input / other)
+
+
+@composite(out=True, inplace=True)
+def true_divide(input: Any, other: Any) -> Tensor:
+    """input / other"""
+    return div(input, other)
+
+
+@pointwise(rule=promote_float, method=False, function=False, inplace=False, out=False, label="MulBackward0")
+def rdiv(input, other):
+    """other / input"""
+    return other / input
+
+
+@pointwise(numbers=_BOTH, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor, differentiable=False)
 def floor_divide(input, other):
     """The quotient, rounded down."""
     return input // other
 
 
-@pointwise
-def pow(input, exponent):
-    """input ** exponent"""
-    return input**exponent
+@pointwise(
+    numbers=_BOTH,
+    kinds="if",
+    guard=no_zero_divisor,
+    label=lambda operands: f"RemainderBackward{0 if operands[1] is None else 1}",
+)
+def remainder(input, other):
+    """What is left of a division rounded down: it has the divisor's sign."""
+    return input % other
 
 
-@pointwise
-def square(input):
-    """input * input"""
-    return input * input
+@pointwise(kinds="if", guard=no_zero_divisor, label=lambda operands: f"FmodBackward{0 if operands[1] is None else 1}")
+def fmod(input, other):
+    """What is left of a division rounded towards zero: it has the dividend's sign."""
+    return f.fmod(input, other)
 
 
-@pointwise
-def abs(input):
-    """The absolute value."""
-    return f.abs_(input)
-
-
-@pointwise
-def maximum(input, other):
-    """The larger of two; nan wins."""
-    return f.maximum(input, other)
-
-
-@pointwise
-def minimum(input, other):
-    """The smaller of two; nan wins."""
-    return f.minimum(input, other)
-
-
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(out),))
-def exp(input):
-    """e ** input"""
-    return f.exp(input)
-
-
-@pointwise(rule=promote_float)
-def log(input):
-    """The natural logarithm."""
-    return f.log(input)
-
-
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g / f.conj(2 * out),))
-def sqrt(input):
-    """The square root."""
-    return f.sqrt(input)
-
-
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(-0.5 * out * out * out),))
-def rsqrt(input):
-    """1 / sqrt(input)"""
-    return f.rsqrt(input)
-
-
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(-out * out),))
+@pointwise(rule=promote_float, grad=lambda g, input, out: (-g * f.conj(out * out),))
 def reciprocal(input):
     """1 / input"""
     return 1 / input
 
 
-@pointwise(rule=promote_float)
-def sin(input):
-    """The sine."""
-    return f.sin(input)
+# -- powers -------------------------------------------------------------------------------------------------------------
+
+# Exponents that have code of their own.
+_EXPONENTS: frozenset = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 0.5, -0.5, -1, -2})
 
 
-@pointwise(rule=promote_float)
-def cos(input):
-    """The cosine."""
-    return f.cos(input)
+def _no_negative_exponent(compute: dtype, operands: tuple) -> Callable | None:
+    base, exponent = operands
+    if compute.category > 1 or isinstance(exponent, Tensor) or not isinstance(base, Tensor):
+        return None
+
+    def guard(input: Any, exponent: Any) -> None:
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+    return guard
+
+
+def _power_gradient(g: Expr, input: Expr, exponent: Expr, out: Expr) -> tuple:
+    if exponent.op == "const":
+        n = exponent.args[0]
+        if n == 0:
+            return (g * 0, None)
+        return g * f.conj(n * input ** f.const(n - 1)), None
+    base = f.where(exponent == 0, 0, exponent * input ** (exponent - 1))
+    power = f.where((input == 0) & _at_least_zero(exponent), 0, out * f.log(input))
+    return g * f.conj(base), g * f.conj(power)
+
+
+def _at_least_zero(x: Expr) -> Expr:
+    return f.real(x) >= 0
+
+
+def _power_label(operands: tuple) -> str:
+    return "PowBackward2" if operands[0] is None else "PowBackward0" if operands[1] is None else "PowBackward1"
 
 
 @pointwise(
-    rule=promote_float, grad=lambda g, input, out: (g * f.conj(1 - out * out),), namespaces=("torch", "nn.functional")
+    numbers=("input", "exponent"),
+    kinds="ifc",
+    kernel="pow",
+    constants={"exponent": _EXPONENTS},
+    guard=_no_negative_exponent,
+    grad=_power_gradient,
+    label=_power_label,
 )
-def tanh(input):
-    """The hyperbolic tangent."""
-    return f.tanh(input)
+def pow(input, exponent):
+    """input ** exponent"""
+    return input**exponent
+
+
+def _double_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
+    d = dt.complex128 if result_dtype(operands).is_complex else dt.float64
+    return d, d
 
 
 @pointwise(
-    rule=promote_float, grad=lambda g, input, out: (g * f.conj((1 - out) * out),), namespaces=("torch", "nn.functional")
+    numbers=("input", "exponent"),
+    rule=_double_rule,
+    constants={"exponent": _EXPONENTS},
+    grad=_power_gradient,
+    label=_power_label,
+    inplace=False,
 )
-def sigmoid(input):
-    """1 / (1 + exp(-input))"""
-    return f.sigmoid(input)
+def float_power(input, exponent):
+    """input ** exponent in double precision"""
+    return input**exponent
 
 
-@pointwise(grad=lambda g, input, out: (f.where(out > 0, g, 0),))
-def relu(input):
-    """max(input, 0)"""
-    return f.maximum(input, 0)
+@composite(function=False, name="float_power_")
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """self ** exponent, for a tensor that is already in double precision."""
+    d = dt.complex128 if result_dtype((self, exponent)).is_complex else dt.float64
+    if self.dtype is not d:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {type_word(self.dtype)} but the operation's result requires dtype"
+            f" {type_word(d)}"
+        )
+    return self.pow_(exponent)
 
 
-@pointwise(rule=compare, differentiable=False)
-def eq(input, other):
-    """input == other"""
-    return input == other
+@composite(out=True)
+def square(input: Tensor) -> Tensor:
+    """input ** 2"""
+    return pow(input, 2)
 
 
-@pointwise(rule=compare, differentiable=False, aliases=("not_equal",))
-def ne(input, other):
-    """input != other"""
-    return input != other
-
-
-@pointwise(rule=compare, differentiable=False, aliases=("less",))
-def lt(input, other):
-    """input < other"""
-    return input < other
-
-
-@pointwise(rule=compare, differentiable=False, aliases=("less_equal",))
-def le(input, other):
-    """input <= other"""
-    return input <= other
-
-
-@pointwise(rule=compare, differentiable=False, aliases=("greater",))
-def gt(input, other):
-    """input > other"""
-    return input > other
-
-
-@pointwise(rule=compare, differentiable=False, aliases=("greater_equal",))
-def ge(input, other):
-    """input >= other"""
-    return input >= other
-
-
-@pointwise(rule=compare, differentiable=False)
-def isnan(input):
-    """Whether an element is not a number."""
-    return f.isnan(input)
-
-
-@pointwise(rule=compare, differentiable=False)
-def logical_not(input):
-    """Whether an element is zero."""
-    return f.logical_not(input)
-
-
-@pointwise(rule=compare, differentiable=False)
-def logical_and(input, other):
-    """Whether both are nonzero."""
-    return (input != 0) & (other != 0)
-
-
-@pointwise(rule=compare, differentiable=False)
-def logical_or(input, other):
-    """Whether one is nonzero."""
-    return (input != 0) | (other != 0)
-
-
-@pointwise(rule=integral, differentiable=False)
-def bitwise_and(input, other):
-    """input & other"""
-    return input & other
-
-
-@pointwise(rule=integral, differentiable=False)
-def bitwise_or(input, other):
-    """input | other"""
-    return input | other
-
-
-@pointwise(rule=integral, differentiable=False)
-def bitwise_xor(input, other):
-    """input ^ other"""
-    return input ^ other
-
-
-@pointwise(rule=integral, differentiable=False)
-def bitwise_not(input):
-    """~input"""
-    return ~input
-
-
-@pointwise(rule=select_rule, method=False, inplace=False)
-def where(condition, input, other):
-    """input where condition holds, else other."""
-    return f.where(condition, input, other)
-
-
-@composite(name="where", function=False)
-def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
-    """self where condition holds, else other."""
-    return where(condition, self, other)
-
-
-@composite(inplace=True, out=True, aliases=("clip",))
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """input limited to the range from min to max."""
-    if min is not None:
-        input = maximum(input, min)
-    return input if max is None else minimum(input, max)
+@composite(function=False, name="square_")
+def square_(self: Tensor) -> Tensor:
+    """self ** 2"""
+    return self.pow_(2)

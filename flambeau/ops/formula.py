@@ -14,144 +14,56 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import cpu, device
+from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode
-from ..core.layout import broadcast_two, expand_strides, output_strides
-from ..core.promotion import get_default_dtype, result_dtype
-from ..core.size import Size, make_size
+from ..core.graph import RETRY_MESSAGE, mode
+from ..core.layout import broadcast_two, expand_strides
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, contiguous_strides, empty_strided, is_contiguous_layout, numel_of
+from ..core.tensor import Tensor, empty_strided
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ..expr import functions as vocabulary
 from ..expr.node import cast
-from ..kernels import emit_numpy, geometry
-from ..kernels.elementwise import map_kernel
+from ..expr.simplify import simplify
+from .dtype_rules import (
+    compare,
+    floating_only,
+    gradient_rule,
+    integral,
+    number_dtype,
+    promote,
+    promote_float,
+    real_part,
+    select,
+    type_word,
+)
+from .gradient import PointwiseNode, record
+from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
 
 _new_object = object.__new__
 _NUMBERS = (bool, int, float, complex)
+_RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel
 _MAX_PLANS = 4096
 
 
-class Plan:
-    """How one combination of operands is computed."""
-
-    __slots__ = ("fn", "first", "passing", "shape", "strides", "nbytes", "dtype", "contig", "device", "roots", "in_dtypes", "offset_sizes")
-
-    fn: Any
-    first: Any
-    passing: str  # per input: p pointer, d float by value, l integer by value
-    shape: Size
-    strides: tuple[int, ...]
-    nbytes: int
-    dtype: dtype
-    contig: bool
-    device: device
-
-    def run(self, out: Tensor, operands: tuple) -> None:
-        """Compute into `out`, whose layout is the one the plan was made for."""
-        fn = self.fn
-        if fn is None:
-            if self.roots is not None and out.device is cpu:
-                self._run_numpy(out, operands)
-            return
-        values: list = []
-        for x, how in zip(operands, self.passing):
-            if how == "p":
-                values.append(x._storage.ptr + x._offset * x.dtype.itemsize)
-            elif how == "d":
-                values.append(float(x))
-            else:
-                values.append(int(x))
-        fn(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *values)
-
-    def _run_numpy(self, out: Tensor, operands: tuple) -> None:
-        arrays = [x._array() if isinstance(x, Tensor) else x for x in operands]
-        (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
-        out._array()[...] = result
-
-
-def number_dtype(value: Any) -> dtype:
-    if isinstance(value, complex):
-        return dt.complex128
-    return dt.float64 if isinstance(value, float) else dt.int64
+OPTIONAL: Any = type("OPTIONAL", (), {"__repr__": lambda self: "None"})()  # the default of an operand that may be left out
 
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
     """Tensors and Python numbers pass; NumPy scalars become numbers; anything else is the user's mistake."""
-    if isinstance(x, (Tensor, *_NUMBERS)):
+    if isinstance(x, (Tensor, *_NUMBERS)) or x is None:
         return x
-    if isinstance(x, (np.generic,)):
+    if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0):
         return x.item()
-    if isinstance(x, np.ndarray) and x.ndim == 0:
-        return x.item()
-    raise TypeError(
-        f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}"
-    )
-
-
-# -- dtype rules: (compute dtype, output dtype) from the operands -----------------------------------------------------
-
-
-def promote(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    d = result_dtype(operands)
-    return d, d
-
-
-def promote_float(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    """Like promote, but integers and bools compute in the default float dtype."""
-    d = result_dtype(operands)
-    if d.category < 2:
-        d = get_default_dtype()
-    return d, d
-
-
-def compare(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    return result_dtype(operands), dt.bool_
-
-
-def select(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    """where(condition, a, b): the condition takes no part in promotion."""
-    d = result_dtype(operands[1:])
-    return d, d
-
-
-def real_part(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    d = result_dtype(operands)
-    return d, d.to_real()
-
-
-def integral(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    d = result_dtype(operands)
-    if d.category > 1:
-        raise RuntimeError(f'"{op.name}_cpu" not implemented for \'{type_word(d)}\'')
-    return d, d
-
-
-def floating_only(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    d = result_dtype(operands)
-    if d.category < 2:
-        raise RuntimeError(f'"{op.name}_cpu" not implemented for \'{type_word(d)}\'')
-    return d, d
-
-
-_WORDS = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
-}  # fmt: skip
-
-
-def type_word(d: dtype) -> str:
-    """PyTorch's C++ name of a dtype, as its messages use it."""
-    return _WORDS[d.name]
+    raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
 
 
 class Pointwise:
-    """An elementwise operator. `operands` are tensors or numbers; parameters with defaults are numbers or choices.
+    """An elementwise operator.
 
-    The formula sees expressions for operands. A number parameter that differs from its default is a run-time argument
-    of the kernel; a string, bool or None selects the formula at plan time."""
+    Formula parameters without a default are operands: tensors or numbers (or None, with default OPTIONAL). Parameters with a
+    default are numbers (arguments of the kernel at run time) or choices (a string, bool or None selects the formula).
+    `constants` names numbers that are part of the formula instead: every value of a parameter, or the listed values of
+    an operand. A parameter called `compute` is given by the plan: the dtype the formula is evaluated in."""
 
     def __init__(
         self,
@@ -159,9 +71,14 @@ class Pointwise:
         formula: Callable,
         rule: Callable = promote,
         grad: Callable | None = None,
-        label: str | None = None,
+        label: str | Callable | None = None,
         differentiable: bool = True,
         check: Callable | None = None,
+        kinds: str = "bifc",
+        kernel: str | None = None,
+        numbers: tuple[str, ...] | None = None,
+        constants: dict[str, frozenset | None] | None = None,
+        guard: Callable | None = None,
     ):
         self.name = name
         self.formula = formula
@@ -170,71 +87,28 @@ class Pointwise:
         self.label = label or camel(name) + "Backward0"
         self.differentiable = differentiable
         self.check = check
-        parameters = list(inspect.signature(formula).parameters.values())
-        self.operand_names = tuple(p.name for p in parameters if p.default is p.empty)
-        self.parameters = tuple((p.name, p.default) for p in parameters if p.default is not p.empty)
+        self.kinds, self.kernel, self.guard = kinds, kernel or name + "_cpu", guard
+        every = list(inspect.signature(formula).parameters.values())
+        self.sees_dtype = any(p.name == "compute" for p in every)
+        self.signature = [p for p in every if p.name != "compute"]
+        is_operand = [p.default is p.empty or p.default is OPTIONAL for p in self.signature]
+        self.operand_names = tuple(p.name for p, yes in zip(self.signature, is_operand) if yes)
+        self.parameters = tuple((p.name, p.default) for p, yes in zip(self.signature, is_operand) if not yes)
         self.defaults = tuple(d for _, d in self.parameters)
         self.arity = len(self.operand_names)
+        self.numbers = self.operand_names[1:] if numbers is None else numbers  # operands that may be Python numbers
+        fixed = constants or {}
+        self.constant_operands = {i: fixed[n] for i, n in enumerate(self.operand_names) if n in fixed}
+        self.constant_params = tuple(n in fixed for n, _ in self.parameters)
+        self.reads_condition = rule is select  # operand 0 is a truth value
+        self.rule_reads_params = _positional_count(rule) > 2
+        self.check_reads_params = check is not None and _positional_count(check) > 2
         self.plans: dict[tuple, Plan] = {}
-        self.gradients: dict[tuple, tuple] = {}
+        self.inplace_plans: dict[tuple, Plan] = {}
+        self.shares: dict[tuple, Any] = {}
+        self.gradients: dict[int, tuple] = {}
 
     # -- calling ----------------------------------------------------------------------------------------------------
-    def unary(self, a: Tensor) -> Tensor:
-        try:
-            plan = self.plans[a.dtype, a.device, a.shape, a._strides]
-        except KeyError:
-            plan = self.make_plan((a.dtype, a.device, a.shape, a._strides), (a,), (), None, None)
-        storage = UntypedStorage(plan.nbytes, plan.device)
-        out = _new_object(Tensor)
-        out._storage = storage
-        out.shape = plan.shape
-        out._strides = plan.strides
-        out._offset = 0
-        out.dtype = plan.dtype
-        out.device = plan.device
-        out._contig = plan.contig
-        out._meta = out._base = None
-        fn = plan.fn
-        if fn is not None:
-            fn(plan.first, storage.ptr, a._storage.ptr + a._offset * a.dtype.itemsize)
-        else:
-            plan.run(out, (a,))
-        if a._meta is not None and mode.enabled and self.differentiable:
-            self.record((a,), (), out)
-        return out
-
-    def binary(self, a: Any, b: Any) -> Tensor:
-        """Two operands, at least one a tensor."""
-        if isinstance(b, Tensor) and isinstance(a, Tensor):
-            key: tuple = (a.dtype, a.device, a.shape, a._strides, b.dtype, b.device, b.shape, b._strides)
-            plan = self.plans.get(key)
-            if plan is None:
-                plan = self.make_plan(key, (a, b), (), None, None)
-            storage = UntypedStorage(plan.nbytes, plan.device)
-            out = _new_object(Tensor)
-            out._storage = storage
-            out.shape = plan.shape
-            out._strides = plan.strides
-            out._offset = 0
-            out.dtype = plan.dtype
-            out.device = plan.device
-            out._contig = plan.contig
-            out._meta = out._base = None
-            fn = plan.fn
-            if fn is not None:
-                fn(
-                    plan.first,
-                    storage.ptr,
-                    a._storage.ptr + a._offset * a.dtype.itemsize,
-                    b._storage.ptr + b._offset * b.dtype.itemsize,
-                )
-            else:
-                plan.run(out, (a, b))
-            if (a._meta is not None or b._meta is not None) and mode.enabled and self.differentiable:
-                self.record((a, b), (), out)
-            return out
-        return self.call((a, b))
-
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
         """The general path: any mix of tensors and numbers, parameters, a forced output dtype."""
         plan = self.plan_for(operands, params, out_dtype, None)
@@ -247,309 +121,221 @@ class Pointwise:
         out.device = plan.device
         out._contig = plan.contig
         out._meta = out._base = None
-        plan.run(out, operands + self.runtime_params(params))
-        if mode.enabled and self.differentiable:
+        runtime = self.runtime_params(params) if params else ()
+        plan.run(out, operands + runtime)
+        if plan.records and mode.enabled:
             for x in operands:
                 if isinstance(x, Tensor) and x._meta is not None:
-                    self.record(operands, params, out)
+                    record(plan, operands, runtime, out)
                     break
         return out
 
-    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> None:
+    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> Plan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
         plan = self.plan_for(operands, params, out.dtype, (out.shape, out._strides, out.device))
         plan.run(out, operands + self.runtime_params(params))
+        return plan
 
     def runtime_params(self, params: tuple) -> tuple:
         return tuple(
-            v for v, d in zip(params, self.defaults) if type(v) in (int, float, complex) and (v != d or type(v) is not type(d))
+            v
+            for v, d, fixed in zip(params, self.defaults, self.constant_params)
+            if type(v) in _RUNTIME and not fixed and (v != d or type(v) is not type(d))
+        )
+
+    def params_key(self, params: tuple) -> tuple:
+        """What of the parameters decides the formula."""
+        return tuple(
+            type(v) if type(v) in _RUNTIME and not fixed and (v != d or type(v) is not type(d)) else (v, type(v))
+            for v, d, fixed in zip(params, self.defaults, self.constant_params)
         )
 
     def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
         key: list = []
-        for x in operands:
+        for i, x in enumerate(operands):
             if isinstance(x, Tensor):
                 key += (x.dtype, x.device, x.shape, x._strides)
+            elif self.is_constant(i, x):
+                key.append((type(x), x))
             else:
                 key.append(type(x))
-        for v, d in zip(params, self.defaults):
-            runtime = type(v) in (int, float, complex) and (v != d or type(v) is not type(d))
-            key.append(type(v) if runtime else (v, type(v)))
-        key += (out_dtype, out)
+        if params or out_dtype is not None:
+            key += (self.params_key(params), out_dtype, out)
         frozen = tuple(key)
         plan = self.plans.get(frozen)
         if plan is None:
             plan = self.make_plan(frozen, operands, params, out_dtype, out)
         return plan
 
+    def is_constant(self, index: int, value: Any) -> bool:
+        """Whether this number is part of the formula."""
+        if index not in self.constant_operands or isinstance(value, Tensor) or value is None:
+            return False
+        chosen = self.constant_operands[index]
+        return chosen is None or value in chosen
+
     # -- planning ---------------------------------------------------------------------------------------------------
     def make_plan(self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
+        present = tuple(x for x in operands if x is not None)
         if self.check is not None:
-            self.check(self, operands)
-        where = common_device(operands)
-        compute, natural = self.rule(self, operands)
-        shape: tuple[int, ...] = ()
-        for x in operands:
-            if isinstance(x, Tensor):
-                shape = broadcast_two(shape, x.shape)
+            self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(self, operands)
+        where = common_device(present)
+        compute, natural = self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
+        if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
+            raise NotImplementedError(f"\"{self.kernel}\" not implemented for '{type_word(compute)}'")
         plan = Plan()
-        plan.device = where
-        plan.dtype = out_dtype or natural
-        self._lay_out(plan, operands, shape, out)
-        values = operands + self.runtime_params(params)
-        plan.in_dtypes = tuple(x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in values)
-        root = self.trace(operands, params, compute)
-        if compute.is_complex and not plan.dtype.is_complex and natural.is_complex:
-            root = vocabulary.real(root)  # the gradient of a real operand in a complex product
-        plan.roots = (root,)
-        plan.passing = ""
-        plan.fn = plan.first = None
-        if where is cpu and plan.nbytes:
-            self._compile(plan, values, compute)
+        plan.op, plan.params = self, params
+        plan.guard = None if self.guard is None else self.guard(compute, operands)
+        plan.natural = natural
+        shape = broadcast(present)
+        d = out_dtype or natural
+        if out is not None:
+            if broadcast_two(shape, out[0]) != out[0]:
+                raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
+            plan.set_layout(*out[:2], d, where)
+        else:
+            plan.set_layout(shape, result_strides(shape, present), d, where)
+        plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
+        plan.constants = {i: x for i, x in enumerate(operands) if self.is_constant(i, x)}
+        plan.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
+        plan.recipes = {}
+        self._compile(plan, operands, compute)
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
+            self.inplace_plans.clear()
         self.plans[key] = plan
         return plan
 
-    @staticmethod
-    def _lay_out(plan: Plan, operands: tuple, shape: tuple[int, ...], out: tuple | None) -> None:
-        plan.shape = make_size(shape)
-        if out is not None:
-            plan.shape, plan.strides, _ = out
-        elif all(x._contig and x.shape == shape for x in operands if isinstance(x, Tensor)):
-            plan.strides = contiguous_strides(plan.shape)
-        else:
-            plan.strides = output_strides(
-                shape, [expand_strides(x.shape, x._strides, shape) for x in operands if isinstance(x, Tensor)]
-            )
-        plan.contig = is_contiguous_layout(plan.shape, plan.strides)
-        plan.nbytes = numel_of(plan.shape) * plan.dtype.itemsize
-
-    def _compile(self, plan: Plan, values: tuple, compute: dtype) -> None:
-        if any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute)):
-            return  # complex formulas run on the NumPy emitter
-        strides = [plan.strides] + [expand_strides(x.shape, x._strides, plan.shape) for x in values if isinstance(x, Tensor)]
-        rank, sizes, planned, kinds = geometry.plan(plan.shape, strides)
-        pointers = iter(kinds[1:])
-        operand_kinds = kinds[0]
-        for x, d in zip(values, plan.in_dtypes):
-            how = next(pointers) if isinstance(x, Tensor) else ("d" if d is dt.float64 else "l")
-            operand_kinds += how
-            plan.passing += how if how in "dl" else "p"
-        fn = map_kernel(plan.roots, plan.in_dtypes, (plan.dtype,), operand_kinds, rank)
-        if rank == 1 and "s" not in operand_kinds:
-            plan.first = sizes[0]
-        else:
-            numbers = [*sizes] + [s for operand in planned for s in operand]
-            plan.first = np.array(numbers, np.int64).tobytes()
-        plan.fn = fn
-
-    def trace(self, operands: tuple, params: tuple, compute: dtype) -> Expr:
-        """The formula over this call's operands, each cast to the compute dtype."""
-        symbols: list = []
+    def _compile(self, plan: Plan, operands: tuple, compute: dtype) -> None:
+        """Trace the formula and find or make its kernel."""
         math_type = opmath(compute)
-        for i, x in enumerate(operands):
-            d = x.dtype if isinstance(x, Tensor) else number_dtype(x)
-            if self.rule is select and i == 0:
-                symbols.append(arg(i) if d is dt.bool_ else arg(i) != 0)
-            elif not isinstance(x, Tensor) and d is not math_type:
-                # a Python number is rounded to the compute dtype; a float against integers was promoted before
-                symbols.append(cast(arg(i), math_type))
-            elif opmath(d) is not math_type:
-                symbols.append(cast(arg(i), math_type))
-            else:
-                symbols.append(arg(i))
-        root = self.formula(*symbols, *self._parameter_symbols(params, len(operands), math_type))
-        return as_expr(root)
-
-    def _parameter_symbols(self, params: tuple, first: int, math_type: dtype) -> list:
+        inputs: list[tuple[dtype, tuple[int, ...] | None]] = []
         symbols: list = []
-        position = first
-        for v, d in zip(params, self.defaults):
-            if type(v) in (int, float, complex) and (v != d or type(v) is not type(d)):
-                symbol = arg(position)
-                position += 1
-                symbols.append(symbol if number_dtype(v) is math_type else cast(symbol, math_type))
-            elif type(v) in (int, float, complex):
-                symbols.append(const(v))
-            else:
+        for i, x in enumerate(operands):
+            if x is None or i in plan.constants:
+                symbols.append(None if x is None else const(x))
+                continue
+            symbols.append(self._symbol(i, x, math_type, plan, inputs))
+        symbols += self._parameter_symbols(plan.params, math_type, inputs)
+        plan.in_dtypes = tuple(d for d, _ in inputs)
+        plan.passing = self._passing(plan, operands, inputs)
+        root = self.evaluate(symbols, compute)
+        if compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
+            root = vocabulary.real(root)  # the gradient of a real operand in a complex product
+        is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
+        plan.roots = (simplify(root, is_real),)
+        plan.fn = plan.native = plan.first = None
+        if plan.device is cpu and plan.nbytes and is_real and NATIVE:
+            plan.native, plan.first = kernel(plan.roots, [plan], inputs)
+            plan.fn = plan.native if plan.guard is None else None
+
+    def evaluate(self, symbols: list, compute: dtype | None) -> Expr:
+        """The formula of these operands and parameters."""
+        named = {n: v for (n, _), v in zip(self.parameters, symbols[self.arity :])}
+        if self.sees_dtype:
+            named["compute"] = compute
+        return as_expr(self.formula(*symbols[: self.arity], **named))
+
+    def _symbol(self, i: int, x: Any, math_type: dtype, plan: Plan, inputs: list) -> Expr:
+        """The expression for operand i, cast to the dtype of the computation."""
+        position = len(inputs)
+        if isinstance(x, Tensor):
+            inputs.append((x.dtype, expand_strides(x.shape, x._strides, plan.shape)))
+            if self.reads_condition and i == 0:
+                return arg(position) if x.dtype is dt.bool_ else arg(position) != 0
+            return arg(position) if opmath(x.dtype) is math_type else cast(arg(position), math_type)
+        return self._number_symbol(x, math_type, inputs)
+
+    @staticmethod
+    def _number_symbol(x: Any, math_type: dtype, inputs: list) -> Expr:
+        """A number that is passed by value: as a float where the computation is in floats, so that 2 and 2.0 share code."""
+        d = number_dtype(x)
+        if math_type.is_floating_point and not d.is_complex:
+            d = dt.float64
+        inputs.append((d, None))
+        symbol = arg(len(inputs) - 1)
+        return symbol if d is math_type else cast(symbol, math_type)
+
+    def _parameter_symbols(self, params: tuple, math_type: dtype, inputs: list) -> list:
+        symbols: list = []
+        for v, d, fixed in zip(params or self.defaults, self.defaults, self.constant_params):
+            if type(v) not in _RUNTIME:
                 symbols.append(v)
+            elif fixed or (v == d and type(v) is type(d)):
+                symbols.append(v if fixed else const(v))
+            else:
+                symbols.append(self._number_symbol(v, math_type, inputs))
         return symbols
 
-    # -- derivative -------------------------------------------------------------------------------------------------
-    def make_node(self, operands: tuple) -> PointwiseNode | None:
-        """A node for a call on these operands, or None when no gradient flows."""
-        edges = tuple(gradient_edge(x) if isinstance(x, Tensor) else None for x in operands)
-        for edge in edges:
-            if edge is not None:
-                node = PointwiseNode(self.label, edges)
-                node.op = self
-                return node
-        return None
-
-    def record(self, operands: tuple, params: tuple, out: Tensor) -> None:
-        if not (out.dtype.is_floating_point or out.dtype.is_complex):
-            return
-        node = self.make_node(operands)
-        if node is None:
-            return
-        node.remember(operands, params, out)
-        meta = out._meta
-        if meta is None:
-            meta = out._meta = Meta()
-        meta.grad_fn = node
-
-    def gradient_of(self, index: int, params: tuple) -> tuple[Pointwise | None, tuple[int, ...]]:
-        """The operator that computes the gradient of operand `index`, and what it needs: 0 is the incoming gradient,
-        1.. the operands, then the run-time parameters, then the output."""
-        selected = tuple(
-            type(v) if type(v) in (int, float, complex) and v != d else v for v, d in zip(params, self.defaults)
-        )
-        key = (index, selected)
-        found = self.gradients.get(key)
-        if found is None:
-            found = self.gradients[key] = self._derive(index, params)
-        return found
-
-    def _derive(self, index: int, params: tuple) -> tuple[Pointwise | None, tuple[int, ...]]:
-        n = self.arity
-        symbols = [arg(i + 1) for i in range(n)]
-        extra: list = []
-        for v, d in zip(params, self.defaults):
-            if type(v) in (int, float, complex) and (v != d or type(v) is not type(d)):
-                extra.append(arg(n + 1 + sum(isinstance(e, Expr) and e.op == "arg" for e in extra)))
+    @staticmethod
+    def _passing(plan: Plan, operands: tuple, inputs: list) -> str:
+        rest = iter(inputs)
+        letters = ""
+        for i, x in enumerate(operands):
+            if x is None or i in plan.constants:
+                letters += "-"
             else:
-                extra.append(const(v) if type(v) in (int, float, complex) else v)
-        runtime = sum(isinstance(e, Expr) and e.op == "arg" for e in extra)
-        g = arg(0)
+                d, strides = next(rest)
+                letters += "p" if strides is not None else "d" if d is dt.float64 else "l"
+        return letters + "".join("d" if d is dt.float64 else "l" for d, _ in rest)
+
+    # -- derivative -------------------------------------------------------------------------------------------------
+    def share(self, index: int, plan: Plan) -> Expr | None:
+        """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
+        run-time parameters and the output."""
+        key = (index, tuple((i, type(v), v) for i, v in plan.constants.items()), self.params_key(plan.params))
+        key += (tuple(layout is None for layout in plan.operands),)
+        if key not in self.shares:
+            self.shares[key] = self._derive(index, plan)
+        return self.shares[key]
+
+    def _derive(self, index: int, plan: Plan) -> Expr | None:
+        symbols: list = [const(plan.constants[i]) if i in plan.constants else arg(i + 1) for i in range(self.arity)]
+        position = self.arity + 1
+        for v, d, fixed in zip(plan.params or self.defaults, self.defaults, self.constant_params):
+            if type(v) not in _RUNTIME:
+                symbols.append(v)
+            elif fixed or (v == d and type(v) is type(d)):
+                symbols.append(v if fixed else const(v))
+            else:
+                symbols.append(arg(position))
+                position += 1
         if self.grad is not None:
-            share = self.grad(g, *symbols, *extra, out=arg(n + 1 + runtime))[index]
+            result = self.grad(arg(0), *symbols, out=arg(position))
+            share = result[index] if isinstance(result, tuple) else result
         else:
-            root = as_expr(self.formula(*symbols, *extra))
-            (share,) = pullback(root, g, (symbols[index],))
+            (share,) = pullback(self.evaluate(symbols, None), arg(0), (symbols[index],))
+        return None if share is None else as_expr(share)
+
+    def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
+        """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
+        share = self.share(index, plan)
         if share is None:
             return None, ()
-        share = as_expr(share)
-        used = tuple(sorted(arguments((share,))))
-        place = {a: i for i, a in enumerate(used)}
-        (compact,) = substitute((share,), lambda e: arg(place[e.args[0]]) if e.op == "arg" else None)
-        return derived(f"{self.name}_backward", compact, len(used)), used
+        found = self.gradients.get(id(share))  # expressions are interned
+        if found is None:
+            used = tuple(sorted(arguments((share,))))
+            place = {a: i for i, a in enumerate(used)}
+            (compact,) = substitute((share,), lambda e: arg(place[e.args[0]]) if e.op == "arg" else None)
+            found = self.gradients[id(share)] = (derived(f"{self.name}_backward", compact, len(used)), used)
+        return found
+
+
+def _positional_count(function: Callable) -> int:
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    return sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
 
 
 def derived(name: str, root: Expr, count: int) -> Pointwise:
     """A pointwise operator straight from an expression over arg(0..count-1)."""
-    names = [f"x{i}" for i in range(count)]
 
     def formula(*symbols: Expr) -> Expr:
         (result,) = substitute((root,), lambda e: symbols[e.args[0]] if e.op == "arg" else None)
         return result
 
-    op = Pointwise.__new__(Pointwise)
-    op.name, op.formula, op.rule, op.grad = name, formula, promote_float, None
-    op.label, op.differentiable, op.check = camel(name) + "Backward0", True, None
-    op.operand_names, op.parameters, op.defaults, op.arity = tuple(names), (), (), count
-    op.plans, op.gradients = {}, {}
-    return op
-
-
-class PointwiseNode(Node):
-    """The recorded call of a pointwise operator; its derivative is pointwise operators again."""
-
-    __slots__ = ("op", "params", "shapes", "dtypes")
-
-    op: Pointwise
-
-    def reads_operand(self, index: int, params: tuple) -> bool:
-        """Whether a needed gradient uses the value of operand `index`."""
-        return any(
-            edge is not None and index + 1 in self.op.gradient_of(i, params)[1] for i, edge in enumerate(self.edges)
-        )
-
-    def remember(self, operands: tuple, params: tuple, out: Tensor) -> None:
-        """Save exactly what the needed gradients read."""
-        op = self.op
-        self.params = params
-        self.output_info = out
-        needed: set[int] = set()
-        for i, edge in enumerate(self.edges):
-            if edge is not None:
-                needed.update(op.gradient_of(i, params)[1])
-        runtime = op.runtime_params(params)
-        everything = (None, *operands, *runtime, out)
-        last = len(everything) - 1
-        saved: dict[int, Any] = {}
-        for i in needed:
-            if i == 0:
-                continue
-            value = everything[i]
-            saved[i] = SavedTensor(value, i == last) if isinstance(value, Tensor) else value
-        self.saved = saved
-        self.shapes = tuple(x.shape if isinstance(x, Tensor) else None for x in operands)
-        self.dtypes = tuple(x.dtype if isinstance(x, Tensor) else None for x in operands)
-        self.output_info = ((out.shape, out.dtype, out.device),)
-
-    def apply(self, grads: list) -> tuple:
-        (g,) = grads
-        if g is None:
-            return (None,) * len(self.edges)
-        saved = self.saved
-        if saved is None:
-            raise RuntimeError(RETRY_MESSAGE)
-        values = {i: v.unpack(self) if isinstance(v, SavedTensor) else v for i, v in saved.items()}
-        values[0] = g
-        results: list = []
-        for i, edge in enumerate(self.edges):
-            if edge is None:
-                results.append(None)
-                continue
-            op, used = self.op.gradient_of(i, self.params)
-            if op is None:
-                results.append(None)
-                continue
-            if used == (0,) and op.formula(arg(0)) is arg(0):
-                share = g
-                if share.dtype is not self.dtypes[i]:
-                    share = share.real if share.dtype.is_complex and not self.dtypes[i].is_complex else share
-                    share = share.to(self.dtypes[i])
-            else:
-                operands = tuple(values[u] for u in used)
-                if not any(isinstance(x, Tensor) for x in operands):  # a constant gradient
-                    share = g.new_full(self.shapes[i], op.call((*operands,)).item()) if operands else g * 0
-                else:
-                    share = op.call(operands, (), self.dtypes[i])
-            if share.shape != self.shapes[i]:
-                share = share.expand(g.shape) if len(share.shape) < len(self.shapes[i]) else share
-                share = share.sum_to_size(self.shapes[i])
-            results.append(share)
-        return tuple(results)
-
-
-RETRY_MESSAGE = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been"
-    " freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify"
-    " retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors"
-    " after calling backward."
-)
-
-
-def common_device(operands: tuple) -> device:
-    where = None
-    for x in operands:
-        if isinstance(x, Tensor):
-            if where is None or (where is not x.device and not zero_dim_on_cpu):
-                if where is not None and x.shape == () and x.device is cpu:
-                    continue
-                if where is not None:
-                    raise RuntimeError(
-                        "Expected all tensors to be on the same device, but found at least two devices,"
-                        f" {where} and {x.device}!"
-                    )
-                where = x.device
-                zero_dim_on_cpu = x.shape == () and where is cpu
-            elif where is not x.device and zero_dim_on_cpu:
-                where = x.device
-                zero_dim_on_cpu = x.shape == () and where is cpu
-    return where or cpu
+    names = [inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(count)]
+    formula.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    return Pointwise(name, formula, gradient_rule)
 
 
 def camel(name: str) -> str:
@@ -560,9 +346,17 @@ def camel(name: str) -> str:
 def formula_globals() -> dict[str, Any]:
     """The names a user's formula may use without importing them."""
     names = {n: getattr(vocabulary, n) for n in vocabulary.__all__}
-    names.update(abs=abs, min=vocabulary.minimum, max=vocabulary.maximum, round=vocabulary.round_, pow=vocabulary.pow_, pi=math.pi)
+    names.update(
+        abs=abs,
+        min=vocabulary.minimum,
+        max=vocabulary.maximum,
+        round=vocabulary.round_,
+        pow=vocabulary.pow_,
+        pi=math.pi,
+    )
     return names
 
 
-__all__ = ["Plan", "Pointwise", "as_operand", "camel", "compare", "derived", "empty_strided", "floating_only",
-           "formula_globals", "integral", "promote", "promote_float", "real_part", "select", "type_word"]  # fmt: skip
+__all__ = ["Plan", "Pointwise", "PointwiseNode", "RETRY_MESSAGE", "as_operand", "camel", "compare", "derived",
+           "empty_strided", "floating_only", "formula_globals", "integral", "number_dtype", "promote", "promote_float",
+           "real_part", "select", "type_word"]  # fmt: skip

@@ -36,10 +36,12 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    space = op.namespaces[0] if op.namespaces else "Tensor"
+    space = op.namespaces[0] if op.namespaces else "Tensor" if op.method is not None else "internal"
     key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
     if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
         key = f"Tensor.{op.name}"
+    if space == "internal":  # parts of public operators: several may share a name
+        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")
     OPS[key] = op

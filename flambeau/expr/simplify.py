@@ -1,0 +1,52 @@
+"""Smaller formulas with the same value for every number, nan and infinities included."""
+
+from __future__ import annotations
+
+from .node import Expr, binary, children, is_const, node, rebuild, walk
+
+# On real numbers these return their operand.
+_REAL_IDENTITIES = frozenset({"conj", "real"})
+
+
+def simplify(root: Expr, real: bool) -> Expr:
+    """Apply the rules bottom-up; `real` says that no complex number takes part."""
+    done: dict[int, Expr] = {}
+    for x in walk((root,)):
+        kids = children(x)
+        new = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+        done[id(x)] = _simplified(new, real)
+    return done[id(root)]
+
+
+def _simplified(x: Expr, real: bool) -> Expr:
+    op = x.op
+    if real and op in _REAL_IDENTITIES:
+        return x.args[0]
+    if op == "neg" and x.args[0].op == "neg":
+        return x.args[0].args[0]
+    if op == "conj" and x.args[0].op == "conj":
+        return x.args[0].args[0]
+    if op == "where" and x.args[1] is x.args[2]:
+        return x.args[1]
+    if op in ("mul", "div"):
+        return _product(op, *x.args)
+    if op == "sub" and x.args[1].op == "neg":
+        return binary("add", x.args[0], x.args[1].args[0])
+    if op == "add" and x.args[1].op == "neg":
+        return binary("sub", x.args[0], x.args[1].args[0])
+    if op == "pow" and is_const(x.args[1], 1):
+        return x.args[0]
+    return x
+
+
+def _product(op: str, a: Expr, b: Expr) -> Expr:
+    """Signs move outwards, where they meet other signs; factors of 1 go."""
+    if a.op == "neg" and b.op == "neg":
+        return binary(op, a.args[0], b.args[0])
+    if op == "mul" and is_const(b, -1):
+        return node("neg", a)
+    if a.op == "neg":
+        return node("neg", binary(op, a.args[0], b))
+    if b.op == "neg":
+        return node("neg", binary(op, a, b.args[0]))
+    return binary(op, a, b)

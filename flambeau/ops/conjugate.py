@@ -1,0 +1,68 @@
+"""Absolute values, angles and conjugates. Conjugation is never delayed: resolve_conj and resolve_neg have nothing to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.promotion import get_default_dtype
+from ..core.tensor import Tensor
+from ..expr import Expr
+from ..expr import functions as f
+from .declare import composite, pointwise
+from .dtype_rules import real_part
+from .formula import Pointwise
+
+
+@pointwise(kinds="ifc", rule=real_part, aliases=("absolute",))
+def abs(input):
+    """The absolute value."""
+    return f.abs_(input)
+
+
+def _angle_rule(op: Pointwise, operands: tuple) -> Any:
+    d = operands[0].dtype
+    if d.category < 2:
+        return get_default_dtype(), get_default_dtype()
+    return d, d.to_real()
+
+
+def _angle_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+    """Real numbers have no angle to change; a complex one turns across its direction."""
+    size = f.abs_(input)
+    across = f.complex_(-f.imag(input), f.real(input))
+    return (f.where(input == 0, 0, g * across / (size * size)),)
+
+
+@pointwise(rule=_angle_rule, grad=_angle_gradient, inplace=False)
+def angle(input):
+    """The angle of a complex number; pi for negative real numbers."""
+    return f.angle(input)
+
+
+@pointwise(name="conj_physical", inplace=False, function=False, method=False, label="ConjPhysicalBackward0")
+def _conjugate(input):
+    return f.conj(input)
+
+
+@composite(out=True, inplace=True)
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate; real tensors as they are."""
+    return _conjugate(input) if input.dtype.is_complex else input
+
+
+@composite
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; real tensors as they are."""
+    return _conjugate(input) if input.dtype.is_complex else input
+
+
+@composite
+def resolve_conj(input: Tensor) -> Tensor:
+    """input: conjugation is never delayed."""
+    return input
+
+
+@composite
+def resolve_neg(input: Tensor) -> Tensor:
+    """input: negation is never delayed."""
+    return input

@@ -1,0 +1,158 @@
+"""Plans: how one combination of dtypes, shapes and strides is computed by a compiled kernel.
+
+A plan is made once per combination and found again by one dictionary look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..backends.cpu import jit
+from ..core import dtype as dt
+from ..core.device import cpu, device
+from ..core.dtype import dtype
+from ..core.layout import broadcast_two, expand_strides, output_strides
+from ..core.size import Size, make_size
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
+from ..expr.node import Expr
+from ..kernels import emit_numpy, geometry
+from ..kernels.elementwise import map_kernel
+
+NATIVE = jit.available()
+# Below this many bytes of output a kernel is done before it would pay to let other Python threads run.
+_BRIEF = 1 << 15
+
+
+class Layout:
+    """Where a tensor's elements lie: everything of its header but the memory itself."""
+
+    __slots__ = ("shape", "strides", "dtype", "device", "contig", "nbytes")
+
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    device: device
+    contig: bool
+    nbytes: int  # of a dense tensor of this shape
+
+    def set_layout(self, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device) -> None:
+        self.shape = shape if type(shape) is Size else make_size(shape)
+        self.strides = strides
+        self.dtype = d
+        self.device = where
+        self.contig = is_contiguous_layout(shape, strides)
+        self.nbytes = numel_of(shape) * d.itemsize
+
+    @staticmethod
+    def of(t: Tensor) -> Layout:
+        self = Layout()
+        self.set_layout(t.shape, t._strides, t.dtype, t.device)
+        return self
+
+
+class Plan(Layout):
+    """The layout of the result and the kernel that computes it.
+
+    `fn` is None when there is no native kernel to call directly: empty results, complex numbers, values to be checked."""
+
+    __slots__ = (
+        "fn", "native", "first", "passing", "roots", "in_dtypes", "guard", "op", "operands", "constants", "params", "natural",
+        "records", "recipes",
+    )  # fmt: skip
+
+    fn: Any
+    native: Any  # the kernel, also where `fn` is None because values are checked first
+    first: Any  # its first argument: the number of elements, or sizes and strides
+    passing: str  # per value: p pointer, d float, l integer, - not at all (a constant of the formula)
+    roots: tuple[Expr, ...]
+    in_dtypes: tuple[dtype, ...]
+    guard: Callable | None  # looks at the values before every call
+    op: Any
+    operands: tuple[Layout | None, ...]  # of tensors; None for numbers
+    constants: dict[int, Any]  # operands that are constants of the formula
+    params: tuple
+    natural: dtype  # the result's dtype if none was asked for
+    records: bool  # whether autograd may want to know about calls
+    recipes: dict[int, Any]  # how to differentiate, by which operands need a gradient
+
+    def run(self, out: Tensor, values: tuple) -> None:
+        """Compute into `out`, whose layout is the one the plan was made for."""
+        if self.guard is not None:
+            self.guard(*values)
+        if not self.nbytes or self.device is not cpu:
+            return
+        if self.native is None:
+            self._run_numpy(out, values)
+            return
+        arguments: list = []
+        for x, how in zip(values, self.passing):
+            if how == "p":
+                arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
+            elif how != "-":
+                arguments.append(x)
+        self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
+
+    def _run_numpy(self, out: Tensor, values: tuple) -> None:
+        arrays = [
+            x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"
+        ]
+        (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
+        out._array()[...] = result
+
+
+def common_device(operands: tuple) -> device:
+    """Where a call on these operands runs: 0-dim tensors on the CPU go along with any device."""
+    where: device | None = None
+    movable = False
+    for x in operands:
+        if not isinstance(x, Tensor) or x.device is where:
+            continue
+        if where is None or movable:
+            where, movable = x.device, x.device is cpu and not x.shape
+        elif not (x.device is cpu and not x.shape):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices,"
+                f" {where} and {x.device}!"
+            )
+    return where or cpu
+
+
+def broadcast(operands: tuple) -> tuple[int, ...]:
+    shape: tuple[int, ...] = ()
+    for x in operands:
+        if isinstance(x, Tensor):
+            shape = broadcast_two(shape, x.shape)
+    return shape
+
+
+def result_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...]:
+    """The strides of a new result: the operands' dimension order, row-major where they leave it open."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    if all(x._contig and x.shape == shape for x in tensors):
+        return contiguous_strides(shape)
+    return output_strides(shape, [expand_strides(x.shape, x._strides, shape) for x in tensors])
+
+
+def kernel(
+    roots: tuple[Expr, ...],
+    outputs: list[Layout],
+    inputs: list[tuple[dtype, tuple[int, ...] | None]],
+) -> tuple[Any, Any]:
+    """A native function and its first argument, which store roots[k] to outputs[k]. All outputs have one shape. An input
+    is a dtype and its strides expanded to that shape, or None for a number that is passed by value."""
+    shape = outputs[0].shape
+    strides = [o.strides for o in outputs] + [s for _, s in inputs if s is not None]
+    rank, sizes, planned, pointer_kinds = geometry.plan(shape, strides)
+    pointers = iter(pointer_kinds[len(outputs) :])
+    kinds = pointer_kinds[: len(outputs)]
+    for d, s in inputs:
+        kinds += next(pointers) if s is not None else "d" if d is dt.float64 else "l"
+    out_dtypes = tuple(o.dtype for o in outputs)
+    brief = sum(o.nbytes for o in outputs) < _BRIEF
+    fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, brief)
+    if rank == 1 and "s" not in kinds:
+        return fn, sizes[0]
+    numbers = [*sizes, *(s for operand in planned for s in operand)]
+    return fn, np.array(numbers, np.int64).tobytes()
