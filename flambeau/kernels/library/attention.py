@@ -1,0 +1,63 @@
+"""The middle of attention: softmax of scaled and masked scores, and its gradient."""
+
+from __future__ import annotations
+
+from ...core.dtype import bool_
+from ..loops import exp, inf, like, loop_kernel, maximum, minimum, prange, scalar_function, simd
+
+
+@scalar_function
+def masked_score(scores, mask, scale, base, start, column_step, j):
+    """One score after scaling and its mask: bool masks say which scores count, others are added."""
+    value = scores[base + j] * scale
+    if mask is not None:
+        if mask.dtype is bool_:
+            value = value if mask[start + j * column_step] else like(scores, -inf)
+        else:
+            value = value + mask[start + j * column_step]
+    return value
+
+
+@loop_kernel
+def attention_weights(
+    out, scores, mask, scale, batch, heads, length, n, batch_step, head_step, row_step, column_step, *, causal
+):
+    """out = softmax(scale * scores + mask) over rows of n; `causal` lets row i see columns 0 ... i. The mask may be
+    broadcast: its steps say how far apart its elements lie. A row that sees nothing becomes zeros."""
+    for row in prange(batch * heads * length, 4 * n):
+        base = row * n
+        i = row % length
+        start = row // length // heads * batch_step + row // length % heads * head_step + i * row_step
+        limit = minimum(i + 1, n) if causal else n
+        top = like(scores, -inf)
+        for j in range(limit):
+            top = maximum(top, masked_score(scores, mask, scale, base, start, column_step, j))
+        if top == -inf:
+            for j in simd(n):
+                out[base + j] = 0
+        else:
+            total = like(scores, 0)
+            for j in range(limit):
+                e = exp(masked_score(scores, mask, scale, base, start, column_step, j) - top)
+                total += e
+                out[base + j] = e
+            share = 1 / total
+            for j in simd(limit):
+                out[base + j] = out[base + j] * share
+            for j in simd(limit, n):
+                out[base + j] = 0
+
+
+@loop_kernel
+def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, n, *, causal):
+    """The gradient of the scores before scaling, from that of the weights."""
+    for row in prange(rows, 3 * n):
+        base = row * n
+        limit = minimum(row % length + 1, n) if causal else n
+        total = like(grad, 0)
+        for j in range(limit):
+            total += grad[base + j] * weights[base + j]
+        for j in simd(limit):
+            grad_scores[base + j] = (grad[base + j] - total) * weights[base + j] * scale
+        for j in simd(limit, n):
+            grad_scores[base + j] = 0
