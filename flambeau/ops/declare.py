@@ -11,7 +11,7 @@ from ..core import modes
 from ..core.tensor import Tensor
 from .faces import make_face, make_inplace_face, run_inplace
 from .formula import Pointwise, PointwiseNode, formula_globals, promote
-from .inplace import assign, check_writable, resize_out, write_out
+from .inplace import assign, check_disjoint, check_writable, resize_out, write_out
 from .primitive import Primitive
 from .registry import Op, register
 

@@ -284,7 +284,9 @@ def _check_reduction(device: Device, report: Report, combine: str, reference: Ca
     if plan.splits > 1:
         device.launch(module, "r_finish", -(-rows // BLOCK), BLOCK, geometry, rows, columns, partial, target)
     expected = reference(x.astype("f8") if combine in ("sum", "prod") else x, axis=1).astype(out.dtype)
-    report.compare(f"{combine} {rows}x{columns} {along} {plan}", device.download(target, out), expected, out_kind, 5)
+    # Rounding a running product just above one by factors just below it always falls on the same side: errors add up.
+    slack = 100 if combine == "prod" else 5
+    report.compare(f"{combine} {rows}x{columns} {along} {plan}", device.download(target, out), expected, out_kind, slack)
 
 
 def run_loop_kernel(device: Device, kernel: Any, arrays: list, scalars: list, **constants: Any) -> list[np.ndarray]:
