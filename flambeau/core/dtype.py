@@ -35,7 +35,9 @@ class dtype:
     letter: str  # one-character name for kernel keys
     legacy_name: str | None  # "FloatTensor"
 
-    def __init__(self, name: str, itemsize: int, kind: str, numpy_name: str, letter: str, legacy: str | None, index: int):
+    def __init__(
+        self, name: str, itemsize: int, kind: str, numpy_name: str, letter: str, legacy: str | None, index: int
+    ):
         self.name, self.itemsize, self.kind = name, itemsize, kind
         self.numpy = np.dtype(numpy_name)
         self.is_floating_point = kind == "f"
@@ -47,8 +49,8 @@ class dtype:
     def __repr__(self) -> str:
         return f"torch.{self.name}"
 
-    def __reduce__(self) -> str:
-        return self.name
+    def __reduce__(self) -> tuple:
+        return (by_name, (self.name,))
 
     def __copy__(self) -> dtype:
         return self
@@ -91,6 +93,12 @@ _TABLE = [
 
 ALL_DTYPES: tuple[dtype, ...] = tuple(dtype(*row, index) for index, row in enumerate(_TABLE))
 BY_NAME: dict[str, dtype] = {d.name: d for d in ALL_DTYPES}
+
+
+def by_name(name: str) -> dtype:
+    """The dtype called `name`: how a pickled dtype is found again."""
+    return BY_NAME[name]
+
 
 bool_ = BY_NAME["bool"]
 uint8, int8, int16, int32, int64 = (BY_NAME[n] for n in ("uint8", "int8", "int16", "int32", "int64"))

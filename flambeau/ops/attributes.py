@@ -64,10 +64,12 @@ def reversed_dims(self: Tensor) -> Any:
             UserWarning,
             stacklevel=2,
         )
-    return self.t() if n == 2 else self.permute(tuple(range(n - 1, -1, -1)))  # type: ignore[attr-defined]
+    return self.permute(tuple(range(n - 1, -1, -1)))  # type: ignore[attr-defined]
 
 
 def matrix_transpose(self: Tensor) -> Any:
+    if len(self.shape) == 0:
+        return self
     if len(self.shape) < 2:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {len(self.shape)}-D tensor."
@@ -89,6 +91,8 @@ def adjoint_of(self: Tensor) -> Any:
 
 def batch_adjoint(self: Tensor) -> Any:
     n = len(self.shape)
+    if n == 0:
+        return self
     if n < 2:
         raise RuntimeError(f"tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor.")
     return adjoint_of(self)
@@ -121,7 +125,6 @@ _METHODS = {
     "storage": lambda self: TypedStorage(self._storage, self.dtype),
     "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
     "storage_type": lambda self: TypedStorage,
-    "has_names": lambda self: False,
     "is_coalesced": lambda self: _not_sparse("is_coalesced"),
     "_is_view": lambda self: self._base is not None,
     "_nnz": lambda self: _not_sparse("_nnz"),
@@ -139,7 +142,6 @@ _PROPERTIES = {
     "is_xpu": lambda self: False, "is_xla": lambda self: False, "is_hpu": lambda self: False, "is_ipu": lambda self: False,
     "is_maia": lambda self: False, "is_mtia": lambda self: False, "is_vulkan": lambda self: False,
     "layout": lambda self: strided,
-    "names": lambda self: (None,) * len(self.shape),
     "name": lambda self: None,
     "volatile": lambda self: False,
 }  # fmt: skip

@@ -30,7 +30,7 @@ from ..core.typenames import type_name
 from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
 from .creation import check_fits, empty_as, fill_raw
 from .declare import composite, primitive, view
-from .inplace import check_writable, raw_copy, rebase_history
+from .inplace import check_history_writable, check_writable, raw_copy, rebase_history
 
 
 def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
@@ -132,8 +132,6 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> ones(2).to(int64)
     tensor([1, 1])
     """
-    if not args and not kwargs:
-        raise _bad_to(args)
     d, where, _, copy, fmt = parse_to(args, kwargs)
     return converted(self, d or self.dtype, self.device if where is None else as_device(where), fmt, copy)
 
@@ -209,7 +207,9 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Take the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
+        if not isinstance(src, (int, float, complex)):
+            raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
+        src = fill_raw(raw_empty(make_size(()), self.dtype), src)
     check_writable(self, "copy_")
     if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
@@ -260,7 +260,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     """Every element becomes `value`, a number or a 0-dim tensor."""
-    check_writable(self, name)
+    check_history_writable(self)
     node = None
     tensor_value = isinstance(value, Tensor)
     if mode.enabled and (self.requires_grad or (tensor_value and value.requires_grad)):
@@ -275,14 +275,14 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     return self
 
 
-@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0", function=False, method=False)
+@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward2", function=False, method=False)
 def overwritten(input: Tensor) -> Tensor:
     return input._bare_alias()
 
 
 @primitive(
     grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
-    label="FillBackward1",
+    label="FillBackward3",
     function=False,
     method=False,
 )

@@ -45,16 +45,16 @@ def check_history_writable(t: Tensor) -> None:
 
 
 def _check_writable_view(t: Tensor, base: Tensor) -> None:
-    base_meta, meta = base._meta, t._meta
-    if base_meta is not None and base_meta.requires_grad and base_meta.grad_fn is None:
-        if meta is not None and meta.creation == "no_grad":
-            raise RuntimeError(
-                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that"
-                " this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both"
-                " the view and the inplace either both inside the no_grad block (if you don't want the inplace to be"
-                " tracked) or both outside (if you want the inplace to be tracked)."
-            )
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    meta = t._meta
+    if not (base.requires_grad or (meta is not None and t.requires_grad)):
+        return
+    if meta is not None and meta.creation == "no_grad":
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use"
+            " case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the"
+            " inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside"
+            " (if you want the inplace to be tracked)."
+        )
     if meta is not None and meta.creation == "multi":
         raise RuntimeError(
             f"Output {meta.output_nr} of {meta.grad_fn.name() if meta.grad_fn else 'a multi-output view'} is a view and is"
@@ -62,6 +62,8 @@ def _check_writable_view(t: Tensor, base: Tensor) -> None:
             " do not allow the output views to be modified inplace. You should replace the inplace operation by an"
             " out-of-place one."
         )
+    if base.is_leaf:
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 def same_memory(a: Tensor, b: Tensor) -> bool:

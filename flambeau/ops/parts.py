@@ -266,7 +266,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
 def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> tuple:
     if len(input.shape) < least:
         raise RuntimeError(
-            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor with"
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with"
             f" {len(input.shape)} dimensions!"
         )
     if is_int(cuts):

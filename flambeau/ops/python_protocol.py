@@ -58,6 +58,8 @@ def item(self: Tensor) -> Any:
 @composite(function=False)
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
+    if self.device is not cpu:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     array = self._array()
     return (bits_to_float32(array) if self.dtype is dt.bfloat16 else array).tolist()
 
@@ -79,6 +81,8 @@ def to_float(self: Tensor) -> float:
 
 
 def _real_number(self: Tensor) -> Any:
+    if numel_of(self.shape) != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     value = item(self)
     if isinstance(value, complex):
         if value.imag != 0:
@@ -88,6 +92,8 @@ def _real_number(self: Tensor) -> Any:
 
 
 def to_complex(self: Tensor) -> complex:
+    if numel_of(self.shape) != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     return complex(item(self))
 
 
