@@ -42,6 +42,7 @@ from . import (  # noqa: F401
     shape,
     softmax,
     sort,
+    special_functions,
     unary,
 )
 from .binding import bind_methods, namespace

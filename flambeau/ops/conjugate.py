@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.dtype import dtype
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..expr import Expr
@@ -26,8 +27,10 @@ def _angle_rule(op: Pointwise, operands: tuple) -> Any:
     return d, d.to_real()
 
 
-def _angle_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
+def _angle_gradient(g: Expr, input: Expr, out: Expr, compute: dtype) -> tuple:
     """Real numbers have no angle to change; a complex one turns across its direction."""
+    if not compute.is_complex:
+        return (f.const(0),)
     size = f.abs_(input)
     across = f.complex_(-f.imag(input), f.real(input))
     return (f.where(input == 0, 0, g * across / (size * size)),)

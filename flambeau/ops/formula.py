@@ -63,7 +63,7 @@ class Pointwise:
     Formula parameters without a default are operands: tensors or numbers (or None, with default OPTIONAL). Parameters with a
     default are numbers (arguments of the kernel at run time) or choices (a string, bool or None selects the formula).
     `constants` names numbers that are part of the formula instead: every value of a parameter, or the listed values of
-    an operand. A parameter called `compute` is given by the plan: the dtype the formula is evaluated in."""
+    an operand. A parameter called `compute`, of the formula or of `grad`, is the dtype the formula is evaluated in."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Pointwise:
         fixed = constants or {}
         self.constant_operands = {i: fixed[n] for i, n in enumerate(self.operand_names) if n in fixed}
         self.constant_params = tuple(n in fixed for n, _ in self.parameters)
+        self.grad_sees_dtype = grad is not None and "compute" in inspect.signature(grad).parameters
         self.reads_condition = rule is select  # operand 0 is a truth value
         self.rule_reads_params = _positional_count(rule) > 2
         self.check_reads_params = check is not None and _positional_count(check) > 2
@@ -196,7 +197,8 @@ class Pointwise:
         else:
             plan.set_layout(shape, result_strides(shape, present), d, where)
         plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
-        plan.constants = {i: x for i, x in enumerate(operands) if self.is_constant(i, x)}
+        plan.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
+        plan.compute = compute
         plan.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
         plan.recipes = {}
         self._compile(plan, operands, compute)
@@ -212,7 +214,7 @@ class Pointwise:
         inputs: list[tuple[dtype, tuple[int, ...] | None]] = []
         symbols: list = []
         for i, x in enumerate(operands):
-            if x is None or i in plan.constants:
+            if i in plan.constants:
                 symbols.append(None if x is None else const(x))
                 continue
             symbols.append(self._symbol(i, x, math_type, plan, inputs))
@@ -272,7 +274,7 @@ class Pointwise:
         rest = iter(inputs)
         letters = ""
         for i, x in enumerate(operands):
-            if x is None or i in plan.constants:
+            if i in plan.constants:
                 letters += "-"
             else:
                 d, strides = next(rest)
@@ -284,13 +286,15 @@ class Pointwise:
         """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
         run-time parameters and the output."""
         key = (index, tuple((i, type(v), v) for i, v in plan.constants.items()), self.params_key(plan.params))
-        key += (tuple(layout is None for layout in plan.operands),)
+        key += (tuple(layout is None for layout in plan.operands), plan.compute.is_complex)
         if key not in self.shares:
             self.shares[key] = self._derive(index, plan)
         return self.shares[key]
 
     def _derive(self, index: int, plan: Plan) -> Expr | None:
-        symbols: list = [const(plan.constants[i]) if i in plan.constants else arg(i + 1) for i in range(self.arity)]
+        symbols: list = [arg(i + 1) for i in range(self.arity)]
+        for i, x in plan.constants.items():
+            symbols[i] = None if x is None else const(x)
         position = self.arity + 1
         for v, d, fixed in zip(plan.params or self.defaults, self.defaults, self.constant_params):
             if type(v) not in _RUNTIME:
@@ -301,7 +305,8 @@ class Pointwise:
                 symbols.append(arg(position))
                 position += 1
         if self.grad is not None:
-            result = self.grad(arg(0), *symbols, out=arg(position))
+            named = {"compute": plan.compute} if self.grad_sees_dtype else {}
+            result = self.grad(arg(0), *symbols, out=arg(position), **named)
             share = result[index] if isinstance(result, tuple) else result
         else:
             (share,) = pullback(self.evaluate(symbols, None), arg(0), (symbols[index],))

@@ -59,7 +59,7 @@ class Plan(Layout):
 
     __slots__ = (
         "fn", "native", "first", "passing", "roots", "in_dtypes", "guard", "op", "operands", "constants", "params", "natural",
-        "records", "recipes",
+        "compute", "records", "recipes",
     )  # fmt: skip
 
     fn: Any
@@ -71,7 +71,8 @@ class Plan(Layout):
     guard: Callable | None  # looks at the values before every call
     op: Any
     operands: tuple[Layout | None, ...]  # of tensors; None for numbers
-    constants: dict[int, Any]  # operands that are constants of the formula
+    constants: dict[int, Any]  # operands that are constants of the formula (None: left out)
+    compute: dtype  # what the formula is evaluated in
     params: tuple
     natural: dtype  # the result's dtype if none was asked for
     records: bool  # whether autograd may want to know about calls

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..core.numeric_limits import finfo
 from ..core.promotion import result_dtype
+from ..core.return_types import named_result
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
@@ -144,7 +145,7 @@ def _neighbour(input: Expr, other: Expr, compute: dtype | None) -> Expr:
     return f.where((input != input) | (other != other), input + other, moved)
 
 
-@pointwise(kinds="f", numbers=())
+@pointwise(kinds="f", numbers=(), grad=lambda g, input, other, out: (f.where(input != other, g, 0), f.const(0)))
 def nextafter(input, other, compute=None):
     """The next floating-point number after input in the direction of other."""
     return _neighbour(input, other, compute or dt.float64)
@@ -167,11 +168,7 @@ def ldexp(input, other):
     return input * f.exp2(other)
 
 
-class frexp_result(NamedTuple):
-    """What frexp returns."""
-
-    mantissa: Tensor
-    exponent: Tensor
+frexp_result = named_result("frexp", "mantissa", "exponent")
 
 
 def _binary_exponent(x: Expr) -> Expr:
@@ -211,11 +208,11 @@ _mantissa_of = Pointwise(
     out=True,
     label="FrexpBackward0",
 )
-def frexp(input: Tensor) -> frexp_result:
+def frexp(input: Tensor) -> Any:
     """mantissa and exponent with input = mantissa * 2 ** exponent and 0.5 <= |mantissa| < 1"""
     if not input.dtype.is_floating_point:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
-    return frexp_result(_mantissa_of.call((input,)), _exponent_of.call((input,)))
+    return frexp_result((_mantissa_of.call((input,)), _exponent_of.call((input,))))
 
 
 def _limits(compute: dtype | None, posinf: Any, neginf: Any) -> tuple[Any, Any]:
