@@ -223,7 +223,10 @@ def _face_with_out(name: str, run: Callable, disjoint: bool) -> Any:
             if out is not None:
                 if disjoint:
                     check_disjoint(out, args)
-                return write_out(name, out, run(*args, **kwargs))
+                result = run(*args, **kwargs)
+                if disjoint and out.dtype is not result.dtype:
+                    raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+                return write_out(name, out, result)
         return run(*args, **kwargs)
 
     return face

@@ -177,7 +177,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> int:
     d = wrap_dim(dim, len(input.shape))
-    if index.dtype not in (dt.int64, dt.int32):
+    if index.numel() and index.dtype not in (dt.int64, dt.int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if src is not None and src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
@@ -212,6 +212,9 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     if out.dtype.is_complex:
         _scatter_numpy(out, d, index, src, value, reduce)
         return
+    if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
+        reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
+        out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
     part = _narrowed(out, index.shape, d)
     whole = part.contiguous()
     source = None
