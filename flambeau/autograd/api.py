@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..core.graph import HookHandle, gradient_edge, mode
+from ..core.graph import INFERENCE, HookHandle, gradient_edge, mode
 from ..core.tensor import Tensor
 from .engine import TensorHook, run_backward
 
@@ -195,7 +195,7 @@ def detach_(self: Tensor) -> Tensor:
 
 
 def is_inference(self: Tensor) -> bool:
-    return self._meta is not None and self._meta.inference
+    return self._storage.version >= INFERENCE
 
 
 def _retains_grad(self: Tensor) -> bool:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..core.graph import mode
+from ..core.graph import inference_threads, mode
 
 
 class _Switch:
@@ -132,6 +132,11 @@ class inference_mode(_Switch):
     def _enter(self) -> None:
         mode.inference = self.value
         mode.enabled = not self.value
+        inference_threads.append(1)
+
+    def __exit__(self, *exc: Any) -> None:
+        inference_threads.pop()
+        super().__exit__(*exc)
 
     def _fresh(self) -> _Switch:
         return inference_mode(self.value)

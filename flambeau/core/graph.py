@@ -46,6 +46,18 @@ unusual: list[str] = []
 
 mode = GradMode()
 
+# A storage made in inference mode counts its versions from here: its tensors can never take part in autograd.
+INFERENCE = 1 << 62
+inference_threads: list[int] = []  # one entry per inference_mode block that is open in some thread
+
+
+def refuse_saving() -> None:
+    raise RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation"
+        " tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or"
+        " use `torch.no_grad()` instead of `torch.inference_mode()`."
+    )
+
 
 def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
     """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
@@ -75,7 +87,6 @@ class Meta:
     rebase_version: int = -1  # storage version when an in-place op last rewrote this base's history
     view_fn: Callable | None = None
     creation: str = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
-    inference: bool = False
 
 
 class SavedTensor:
@@ -89,6 +100,8 @@ class SavedTensor:
         storage = tensor._storage
         storage.watched = True
         self.version = storage.version
+        if self.version >= INFERENCE:
+            refuse_saving()
         self.is_output = is_output
         self.output_nr = output_nr
         self.requires_grad = tensor.requires_grad or is_output

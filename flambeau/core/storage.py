@@ -11,6 +11,7 @@ import numpy as np
 
 from .allocator import allocator, round_size
 from .device import cpu, device
+from .graph import INFERENCE, inference_threads, mode
 
 _allocate = allocator.allocate
 _release = allocator.release
@@ -52,8 +53,10 @@ class UntypedStorage:
         self.device = where
         self.size_bytes = nbytes
         self.owner = None
-        self.version = 0
-        self.watched = False
+        if inference_threads and mode.inference:
+            self.version, self.watched = INFERENCE, True
+        else:
+            self.version, self.watched = 0, False
         if where is cpu and nbytes:
             shift = nbytes.bit_length() - 4
             if shift < 6:

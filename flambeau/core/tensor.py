@@ -13,7 +13,7 @@ import numpy as np
 from . import dtype as dt
 from .device import cpu, device
 from .dtype import dtype
-from .graph import Meta, Node, gradient_edge, mode, user_frame
+from .graph import INFERENCE, Meta, Node, gradient_edge, mode, user_frame
 from .overrides import DisableTorchFunctionSubclass, register_subclass
 from .size import Size, make_size
 from .storage import UntypedStorage
@@ -219,7 +219,7 @@ class Tensor:
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a"
                 " subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if meta.inference and value and not mode.inference:
+        if value and self._storage.version >= INFERENCE and not mode.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         meta.requires_grad = value
 
@@ -282,7 +282,10 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return self._storage.version
+        version = self._storage.version
+        if version >= INFERENCE:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return version
 
     def _set_history(self, node: Node, output_nr: int = 0) -> None:
         meta = self._meta
@@ -295,7 +298,7 @@ class Tensor:
         """Count an in-place change; if a graph has saved this memory, remember who changed it."""
         storage = self._storage
         storage.version += 1
-        if storage.watched:
+        if storage.watched and storage.version < INFERENCE:
             storage.last_write = (op, user_frame())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.dtype import dtype
+from ..core.graph import INFERENCE
 from ..core.layout import strided, wrap_dim
 from ..core.promotion import can_cast as can_cast_dtypes
 from ..core.promotion import promote_types as promote
@@ -202,7 +203,7 @@ def is_neg(input: Tensor) -> bool:
 @composite
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
-    return input._meta is not None and input._meta.inference
+    return input._storage.version >= INFERENCE
 
 
 @composite(method=False)

@@ -9,7 +9,6 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
-from ..core.graph import mode
 from ..core.layout import (
     channels_last,
     channels_last_3d,
@@ -72,8 +71,6 @@ def check_fits(value: Any, d: dtype) -> Any:
 
 
 def finish(t: Tensor, requires_grad: bool) -> Tensor:
-    if mode.inference:
-        t._ensure_meta().inference = True
     if requires_grad:
         if not (t.dtype.is_floating_point or t.dtype.is_complex):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")

@@ -16,6 +16,7 @@ from .dtype_rules import type_word
 from .formula import OPTIONAL, Pointwise, as_operand
 from .gradient import make_node, record
 from .inplace import (
+    check_history_writable,
     check_out,
     check_partial_overlap,
     check_writable,
@@ -96,14 +97,14 @@ _GENERAL = """
 
 # Where autograd has nothing to record: no history here, or a pass that does not record (an optimizer's step).
 _INPLACE = """
-    if {plain} and ({quiet} or not (_mode.enabled or (self._meta is not None and self._meta.inference))):{choice}
+    if {plain} and ({quiet} or not _mode.enabled):{choice}
         if _plan is not None:
             _storage = self._storage
+            if _storage.watched:
+                _note_write(self, {text!r})
             _address = _storage.ptr + self._offset * self.dtype.itemsize
             _plan.fn(_plan.first, _address, _address{second})
             _storage.version += 1
-            if _storage.watched:
-                _note_write(self, {text!r})
             return self
 """
 
@@ -351,8 +352,11 @@ def _inplace_key(operands: tuple) -> tuple:
 
 
 def _note_write(t: Tensor, name: str) -> None:
-    """Remember who changed memory that a graph has saved."""
-    t._storage.last_write = (name, graph.user_frame())
+    """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
+    if t._storage.version < graph.INFERENCE:
+        t._storage.last_write = (name, graph.user_frame())
+    elif not graph.mode.inference:
+        check_history_writable(t)
 
 
 def _readable(self: Tensor, x: Any) -> Any:

@@ -12,7 +12,18 @@ from ..core import dtype as dt
 from ..core import graph
 from ..core.device import cpu
 from ..core.dtype import opmath
-from ..core.graph import RETRY_MESSAGE, Meta, Node, SavedTensor, gradient_edge, mode, modified_message, user_trace
+from ..core.graph import (
+    INFERENCE,
+    RETRY_MESSAGE,
+    Meta,
+    Node,
+    SavedTensor,
+    gradient_edge,
+    mode,
+    modified_message,
+    refuse_saving,
+    user_trace,
+)
 from ..core.layout import expand_strides
 from ..core.promotion import get_default_dtype, promote_types
 from ..core.storage import UntypedStorage
@@ -217,7 +228,10 @@ class PointwiseNode(Node):
             if isinstance(x, Tensor):
                 storage = x._storage
                 storage.watched = True
-                saved.append((storage, storage.version, x._offset * x.dtype.itemsize))
+                version = storage.version
+                if version >= INFERENCE:
+                    refuse_saving()
+                saved.append((storage, version, x._offset * x.dtype.itemsize))
             else:
                 saved.append(x)
         self.saved = saved

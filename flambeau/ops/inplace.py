@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..core.graph import Meta, Node, gradient_edge, mode
+from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
 from ..core.tensor import Tensor, numel_of
@@ -30,7 +30,7 @@ def check_writable(t: Tensor, name: str) -> None:
 def check_history_writable(t: Tensor) -> None:
     """The part of check_writable that concerns autograd, not memory."""
     meta = t._meta
-    if meta is not None and meta.inference and not mode.inference:
+    if t._storage.version >= INFERENCE and not mode.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed."
             "You can make a clone to get a normal tensor before doing inplace update."
@@ -147,17 +147,22 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     """After an in-place change: t (or, through a view, its base) is now the output of `node`."""
     base = t._base
     if base is None:
-        meta = t._ensure_meta()
-        meta.grad_fn, meta.output_nr = node, output_nr
-        if node is None:
-            meta.requires_grad = False
-        meta.rebase_version = t._storage.version
+        _become_output(t, node, output_nr)
         return
-    copy = CopySlices(base, t, node, output_nr)
-    base_meta = base._ensure_meta()
-    base_meta.grad_fn, base_meta.output_nr = copy, 0
-    base_meta.rebase_version = t._storage.version
+    _become_output(base, CopySlices(base, t, node, output_nr), 0)
     t._rebuild_view_history()
+
+
+def _become_output(t: Tensor, node: Node | None, output_nr: int) -> None:
+    meta = t._ensure_meta()
+    if meta.retains_grad and meta.grad_fn is not None and node is not None:  # .grad is that of the final value
+        kept = (meta.grad_fn.retain or {}).pop(meta.output_nr, None)
+        if kept is not None:
+            node.retain = {**(node.retain or {}), output_nr: kept}
+    meta.grad_fn, meta.output_nr = node, output_nr
+    if node is None:
+        meta.requires_grad = False
+    meta.rebase_version = t._storage.version
 
 
 class CopySlices(Node):
