@@ -1,0 +1,107 @@
+"""Every operator's declaration is complete and consistent: one walk over the whole registry."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import flambeau
+from flambeau.core.tensor import Tensor
+from flambeau.expr import Expr, arg, as_expr, pullback
+from flambeau.ops import OPS
+from flambeau.ops.formula import Pointwise
+from flambeau.ops.primitive import Primitive
+
+KINDS = {"pointwise", "reduction", "view", "primitive", "composite", "random", "creation"}
+SPACES = {"torch", "nn.functional", "special", "linalg", "fft", "Tensor"}
+
+PUBLIC = [op for op in OPS.values() if op.namespaces or op.method is not None]
+POINTWISE = [op for op in OPS.values() if isinstance(op.impl, Pointwise)]
+PRIMITIVE = [op for op in OPS.values() if isinstance(op.impl, Primitive)]
+
+
+def names(ops: list) -> list[str]:
+    return [op.name for op in ops]
+
+
+@pytest.mark.parametrize("op", list(OPS.values()), ids=names(list(OPS.values())))
+def test_record_is_well_formed(op):
+    assert op.kind in KINDS
+    assert set(op.namespaces) <= SPACES
+    assert callable(op.function)
+    assert op.function.op is op
+
+
+@pytest.mark.parametrize("op", PUBLIC, ids=names(PUBLIC))
+def test_faces_are_reachable(op):
+    for space in op.namespaces:
+        if space == "Tensor":
+            continue
+        owner = flambeau
+        for part in space.split(".") if space != "torch" else []:
+            owner = getattr(owner, part, None)
+            if owner is None:
+                pytest.skip(f"namespace {space} is not built yet")
+        for name in (op.name, *op.aliases):
+            assert callable(getattr(owner, name)), f"{space}.{name} is missing"
+    for name in (op.name, *op.aliases):
+        if op.method is not None:
+            assert hasattr(Tensor, name), f"Tensor.{name} is missing"
+        if op.inplace is not None:
+            assert hasattr(Tensor, name + "_"), f"Tensor.{name}_ is missing"
+
+
+@pytest.mark.parametrize("op", [o for o in PUBLIC if not o.name.startswith("_")], ids=lambda o: o.name)
+def test_public_operators_say_what_they_do(op):
+    if not (set(op.namespaces) & {"torch", "nn.functional"}):
+        pytest.skip("internal or method-only")
+    assert op.doc.strip(), f"{op.name} has no docstring"
+
+
+@pytest.mark.parametrize("op", POINTWISE, ids=names(POINTWISE))
+def test_formula_traces(op):
+    """The formula is an expression over its operands, and its derivative (where promised) is one too."""
+    impl = op.impl
+    symbols = [arg(i) for i in range(impl.arity)]
+    root = as_expr(impl.formula(*symbols, *impl.defaults))
+    assert isinstance(root, Expr)
+    if not impl.differentiable:
+        return
+    if impl.grad is not None:
+        shares = impl.grad(arg(9), *symbols, *impl.defaults, out=arg(8))
+        assert len(shares) == impl.arity, f"{op.name}: one gradient per operand"
+        return
+    for share in pullback(root, arg(9), tuple(symbols)):
+        assert share is None or isinstance(share, Expr)
+
+
+@pytest.mark.parametrize("op", PRIMITIVE, ids=names(PRIMITIVE))
+def test_gradient_rules_name_real_arguments(op):
+    """A rule may read forward arguments, the result, what forward saves, or which gradients are needed."""
+    impl = op.impl
+    forward = set(impl.names)
+    source = inspect.getsource(impl.fn)
+    for wanted, _, reads in impl.rules:
+        for name in wanted:
+            assert name in forward, f"{op.name}: gradient for '{name}', which forward does not take"
+        for read in reads:
+            known = read in forward or read in ("out", "needs") or f"{read}=" in source
+            assert known, f"{op.name}: a rule reads '{read}', which nobody provides"
+
+
+def test_user_can_declare_an_operator():
+    @flambeau.ops.pointwise
+    def swish(x, beta):
+        return x * sigmoid(beta * x)  # noqa: F821  the formula's vocabulary needs no import
+
+    x = flambeau.linspace(-3, 3, 7, dtype=flambeau.float64).requires_grad_()
+    y = swish(x, 1.5)
+    expected = x.detach() * (1.5 * x.detach()).sigmoid()
+    assert flambeau.allclose(y.detach(), expected)
+    assert flambeau.autograd.gradcheck(lambda t: swish(t, 1.5), (x,))
+    assert flambeau.autograd.gradgradcheck(lambda t: swish(t, 1.5), (x,))
+    beta = flambeau.ones(7, 1, dtype=flambeau.float64, requires_grad=True)
+    assert swish(x, beta).shape == (7, 7)
+    assert flambeau.autograd.gradcheck(swish, (x, beta))
+    assert "swish" not in OPS
