@@ -129,7 +129,8 @@ def test_once_differentiable():
             return 2 * x * g
 
     x = torch.ones(1, requires_grad=True)
-    (g,) = torch.autograd.grad(Once.apply(x), x, create_graph=True)
+    seed = torch.ones(1, requires_grad=True)
+    (g,) = torch.autograd.grad(Once.apply(x), x, seed, create_graph=True)
     assert g.item() == 2.0
     with pytest.raises(RuntimeError, match="once_differentiable"):
         (g * x).backward()
@@ -155,6 +156,6 @@ def test_gradcheck_finds_a_wrong_derivative():
             return g * 2
 
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(torch.autograd.gradcheck.GradcheckError if hasattr(torch.autograd.gradcheck, "GradcheckError") else RuntimeError):
+    with pytest.raises(torch.autograd.GradcheckError, match="Jacobian mismatch"):
         torch.autograd.gradcheck(Wrong.apply, (x,))
     assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
