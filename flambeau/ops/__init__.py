@@ -2,6 +2,7 @@
 
 from . import (  # noqa: F401
     activation,
+    agreement,
     arithmetic,
     attention,
     attributes,
@@ -15,6 +16,8 @@ from . import (  # noqa: F401
     copies,
     creation,
     cross_entropy,
+    ctc,
+    differences,
     distance,
     dropout,
     einsum,
@@ -22,6 +25,7 @@ from . import (  # noqa: F401
     extremes,
     gather,
     header_changes,
+    histogram,
     indexing,
     joining,
     legacy,
@@ -30,9 +34,12 @@ from . import (  # noqa: F401
     masked,
     matmul,
     normalization,
+    norms,
     parts,
     python_protocol,
+    quantiles,
     random,
+    random_activation,
     ranges,
     rearrange,
     reduce,
@@ -40,10 +47,13 @@ from . import (  # noqa: F401
     sampling,
     scan,
     shape,
+    shuffle,
     softmax,
     sort,
     special_functions,
+    statistics,
     unary,
+    unique,
 )
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise

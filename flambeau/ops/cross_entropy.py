@@ -15,6 +15,7 @@ from .along import contiguous
 from .declare import composite, primitive
 from .formula import type_word
 from .loss_arguments import need_tensors, read_reduction
+from .matmul import linear
 from .primitive import Saved
 from .softmax import softmax_backward
 
@@ -329,3 +330,28 @@ def nll_loss(
     reduction = read_reduction(reduction, size_average, reduce)
     _check_classes("nll_loss", input, target, weight)
     return _nll(input, target, weight, reduction, ignore_index)
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: Any = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
+    need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
+    *outputs, features = linear_weight.shape
+    scores = linear(input, linear_weight.reshape(-1, features))
+    scores = scores.reshape(*input.shape[:-1], *outputs)
+    if linear_bias is not None:
+        missing = len(outputs) - len(linear_bias.shape)
+        scores = scores + linear_bias.reshape(*linear_bias.shape, *(1,) * missing)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(scores, target, weight, None, ignored, None, reduction, label_smoothing)

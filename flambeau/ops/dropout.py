@@ -144,7 +144,7 @@ def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched:
     if not unbatched:
         return _dropped(input, p, training, True, inplace)
     result = _dropped(input.unsqueeze(0), p, training, True, inplace)  # type: ignore[attr-defined]
-    return result.squeeze(0)  # type: ignore[attr-defined]
+    return input if inplace else result.squeeze(0)  # type: ignore[attr-defined]
 
 
 @composite(**_FUNCTIONAL)

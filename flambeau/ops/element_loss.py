@@ -8,8 +8,9 @@ from typing import Any
 
 from ..core.graph import mode
 from ..core.tensor import Tensor, numel_of
+from ..expr import Expr, arg, arguments, as_expr, pullback, substitute
 from ..expr import functions as f
-from .formula import Pointwise
+from .formula import Pointwise, derived
 from .loss_arguments import reduce_loss
 from .primitive import Primitive
 from .reduction import Reduction
@@ -22,6 +23,8 @@ class ElementLoss:
     """
 
     def __init__(self, name: str, formula: Callable, grad: Callable | None = None, labels: dict[str, str] | None = None):
+        self.name, self.formula, self.grad = name, formula, grad
+        self._shares: dict[tuple[int, int], tuple[Pointwise, tuple[int, ...]] | None] = {}
         self.map = Pointwise(name, formula, grad=grad, label=(labels or {}).get("none"))
         self._mean = Reduction(name, formula, "sum", final=lambda total, count: total / count)
         self._sum = Reduction(name, formula, "sum")
@@ -60,10 +63,11 @@ class ElementLoss:
             if not needed:
                 shares.append(None)
                 continue
-            op, used = self.map.gradient_of(i, ())
-            if op is None:
+            found = self._share(i, len(operands))
+            if found is None:
                 shares.append(None)
                 continue
+            op, used = found
             operand = operands[i]
             share = op.call(tuple(values[u] for u in used), (), operand.dtype)
             if share.shape != shape:
@@ -72,6 +76,24 @@ class ElementLoss:
                 share = share.sum_to_size(operand.shape)  # type: ignore[attr-defined]
             shares.append(share)
         return shares
+
+    def _share(self, index: int, count: int) -> tuple[Pointwise, tuple[int, ...]] | None:
+        """The pointwise operator that gives the gradient of operand `index`, and what it reads: 0 is the incoming
+        gradient, then come the operands."""
+        if (index, count) not in self._shares:
+            symbols = [arg(i + 1) for i in range(count)]
+            if self.grad is not None:
+                share = self.grad(arg(0), *symbols, out=None)[index]
+            else:
+                (share,) = pullback(as_expr(self.formula(*symbols)), arg(0), (symbols[index],))
+            self._shares[index, count] = None if share is None else self._operator(as_expr(share))
+        return self._shares[index, count]
+
+    def _operator(self, share: Expr) -> tuple[Pointwise, tuple[int, ...]]:
+        used = tuple(sorted(arguments((share,)) | {0}))
+        place = {a: i for i, a in enumerate(used)}
+        (compact,) = substitute((share,), lambda e: arg(place[e.args[0]]) if e.op == "arg" else None)
+        return derived(f"{self.name}_backward", compact, len(used)), used
 
 
 def same_shapes(input: Tensor, target: Tensor, stacklevel: int = 4) -> tuple[Tensor, Tensor]:

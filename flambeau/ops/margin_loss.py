@@ -206,13 +206,13 @@ def triplet_margin_with_distance_loss(
 
 def _rows(name: str, input: Any) -> Any:
     """Scores as (N, C)."""
-    if len(input.shape) not in (1, 2) or 0 in input.shape[-1:]:
+    if len(input.shape) > 2 or 0 in input.shape[-1:]:
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
         )
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_word(input.dtype)}'")
-    return input.unsqueeze(0) if len(input.shape) == 1 else input
+    return input if len(input.shape) == 2 else input.reshape(1, -1)
 
 
 @composite(**_FUNCTIONAL)
@@ -252,7 +252,7 @@ def multi_margin_loss(
     if weight is not None:
         lacking = lacking * weight[index]
     loss = lacking.scatter(1, index, 0.0).sum(1) / classes
-    return reduce_loss(loss.squeeze(0) if len(input.shape) == 1 else loss, reduction)
+    return reduce_loss(loss if target.shape else loss.squeeze(0), reduction)
 
 
 def _label_masks(target: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -285,7 +285,7 @@ def multilabel_margin_loss(
     pairs = copy_of_array((listed[:, :, None] & ~named[:, None, :]).astype(np.bool_), dt.bool_)
     lacking = (1 - own + scores.unsqueeze(1)).relu().masked_fill(~pairs, 0)
     loss = lacking.sum((1, 2)) / classes
-    return reduce_loss(loss.squeeze(0) if len(input.shape) == 1 else loss, reduction)
+    return reduce_loss(loss if len(input.shape) == 2 else loss.squeeze(0), reduction)
 
 
 @composite(**_FUNCTIONAL)

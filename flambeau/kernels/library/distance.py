@@ -8,7 +8,7 @@ from ..loops import abs_, exp, like, log, loop_kernel, maximum, prange, scalar_f
 @scalar_function
 def power(x, p):
     """x ** p for x >= 0."""
-    return exp(p * log(x)) if x > 0 else like(x, 0)
+    return exp(p * log(x)) if x > 0 else x
 
 
 @scalar_function
@@ -50,10 +50,10 @@ def slope(difference, distance, p, *, norm):
     if norm == "one":
         return sign(difference)
     if norm == "two":
-        return difference / distance if distance != 0 else like(difference, 0)
+        return difference / distance if distance != 0 else distance
     if norm == "max":
-        return sign(difference) if abs_(difference) == distance else like(difference, 0)
-    share = like(difference, 0)
+        return sign(difference) if abs_(difference) == distance else difference * 0
+    share = difference * 0
     if distance != 0 and difference != 0:
         share = sign(difference) * exp((p - 1) * (log(abs_(difference)) - log(distance)))
     return share
