@@ -13,7 +13,7 @@ class NamedResult(tuple):
     """A tuple whose elements also have names. Built from one iterable, as PyTorch's are."""
 
     __slots__ = ()
-    names: ClassVar[tuple[str, ...]] = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
     n_fields: ClassVar[int] = 0
     n_sequence_fields: ClassVar[int] = 0
     n_unnamed_fields: ClassVar[int] = 0
@@ -27,7 +27,7 @@ class NamedResult(tuple):
         return self
 
     def __repr__(self) -> str:
-        fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self.names, self, strict=True))
+        fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
         return f"torch.return_types.{type(self).__name__}(\n{fields})"
 
     def __reduce__(self) -> tuple:
@@ -43,12 +43,12 @@ def named_result(name: str, *fields: str) -> type[NamedResult]:
     """
     found = ALL.get(name)
     if found is not None:
-        if found.names != fields:
-            raise ValueError(f"result type '{name}' already has the fields {found.names}, not {fields}")
+        if found._fields != fields:
+            raise ValueError(f"result type '{name}' already has the fields {found._fields}, not {fields}")
         return found
     space: dict[str, Any] = {f: property(itemgetter(i)) for i, f in enumerate(fields)}
     space.update(
-        __slots__=(), names=fields, n_fields=len(fields), n_sequence_fields=len(fields), __match_args__=fields,
+        __slots__=(), _fields=fields, n_fields=len(fields), n_sequence_fields=len(fields), __match_args__=fields,
         __module__="torch.return_types",
     )  # fmt: skip
     ALL[name] = type(name, (NamedResult,), space)

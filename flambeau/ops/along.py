@@ -18,6 +18,8 @@ def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     """A contiguous shape as (outer, n, inner) around a dimension; a 0-dim tensor is one line of one element."""
     if not shape:
         return 1, 1, 1
+    if dim < 0:
+        dim += len(shape)
     return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
 
 
@@ -56,7 +58,7 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)}, function=False, method=False
 )
 def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
-    """Zeros of `shape` with out[o, index[o, k, i], i] = values[o, k, i]. Indices of one line differ."""
+    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
     out = empty(make_size(shape), values.dtype, values.device)
     if values.device is not cpu or not numel_of(shape):
         return out
@@ -66,9 +68,13 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     out._array()[...] = 0
     outer, n, inner = split_at(tuple(shape), dim)
     if values.dtype.is_complex:
-        np.put_along_axis(out._array(), index._array(), values._array(), dim)
+        lines = np.moveaxis(out._array(), dim, -1)
+        places = np.meshgrid(*map(np.arange, np.moveaxis(index._array(), dim, -1).shape), indexing="ij")
+        np.add.at(lines, (*places[:-1], np.moveaxis(index._array(), dim, -1)), np.moveaxis(values._array(), dim, -1))
         return out
     error = np.zeros(2, np.int64)
-    scatter_kernel(out, contiguous(index), contiguous(values), 0, error, outer, n, index.shape[dim], inner)
+    scatter_kernel(
+        out, contiguous(index), contiguous(values), 0, error, outer, n, index.shape[dim], inner, reduce="add"
+    )
     _check(error, n)
     return out

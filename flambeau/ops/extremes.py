@@ -52,9 +52,10 @@ def select_backward(g: tuple, index: Tensor, shape: Any, dim: int, keepdim: bool
     values = g[0]
     if not shape:
         return values
+    d = wrap_dim(dim, len(shape))
     if not keepdim:
-        values, index = values.unsqueeze(dim), index.unsqueeze(dim)
-    return place_along(values, index, dim, shape)
+        values, index = values.unsqueeze(d), index.unsqueeze(d)
+    return place_along(values, index, d, shape)
 
 
 # -- amax, amin ---------------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def refuse_empty(name: str, a: Tensor, dim: Any, dims: tuple[int, ...]) -> None:
     if numel_of(a.shape):
         return
     if dim is None or dim == ():
-        raise IndexError(
+        raise (IndexError if name.startswith("arg") else RuntimeError)(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the"
             " 'dim' argument."
         )
@@ -183,7 +184,7 @@ def _overloaded(name: str, whole: Reduction, along: Any, binary: str) -> Any:
         result = along(input, dim, keepdim)
         if out is None:
             return result
-        _check_pair(name, out, result)
+        check_pair(name, out, result)
         return write_out(name, out, result)
 
     extreme.__name__ = name
@@ -219,7 +220,7 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
     return int(dim), keepdim  # type: ignore[arg-type]
 
 
-def _check_pair(name: str, out: Any, result: tuple) -> None:
+def check_pair(name: str, out: Any, result: tuple) -> None:
     if isinstance(out, (tuple, list)) and len(out) == 2:
         for given, computed in zip(out, result):
             if isinstance(given, Tensor) and given.dtype is not computed.dtype:
@@ -245,9 +246,19 @@ def _aminmax_backward(g: tuple, input: Tensor, dim: Any, keepdim: bool, out: lis
     return total
 
 
-@primitive(grads={"input": _aminmax_backward}, out=True)
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+@composite
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
     """The smallest and the largest element, overall or along a dimension."""
+    require_tensor("aminmax", input)
+    result = both_extremes(input, dim, keepdim)
+    if out is None:
+        return result
+    check_pair("aminmax", out, result)
+    return write_out("aminmax", out, result)
+
+
+@primitive(grads={"input": _aminmax_backward}, label="AminmaxBackward0", function=False, method=False)
+def both_extremes(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     if dim is not None:
         dim = wrap_dim(dim, len(input.shape))
         if input.shape and input.shape[dim] == 0:

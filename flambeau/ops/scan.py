@@ -152,7 +152,9 @@ def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 # -- logarithms of sums of exponentials -----------------------------------------------------------------------------------
 
-_log_part = Pointwise("log_part", lambda g, x, sign: f.where(g * sign > 0, f.log(f.abs_(g)), -f.const(float("inf"))) - x)
+_log_part = Pointwise(
+    "log_part", lambda g, x, sign: f.where(g * sign > 0, f.log(f.abs_(g)), -f.const(float("inf"))) - x
+)
 
 
 def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:

@@ -271,7 +271,9 @@ def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int =
 @composite(name="log_softmax", namespaces=("nn.functional",), method=False)
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
-    return log_softmax(input, _implicit_dim("log_softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype)
+    return log_softmax(
+        input, _implicit_dim("log_softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype
+    )
 
 
 @composite(namespaces=("nn.functional",), method=False)

@@ -18,7 +18,7 @@ from ..kernels.library import sort as sort_kernels
 from .along import contiguous, place_along, split_at, take_along
 from .arguments import is_int
 from .declare import composite, primitive
-from .extremes import select_backward
+from .extremes import check_pair, select_backward
 from .formula import type_word
 from .inplace import raw_copy, write_out
 from .primitive import Saved
@@ -124,7 +124,9 @@ def sort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None,
 
 def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any) -> tuple[Any, bool]:
     if len(args) > 2 or (args and stable is not None):
-        raise TypeError(f"{name}() received an invalid combination of arguments: with 'stable', all others are keywords")
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: with 'stable', all others are keywords"
+        )
     values: dict[str, Any] = dict(zip(("dim", "descending"), args))
     for key, value in kwargs.items():
         plain = "dim" if key == "axis" else key
@@ -135,14 +137,6 @@ def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any)
         if not isinstance(value, bool) and value is not None:
             raise TypeError(f"{name}(): argument '{key}' must be bool, not {type_name(value)}")
     return values.get("dim", -1), values.get("descending", False)
-
-
-def check_pair(name: str, out: Any, result: tuple) -> None:
-    """out= of values and indices must have their dtypes."""
-    if isinstance(out, (tuple, list)) and len(out) == 2:
-        for given, computed in zip(out, result):
-            if isinstance(given, Tensor) and given.dtype is not computed.dtype:
-                raise RuntimeError(f"Expected out tensor to have dtype {computed.dtype}, but got {given.dtype} instead")
 
 
 @composite
@@ -198,9 +192,7 @@ def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
 
 
 @composite
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
-) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
     """The k largest (or smallest) elements along a dimension, best first, and where they are."""
     require_tensor("topk", input)
     if not is_int(k):
@@ -233,7 +225,9 @@ def _select(name: str, input: Tensor, dim: int, keepdim: bool, k: int, mode: str
     return Saved(_SELECT_RESULTS[name]((values, index)), index=index, shape=input.shape)
 
 
-_SELECT_RESULTS = {name: named_result(name, "values", "indices") for name in ("kthvalue", "median", "nanmedian", "mode")}
+_SELECT_RESULTS = {
+    name: named_result(name, "values", "indices") for name in ("kthvalue", "median", "nanmedian", "mode")
+}
 
 
 def _need_elements(name: str, input: Tensor, d: int, dtypes: bool = True) -> None:
@@ -244,9 +238,28 @@ def _need_elements(name: str, input: Tensor, d: int, dtypes: bool = True) -> Non
         raise NotImplementedError(f"\"{word}_cpu\" not implemented for '{type_word(input.dtype)}'")
 
 
-@primitive(grads={"input": select_backward}, out=True)
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+@composite
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Any:
     """The k-th smallest element (counted from 1) along a dimension, and where it is."""
+    if out is None:
+        return kth_along(input, k, dim, keepdim)
+    return _write_apart("kthvalue", input, out, kth_along(input._bare_alias(), k, dim, keepdim))
+
+
+def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
+    """Deliver values and indices into tensors that must not share memory with the input."""
+    check_pair(name, out, result)
+    for t in out if isinstance(out, (tuple, list)) else ():
+        if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory"
+                " location. Please clone() the tensor before performing the operation."
+            )
+    return write_out(name, out, result)
+
+
+@primitive(grads={"input": select_backward}, label="KthvalueBackward0", function=False, method=False)
+def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
     require_tensor("kthvalue", input)
     if not is_int(k):
         raise TypeError(f"kthvalue(): argument 'k' (position 2) must be int, not {type_name(k)}")
@@ -305,10 +318,7 @@ def _median(name: str, input: Tensor, dim: Any, keepdim: bool, out: Any, whole: 
     d = one_dim(name, dim, len(input.shape))
     _need_elements(name, input, d)
     result = along(input, d, keepdim)
-    if out is None:
-        return result
-    check_pair(name, out, result)
-    return write_out(name, out, result)
+    return result if out is None else _write_apart(name, input, out, result)
 
 
 @composite

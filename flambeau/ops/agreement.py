@@ -1,0 +1,115 @@
+"""Questions about whole tensors: equal, allclose; the trace of a matrix; a hash of the bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import cpu
+from ..core.layout import broadcast_two
+from ..core.tensor import Tensor, copy_of_array, numel_of
+from ..expr import functions as f
+from .convert import to
+from .declare import composite, primitive
+from .formula import type_word
+from .reduce import sum_
+from .reduction import Reduction, plain_dim, reduced_dims, reduced_shape, require_tensor, to_bool
+from .registry import lookup
+
+_all_equal = Reduction("equal", lambda x, y: x == y, "all", rule=to_bool)
+_all_close = Reduction(
+    "allclose",
+    lambda x, y, rtol, atol: (x == y) | (f.isfinite(f.abs_(y)) & (f.abs_(x - y) <= atol + rtol * f.abs_(y))),
+    "all",
+    rule=to_bool,
+)
+_all_close_or_nan = Reduction(
+    "allclose",
+    lambda x, y, rtol, atol: (
+        (x == y) | (f.isfinite(f.abs_(y)) & (f.abs_(x - y) <= atol + rtol * f.abs_(y))) | ((x != x) & (y != y))
+    ),
+    "all",
+    rule=to_bool,
+)
+
+
+def _tensor_pair(name: str, input: Any, other: Any) -> None:
+    require_tensor(name, input)
+    if not isinstance(other, Tensor):
+        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+
+
+@composite
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements."""
+    _tensor_pair("equal", input, other)
+    if input.shape != other.shape:
+        return False
+    if not numel_of(input.shape):
+        return True
+    common = lookup("promote_types").function(input.dtype, other.dtype)
+    x, y = to(input._bare_alias(), common), to(other._bare_alias(), common)
+    return bool(_all_equal.over((x, y)).item())
+
+
+@composite
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether |input - other| <= atol + rtol * |other| everywhere."""
+    _tensor_pair("allclose", input, other)
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{type_word(input.dtype)} did not match {type_word(other.dtype)}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
+    shape = broadcast_two(input.shape, other.shape)
+    x, y = input._bare_alias().expand(shape), other._bare_alias()
+    if input.dtype.category < 2:
+        x, y = to(x, dt.float64), to(y, dt.float64)
+    reduction = _all_close_or_nan if equal_nan else _all_close
+    return bool(reduction.over((x, y, float(rtol), float(atol))).item())
+
+
+# -- trace ----------------------------------------------------------------------------------------------------------------------
+
+
+def _trace_grad(g: Tensor, shape: Any) -> Tensor:
+    return g * lookup("eye").function(shape[0], shape[1], dtype=g.dtype, device=g.device)
+
+
+@composite
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    require_tensor("trace", input)
+    if len(input.shape) != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.shape)}")
+    if input.dtype is dt.bool_:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    return trace_of(input, input.shape)
+
+
+@primitive(grads={"input": _trace_grad}, label="TraceBackward0", function=False, method=False)
+def trace_of(input: Tensor, shape: Any) -> Tensor:
+    n = min(input.shape)
+    return sum_(input._view((n,), (input._strides[0] + input._strides[1],), input._offset))
+
+
+# -- hash -----------------------------------------------------------------------------------------------------------------------
+
+
+@composite(out=True)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+    """The exclusive or of the elements' bits, as 64-bit numbers, over the given dimensions."""
+    require_tensor("hash_tensor", input)
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if input.dtype.is_complex:
+        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{type_word(input.dtype)}'")
+    dims = reduced_dims(plain_dim(dim), len(input.shape), "hash_tensor")
+    shape = reduced_shape(input.shape, dims, keepdim)
+    wide = to(input._bare_alias(), dt.float64 if input.dtype.is_floating_point else dt.int64)
+    if input.device is not cpu:
+        return lookup("empty").function(shape, dtype=dt.uint64, device=input.device)
+    bits = np.ascontiguousarray(wide._array()).view(np.uint64).reshape(input.shape)
+    return copy_of_array(np.bitwise_xor.reduce(bits, axis=dims).reshape(shape), dt.uint64)

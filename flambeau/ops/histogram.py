@@ -1,0 +1,233 @@
+"""Counting: bincount, histc, histograms in one and more dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.bfloat16 import bits_to_float32
+from ..core.return_types import named_result
+from ..core.tensor import Tensor, copy_of_array, numel_of
+from ..core.typenames import type_name
+from .convert import to
+from .declare import composite
+from .formula import type_word
+from .inplace import write_out
+from .reduction import require_tensor
+
+
+@composite
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 on occurs, or the sum of the weights of its occurrences."""
+    require_tensor("bincount", input)
+    if input.dtype.category != 1:
+        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{type_word(input.dtype)}'")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    array = input._array()
+    if len(input.shape) != 1 or (array.size and array.min() < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return copy_of_array(np.bincount(array, minlength=minlength), dt.int64)
+    if weights.shape != input.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    kind = dt.float32 if weights.dtype is dt.float32 else dt.float64
+    if not array.size:
+        return copy_of_array(np.zeros(minlength), kind)
+    plain = to(weights._bare_alias(), dt.float64)
+    return copy_of_array(np.bincount(array, plain._array(), minlength), kind)
+
+
+# -- edges --------------------------------------------------------------------------------------------------------------------
+
+
+def _values(x: Tensor) -> np.ndarray:
+    array = x._bare_alias()._array()
+    return bits_to_float32(array) if x.dtype is dt.bfloat16 else array
+
+
+def _check_range(name: str, low: float, high: float, dim: int) -> None:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"torch.histogramdd: dimension {dim}'s range [{low:g}, {high:g}] is not finite")
+    if low > high:
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low:g} max {high:g} for dimension {dim}"
+        )
+
+
+def _outer_edges(column: np.ndarray, given: tuple[float, float] | None, dim: int) -> tuple[float, float]:
+    if given is not None:
+        low, high = given
+    elif column.size:
+        low, high = float(column.min()), float(column.max())
+    else:
+        low, high = 0.0, 1.0
+    _check_range("histogramdd", low, high, dim)
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def _even_places(column: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:
+    """The bin of each element between evenly spaced edges, computed in the elements' own precision."""
+    kind = column.dtype.type
+    place = (column - kind(low)) * kind(bins) / (kind(high) - kind(low))
+    inside = (column >= low) & (column <= high)
+    return np.where(inside, np.minimum(np.where(inside, place, 0).astype(np.int64), bins - 1), -1)
+
+
+def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The bin of each element between any edges; -1 outside. The last edge belongs to the last bin."""
+    place = np.searchsorted(edges, column, side="right") - 1
+    place = np.where(column == edges[-1], len(edges) - 2, place)
+    return np.where((column >= edges[0]) & (column <= edges[-1]), place, -1)
+
+
+# -- histc --------------------------------------------------------------------------------------------------------------------
+
+
+@composite
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
+    """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
+    require_tensor("histc", input)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_word(input.dtype)}'")
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    if min > max:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    flat = _values(input).reshape(-1)
+    low, high = float(min), float(max)
+    if low == high and flat.size:
+        low, high = float(flat.min()), float(flat.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
+    place = _even_places(flat, low, high, bins)
+    counts = np.bincount(place[place >= 0], minlength=bins).astype(np.float64)
+    result = to(copy_of_array(counts, dt.float64), input.dtype)
+    return result if out is None else write_out("histc", out, result)
+
+
+# -- histogram ----------------------------------------------------------------------------------------------------------------
+
+
+def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Edges of one dimension, and the bin of each element."""
+    if isinstance(bins, Tensor):
+        if len(bins.shape) != 1:
+            raise RuntimeError(
+                f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in the bins"
+                f" tensor for dimension {dim}"
+            )
+        if bins.dtype is not kind:
+            raise RuntimeError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype"
+                f" {kind.name} and bins for dimension {dim} with dtype {bins.dtype.name}"
+            )
+        edges = _values(bins)
+        return edges, _places(columns, edges)
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}")
+    low, high = _outer_edges(columns, given, dim)
+    edges = np.linspace(low, high, bins + 1).astype(columns.dtype)
+    return edges, _places(columns, edges)
+
+
+def _check_input(name: str, input: Tensor) -> None:
+    require_tensor(name, input)
+    if input.dtype is not dt.float32 and input.dtype is not dt.float64:
+        raise NotImplementedError(f"\"histogramdd\" not implemented for '{type_word(input.dtype)}'")
+
+
+def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> np.ndarray | None:
+    if weight is None:
+        return None
+    if list(weight.shape) != input_shape[:-1]:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its"
+            f" innermost dimension, but got input with shape {input_shape} and weight with shape {list(weight.shape)}"
+        )
+    if weight.dtype is not kind:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but"
+            f" got input(dtype={kind.name}), and weight(dtype={weight.dtype.name})"
+        )
+    return _values(weight).reshape(-1)
+
+
+def _count(
+    table: np.ndarray, bins: list, ranges: list, weights: np.ndarray | None, density: bool, kind: dt.dtype
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The histogram of rows of `table` and its edges."""
+    edges, places = [], []
+    for d, b in enumerate(bins):
+        edge, place = _bins_of_dim(table[:, d], b, ranges[d], kind, d)
+        edges.append(edge)
+        places.append(place)
+    shape = [len(e) - 1 for e in edges]
+    inside = np.all([p >= 0 for p in places], axis=0) if table.size else np.zeros(len(table), bool)
+    flat = np.ravel_multi_index([p[inside] for p in places], shape) if inside.any() else np.zeros(0, np.int64)
+    chosen = None if weights is None else weights[inside]
+    counts = np.bincount(flat, chosen, int(np.prod(shape))).astype(np.float64).reshape(shape)
+    if density:
+        counts = counts / counts.sum()
+        for d, edge in enumerate(edges):
+            counts = counts / np.diff(edge.astype(np.float64)).reshape([-1 if i == d else 1 for i in range(len(shape))])
+    hist = to(copy_of_array(counts, dt.float64), kind)
+    return hist, tuple(copy_of_array(e, kind) for e in edges)
+
+
+_histogram_result = named_result("histogram", "hist", "bin_edges")
+_histogramdd_result = named_result("histogramdd", "hist", "bin_edges")
+
+
+@composite
+def histogram(
+    input: Tensor,
+    bins: Any,
+    *,
+    range: Any = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+    out: Any = None,
+) -> Any:
+    """Counts (or weights, or a density) of elements in bins, and the edges of the bins."""
+    _check_input("histogram", input)
+    if not isinstance(bins, Tensor) and (isinstance(bins, bool) or not isinstance(bins, int)):
+        raise TypeError(f"histogram(): argument 'bins' must be Tensor or int, not {type_name(bins)}")
+    n = numel_of(input.shape)
+    flat_weight = None if weight is None else (weight.reshape(-1) if weight.shape == input.shape else weight)
+    weights = _weights([n, 1], flat_weight, input.dtype)
+    given = None if range is None else (float(range[0]), float(range[1]))
+    hist, edges = _count(_values(input).reshape(n, 1), [bins], [given], weights, density, input.dtype)
+    result = _histogram_result((hist, edges[0]))
+    return result if out is None else write_out("histogram", out, result)
+
+
+@composite(method=False)
+def histogramdd(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False
+) -> Any:
+    """The histogram of points in several dimensions, and the edges of its bins."""
+    _check_input("histogramdd", input)
+    if len(input.shape) < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    dims = input.shape[-1]
+    each = [bins] * dims if isinstance(bins, int) else list(bins)
+    if len(each) != dims:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+    if range is not None and len(range) != 2 * dims:
+        raise RuntimeError(
+            f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} elements, but got {len(range)}"
+        )
+    ranges = [None if range is None else (float(range[2 * d]), float(range[2 * d + 1])) for d in _up_to(dims)]
+    weights = _weights(list(input.shape), weight, input.dtype)
+    table = _values(input).reshape(numel_of(input.shape[:-1]), dims)
+    return _histogramdd_result(_count(table, each, ranges, weights, density, input.dtype))
+
+
+def _up_to(n: int) -> Any:
+    return range(n)  # where an argument has taken the name
