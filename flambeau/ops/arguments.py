@@ -76,6 +76,11 @@ def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -
 
 def varargs_ints(args: tuple, name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
     """view(2, 3), view((2, 3)), view([2, 3]) all mean one tuple."""
+    for n in args:
+        if type(n) is not int:
+            break
+    else:
+        return args
     if len(args) == 1 and not is_int(args[0]):
         return as_ints(args[0], name, argument, position)
     return as_ints(args, name, argument, position)

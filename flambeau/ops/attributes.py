@@ -65,7 +65,7 @@ def reversed_dims(self: Tensor) -> Any:
             UserWarning,
             stacklevel=2,
         )
-    return self.permute(tuple(range(n - 1, -1, -1)))  # type: ignore[attr-defined]
+    return self.permute(*range(n - 1, -1, -1))  # type: ignore[attr-defined]
 
 
 def matrix_transpose(self: Tensor) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 from ..core.tensor import Tensor
 from .declare import composite, view
 from .inplace import check_history_writable
-from .shape import squeeze_argument, squeezed, strided_geometry, swapped, unsqueezed
 from .shape import as_strided as as_strided_view
+from .shape import squeeze_argument, squeezed, strided_geometry, swapped, unsqueezed
 
 
 def _recorded(geometry: Callable, grad: Callable, label: str) -> Any:

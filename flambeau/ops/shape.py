@@ -16,6 +16,7 @@ from ..core.typenames import type_name
 from .arguments import as_int, as_ints, collected, is_int, varargs_ints
 from .convert import check_bounds, copy_raw
 from .declare import composite, primitive, view
+from .view_op import ViewOp, geometry_view
 
 # -- derivatives of views -----------------------------------------------------------------------------------------------
 
@@ -162,18 +163,17 @@ def _find_view_strides(
     return tuple(result) if position < 0 else None
 
 
-@view(
-    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, label="ViewBackward0", function=False, method=False
-)
-def view_shape(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`input` seen as `shape`, which must be possible without a copy."""
+@geometry_view(backward=lambda g, shape, size: g.reshape(shape), label="ViewBackward0", function=False, method=False)
+def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
+    """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
+    shape = infer_shape(size, numel_of(input.shape))
     strides = view_strides(input.shape, input._strides, shape)
     if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two"
             " contiguous subspaces). Use .reshape(...) instead."
         )
-    return input._view(make_size(shape), strides, input._offset)
+    return shape, strides, input._offset
 
 
 @view(label="ViewBackward0", function=False, method=False)
@@ -237,14 +237,17 @@ def view_(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
     if kind is not None:
         return view_dtype(self, kind)
     if not shape:
-        raise TypeError('view() received an invalid combination of arguments - got (), but expected (torch.dtype dtype) or (tuple of ints size)')
-    return view_shape(self, infer_shape(varargs_ints(shape, "view"), numel_of(self.shape)))
+        raise TypeError(
+            "view() received an invalid combination of arguments - got (), but expected (torch.dtype dtype) or (tuple of ints"
+            " size)"
+        )
+    return view_shape(self, varargs_ints(shape, "view"))
 
 
 @composite(function=False)
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """view with another tensor's shape."""
-    return view_shape(self, infer_shape(other.shape, numel_of(self.shape)))
+    return view_shape(self, other.shape)
 
 
 @primitive(
@@ -261,23 +264,33 @@ def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     return t
 
 
-def reshaped(input: Tensor, target: tuple[int, ...]) -> Tensor:
-    if view_strides(input.shape, input._strides, target) is not None:
-        return view_shape(input, target)
-    return unsafe_view(input.contiguous(), target)  # type: ignore[attr-defined]
+_RESHAPES: dict[tuple, tuple[tuple[int, ...], bool]] = {}
+
+
+def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
+    key = (input.shape, input._strides, size)
+    known = _RESHAPES.get(key)
+    if known is None:
+        target = infer_shape(size, numel_of(input.shape))
+        if len(_RESHAPES) > 20000:
+            _RESHAPES.clear()
+        known = _RESHAPES[key] = (target, view_strides(input.shape, input._strides, target) is not None)
+    target, is_view = known
+    return view_shape(input, target) if is_view else unsafe_view(input.contiguous(), target)  # type: ignore[attr-defined]
 
 
 @composite
 def reshape(input: Tensor, *shape: Any, **named: Any) -> Tensor:
     """Another shape: a view where possible, else a copy."""
-    sizes = varargs_ints(collected(shape, named, "shape", "reshape"), "reshape", "shape", 2)
-    return reshaped(input, infer_shape(sizes, numel_of(input.shape)))
+    if named or not shape:
+        shape = collected(shape, named, "shape", "reshape")
+    return reshaped(input, varargs_ints(shape, "reshape", "shape", 2))
 
 
 @composite(function=False)
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """reshape to another tensor's shape."""
-    return reshaped(self, infer_shape(other.shape, numel_of(self.shape)))
+    return reshaped(self, other.shape)
 
 
 @composite
@@ -332,31 +345,31 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-@view(
-    grads={"input": lambda g, dims: permute_dims(g, _inverse(dims))},
+@geometry_view(
+    backward=lambda g, shape, dims: permute_dims(g, _inverse(tuple([d % len(shape) for d in dims]))),
     label="PermuteBackward0",
     function=False,
     method=False,
 )
-def permute_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
-    shape, strides = input.shape, input._strides
-    return input._view(make_size([shape[d] for d in dims]), tuple([strides[d] for d in dims]), input._offset)
+def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
+    n = len(input.shape)
+    if len(dims) != n:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering"
+            f" of dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(dims)}"
+        )
+    order = [wrap_dim(d, n) for d in dims]
+    if len(set(order)) != n:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return [input.shape[d] for d in order], [input._strides[d] for d in order], input._offset
 
 
 @composite
 def permute(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """Dimensions in another order."""
-    order = varargs_ints(collected(dims, named, "dims", "permute"), "permute", "dims", 2)
-    n = len(input.shape)
-    if len(order) != n:
-        raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering"
-            f" of dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(order)}"
-        )
-    wrapped = tuple([wrap_dim(d, n) for d in order])
-    if len(set(wrapped)) != n:
-        raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return permute_dims(input, wrapped)
+    if named or not dims:
+        dims = collected(dims, named, "dims", "permute") if named or input.shape else ((),)
+    return permute_dims(input, varargs_ints(dims, "permute", "dims", 2))
 
 
 def _listed(dims: Any, name: str, argument: str) -> tuple[int, ...]:
@@ -386,10 +399,24 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return permute_dims(input, tuple([next(rest) if d < 0 else d for d in order]))
 
 
-@view(grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}, aliases=("swapaxes", "swapdims"))
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+@geometry_view(backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1))
+def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
     """Two dimensions exchanged."""
-    return input._view(*swapped(input, dim0, dim1))
+    return swapped(input, dim0, dim1)
+
+
+def _swap_alias(name: str, first: str, second: str) -> None:
+    """The same operator with NumPy's argument names."""
+
+    def alias(input: Tensor, *args: Any, **named: Any) -> Tensor:
+        given = dict(zip((first, second), args), **named)
+        return transpose(input, given.pop(first), given.pop(second), **given)
+
+    composite(alias, name=name)
+
+
+_swap_alias("swapaxes", "axis0", "axis1")
+_swap_alias("swapdims", "dim0", "dim1")
 
 
 def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...], int]:
@@ -402,12 +429,12 @@ def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...],
     return make_size(shape), tuple(strides), input._offset
 
 
-@view(grads={"input": lambda g: g.t()}, label="TBackward0")
-def t(input: Tensor) -> Tensor:
+@geometry_view(backward=lambda g, shape: g.t(), label="TBackward0")
+def t(input: Tensor) -> tuple:
     """The transpose of a matrix; vectors and scalars as they are."""
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
-    return input._view(make_size(input.shape[::-1]), input._strides[::-1], input._offset)
+    return input.shape[::-1], input._strides[::-1], input._offset
 
 
 @composite
@@ -424,13 +451,11 @@ def adjoint(input: Tensor) -> Tensor:
 # -- size-one dimensions and broadcasting -------------------------------------------------------------------------------
 
 
-@view(
-    grads={"input": lambda g, input_shape: g.sum_to_size(input_shape)},
-    label="ExpandBackward0",
-    function=False,
-    method=False,
+@geometry_view(
+    backward=lambda g, shape, size: g.sum_to_size(shape), label="ExpandBackward0", function=False, method=False
 )
-def expand_to(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple:
+    shape = expanded_shape(input, list(size))
     shift = len(shape) - len(input.shape)
     strides = []
     for have, want, stride in zip(input.shape, shape[shift:], input._strides):
@@ -439,14 +464,15 @@ def expand_to(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     for i in range(shift - 1, -1, -1):  # a new dimension of size one is laid out as if it had been there
         following = (shape[i + 1], (lead[0] if lead else strides[0])) if i + 1 < len(shape) else (1, 1)
         lead.insert(0, 0 if shape[i] != 1 else following[0] * following[1])
-    return input._view(make_size(shape), (*lead, *strides), input._offset)
+    return shape, (*lead, *strides), input._offset
 
 
 @composite(function=False)
 def expand(self: Tensor, *size: Any, implicit: bool = False, **named: Any) -> Tensor:
     """Size-one dimensions repeated without copying; -1 keeps a dimension."""
-    sizes = varargs_ints(collected(size, named, "size", "expand"), "expand")
-    return expand_to(self, expanded_shape(self, list(sizes)))
+    if named or not size:
+        size = collected(size, named, "size", "expand") if named or self.shape else ((),)
+    return expand_to(self, varargs_ints(size, "expand"))
 
 
 def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
@@ -477,13 +503,13 @@ def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
 @composite(function=False)
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """expand to another tensor's shape."""
-    return expand_to(self, expanded_shape(self, list(other.shape)))
+    return expand_to(self, other.shape)
 
 
 @composite
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """expand to `size`."""
-    return expand_to(input, expanded_shape(input, list(as_ints(size, "broadcast_to", "size", 2))))
+    return expand_to(input, as_ints(size, "broadcast_to", "size", 2))
 
 
 @composite(method=False)
@@ -514,14 +540,14 @@ def broadcast_shapes(*shapes: Any) -> Size:
         ) from None
 
 
-def _unsqueeze_backward(g: Tensor, dim: int, input_shape: Any) -> Any:
-    return g.squeeze(dim if dim >= 0 else dim + len(input_shape) + 1)  # type: ignore[attr-defined]
+def _unsqueeze_backward(g: Tensor, shape: Size, dim: int) -> Any:
+    return squeeze_one(g, dim if dim >= 0 else dim + len(shape) + 1)
 
 
-@view(grads={"input": _unsqueeze_backward})
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+@geometry_view(backward=_unsqueeze_backward)
+def unsqueeze(input: Tensor, dim: int) -> tuple:
     """A new dimension of size one."""
-    return input._view(*unsqueezed(input, dim))
+    return unsqueezed(input, dim)
 
 
 def unsqueezed(input: Tensor, dim: int) -> tuple[Size, tuple[int, ...], int]:
@@ -537,15 +563,18 @@ def squeezed(input: Tensor, dims: tuple[int, ...]) -> tuple[Size, tuple[int, ...
     return make_size([input.shape[i] for i in keep]), tuple([input._strides[i] for i in keep]), input._offset
 
 
-def _squeeze_view(label: str) -> Any:
-    def squeeze_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
-        return input._view(*squeezed(input, dims))
+def _squeeze_view(number: int, dims_of: Any) -> Any:
+    def squeeze_dims(input: Tensor, *dim: Any) -> tuple:
+        return squeezed(input, dims_of(input, *dim))
 
-    grads = {"input": lambda g, input_shape: g.reshape(input_shape)}
-    return view(squeeze_dims, grads=grads, label=label, function=False, method=False, name="_" + label)
+    label = f"SqueezeBackward{number}"
+    backward = lambda g, shape, *dim: g.reshape(shape)  # noqa: E731
+    return geometry_view(squeeze_dims, backward=backward, label=label, function=False, method=False, name="_" + label)
 
 
-squeeze_all, squeeze_one, squeeze_some = (_squeeze_view(f"SqueezeBackward{i}") for i in range(3))
+squeeze_all = _squeeze_view(0, lambda input: range(len(input.shape)))
+squeeze_one = _squeeze_view(1, lambda input, dim: (wrap_dim(dim, len(input.shape)),))
+squeeze_some = _squeeze_view(2, lambda input, dims: squeeze_argument(dims, len(input.shape)))
 
 
 def squeeze_argument(dim: Any, n: int) -> tuple[int, ...]:
@@ -567,9 +596,9 @@ def squeeze(input: Tensor, *dim: Any, **named: Any) -> Tensor:
     which = named.pop("dim", None) if not dim else (dim[0] if len(dim) == 1 else dim)
     if named:
         raise TypeError(f"squeeze() got an unexpected keyword argument '{next(iter(named))}'")
-    dims = squeeze_argument(which, len(input.shape))
-    run = squeeze_all if which is None else squeeze_one if is_int(which) else squeeze_some
-    return run(input, dims)
+    if which is None:
+        return squeeze_all(input)
+    return squeeze_one(input, int(which)) if is_int(which) else squeeze_some(input, as_ints(which, "squeeze", "dim", 2))
 
 
 def _at_least(tensors: tuple, raise_one: Any, name: str) -> Any:
@@ -617,35 +646,48 @@ def atleast_3d(*tensors: Any) -> Any:
 # -- one index, one range -----------------------------------------------------------------------------------------------
 
 
-def _select_backward(g: Tensor, input_shape: Any, dim: int, index: int) -> Any:
-    return spread(g, input_shape, lambda t: t.select(dim, index))
+def _select_backward(g: Tensor, shape: Size, dim: int, index: int) -> Any:
+    return spread(g, shape, lambda t: t.select(dim, index))
 
 
-@view(grads={"input": _select_backward})
+def _without(input: Tensor, d: int) -> tuple:
+    return (*input.shape[:d], *input.shape[d + 1 :]), (*input._strides[:d], *input._strides[d + 1 :]), input._offset
+
+
+_select = ViewOp("select", _without, _select_backward, "SelectBackward0")
+
+
+@composite(kind="view")
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One index of a dimension, which disappears."""
     n = len(input.shape)
     if n == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    d = wrap_dim(dim, n)
+    d = dim if 0 <= dim < n else wrap_dim(dim, n)
     i = index if type(index) is int else index.__index__()
     size = input.shape[d]
     if not -size <= i < size:
         raise IndexError(f"select(): index {i} out of range for tensor of size {list(input.shape)} at dimension {d}")
-    i += size if i < 0 else 0
-    shape = (*input.shape[:d], *input.shape[d + 1 :])
-    strides = (*input._strides[:d], *input._strides[d + 1 :])
-    return input._view(make_size(shape), strides, input._offset + i * input._strides[d])
+    if i < 0:
+        i += size
+    return _select.place(input, (d,), (d, i), i * input._strides[d])
 
 
-def _slice_backward(g: Tensor, input_shape: Any, dim: int, start: int, stop: int, step: int) -> Any:
-    return spread(g, input_shape, lambda t: slice_dim(t, dim, start, stop, step))
+def _slice_backward(g: Tensor, shape: Size, dim: int, start: int, stop: int, step: int) -> Any:
+    return spread(g, shape, lambda t: slice_dim(t, dim, start, stop, step))
 
 
-@view(grads={"input": _slice_backward}, label="SliceBackward0", function=False, method=False)
+def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple:
+    shape = (*input.shape[:dim], count, *input.shape[dim + 1 :])
+    strides = (*input._strides[:dim], input._strides[dim] * step, *input._strides[dim + 1 :])
+    return shape, strides, input._offset
+
+
+_slice = ViewOp("slice", _sliced, _slice_backward, "SliceBackward0")
+
+
+@composite(kind="view", function=False, method=False)
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already settled."""
     count = max(0, (stop - start + step - 1) // step)
-    shape = (*input.shape[:dim], count, *input.shape[dim + 1 :])
-    strides = (*input._strides[:dim], input._strides[dim] * step, *input._strides[dim + 1 :])
-    return input._view(make_size(shape), strides, input._offset + start * input._strides[dim])
+    return _slice.place(input, (dim, count, step), (dim, start, stop, step), start * input._strides[dim])
