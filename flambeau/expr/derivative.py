@@ -9,7 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .functions import complex_, conj, cos, cosh, digamma, exp, floor, imag, log, real, rsqrt, sign, sin, sinh, trunc, where
+from .functions import (
+    complex_,
+    conj,
+    cos,
+    cosh,
+    digamma,
+    exp,
+    floor,
+    imag,
+    log,
+    real,
+    rsqrt,
+    sign,
+    sin,
+    sinh,
+    trunc,
+    where,
+)
 from .node import PREDICATES, Expr, binary, const, walk
 
 Rule = Callable[..., tuple]
@@ -24,18 +41,28 @@ def _pow_rule(g: Expr, y: Expr, a: Expr, b: Expr) -> tuple:
             return g * conj(2 * a), None
         return g * conj(where(b == 0, 0, b * a ** const(n - 1))), None
     base = where(b == 0, 0, b * a ** (b - 1))
-    exponent = where((a == 0) & (b >= 0), 0, y * log(a))
+    exponent = where((a == 0) & (real(b) >= 0), 0, y * log(a))
     return g * conj(base), g * conj(exponent)
 
 
-def _tie(g: Expr, a: Expr, b: Expr, a_wins: Expr) -> tuple:
+def _tie(g: Expr, a: Expr, b: Expr, a_loses: Expr, b_loses: Expr) -> tuple:
     """max/min: the winner takes the gradient, a tie splits it."""
-    half = where(a == b, g * 0.5, 0)
-    return where(a_wins, g, half), where(a_wins | (a == b), where(a == b, half, 0), g)
+    half = where(a == b, g * 0.5, g)
+    return where(a_loses, 0, half), where(b_loses, 0, half)
 
 
 def _abs_rule(g: Expr, y: Expr, a: Expr) -> tuple:
-    return (g * sign(a),)
+    return (real(g) * sign(a),)
+
+
+def _complex_sign_rule(g: Expr, y: Expr, a: Expr) -> tuple:
+    """Only the part of g across the direction of a turns a / |a|."""
+    return (where(a == 0, 0, (g - real(conj(y) * g) * y) / abs(a)),)
+
+
+def _complex_angle_rule(g: Expr, y: Expr, a: Expr) -> tuple:
+    size = abs(a)
+    return (where(a == 0, 0, real(g) * complex_(-imag(a), real(a)) / (size * size)),)
 
 
 RULES: dict[str, Rule] = {
@@ -73,8 +100,8 @@ RULES: dict[str, Rule] = {
     "erfinv": lambda g, y, a: (g * (0.5 * math.sqrt(math.pi) * exp(y * y)),),
     "lgamma": lambda g, y, a: (g * digamma(a),),
     "atan2": lambda g, y, a, b: (g * b / (a * a + b * b), -g * a / (a * a + b * b)),
-    "maximum": lambda g, y, a, b: _tie(g, a, b, a > b),
-    "minimum": lambda g, y, a, b: _tie(g, a, b, a < b),
+    "maximum": lambda g, y, a, b: _tie(g, a, b, a < b, b < a),
+    "minimum": lambda g, y, a, b: _tie(g, a, b, a > b, b > a),
     "fmax": lambda g, y, a, b: (where((a >= b) | (b != b), g, 0), where((a >= b) | (b != b), 0, g)),
     "fmin": lambda g, y, a, b: (where((a <= b) | (b != b), g, 0), where((a <= b) | (b != b), 0, g)),
     "fmod": lambda g, y, a, b: (g, -g * trunc(a / b)),
@@ -82,18 +109,23 @@ RULES: dict[str, Rule] = {
     "copysign": lambda g, y, a, b: (where(a == 0, 0, g * (y / a)), const(0)),
     "where": lambda g, y, c, a, b: (None, where(c, g, 0), where(c, 0, g)),
     "conj": lambda g, y, a: (conj(g),),
-    "real": lambda g, y, a: (complex_(g, const(0)),),
-    "imag": lambda g, y, a: (complex_(const(0), g),),
+    "real": lambda g, y, a: (complex_(real(g), const(0)),),
+    "imag": lambda g, y, a: (complex_(const(0), real(g)),),
     "complex": lambda g, y, a, b: (real(g), imag(g)),
 }
 
+# Rules that hold in complex formulas only: on real numbers these functions are flat.
+COMPLEX_RULES: dict[str, Rule] = {"sign": _complex_sign_rule, "angle": _complex_angle_rule}
+
 # Piecewise constant functions: the derivative is zero wherever it exists.
-FLAT = frozenset({"floor", "ceil", "trunc", "round", "sign", "floordiv"})
+FLAT = frozenset({"floor", "ceil", "trunc", "round", "sign", "angle", "floordiv"})
 # No derivative flows: results are not numbers on a continuum.
 BLOCKED = PREDICATES | {"and", "or", "xor", "not", "shl", "shr", "bitcast", "nextafter"}
 
 
-def _operand_cotangents(x: Expr, g: Expr) -> tuple:
+def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple:
+    if in_complex and x.op in COMPLEX_RULES:
+        return COMPLEX_RULES[x.op](g, x, *x.args)
     if x.op == "cast":
         return (g,)
     if x.op == "call":
@@ -107,8 +139,11 @@ def _operand_cotangents(x: Expr, g: Expr) -> tuple:
     return RULES[x.op](g, x, *x.args)
 
 
-def pullback(root: Expr, seed: Expr, wanted: tuple[Expr, ...]) -> tuple[Expr | None, ...]:
-    """Cotangents of `wanted` (leaves of `root`) given the cotangent `seed` of `root`."""
+def pullback(
+    root: Expr, seed: Expr, wanted: tuple[Expr, ...], in_complex: bool = False
+) -> tuple[Expr | None, ...]:
+    """Cotangents of `wanted` (leaves of `root`) given the cotangent `seed` of `root`. `in_complex` says that the formula
+    is evaluated on complex numbers."""
     order = list(walk((root,)))
     needed = {id(w) for w in wanted}
     for x in order:  # only walk back along paths that reach a wanted leaf
@@ -120,7 +155,7 @@ def pullback(root: Expr, seed: Expr, wanted: tuple[Expr, ...]) -> tuple[Expr | N
         if g is None or id(x) not in needed or x.op in ("arg", "const"):
             continue
         operands = [a for a in x.args if isinstance(a, Expr)]
-        for operand, share in zip(operands, _operand_cotangents(x, g)):
+        for operand, share in zip(operands, _operand_cotangents(x, g, in_complex)):
             if share is not None and id(operand) in needed:
                 before = found.get(id(operand))
                 found[id(operand)] = share if before is None else binary("add", before, share)

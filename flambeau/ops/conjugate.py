@@ -14,10 +14,23 @@ from .dtype_rules import real_part
 from .formula import Pointwise
 
 
-@pointwise(kinds="ifc", rule=real_part, aliases=("absolute",))
+@pointwise(kinds="ifc", rule=real_part, inplace=False, aliases=("absolute",))
 def abs(input):
     """The absolute value."""
     return f.abs_(input)
+
+
+@pointwise(name="abs", kinds="if", function=False, method=False, out=False, label="AbsBackward0")
+def _real_abs(input):
+    return f.abs_(input)
+
+
+@composite(function=False, aliases=("absolute_",))
+def abs_(self: Tensor) -> Tensor:
+    """The absolute value, in place."""
+    if self.dtype.is_complex:
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return _real_abs.op.inplace(self)
 
 
 def _angle_rule(op: Pointwise, operands: tuple) -> Any:

@@ -266,7 +266,9 @@ class Pointwise:
             elif fixed or (v == d and type(v) is type(d)):
                 symbols.append(v if fixed else const(v))
             else:
-                symbols.append(self._number_symbol(v, math_type, inputs))
+                # a real parameter of a complex formula (a tolerance, a scale) stays real
+                kind = math_type if isinstance(v, complex) else math_type.to_real()
+                symbols.append(self._number_symbol(v, kind, inputs))
         return symbols
 
     @staticmethod
@@ -309,7 +311,9 @@ class Pointwise:
             result = self.grad(arg(0), *symbols, out=arg(position), **named)
             share = result[index] if isinstance(result, tuple) else result
         else:
-            (share,) = pullback(self.evaluate(symbols, None), arg(0), (symbols[index],))
+            in_complex = plan.compute.is_complex
+            root = simplify(self.evaluate(symbols, plan.compute), not in_complex)
+            (share,) = pullback(root, arg(0), (symbols[index],), in_complex)
         return None if share is None else as_expr(share)
 
     def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
