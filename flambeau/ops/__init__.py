@@ -45,6 +45,7 @@ from . import (  # noqa: F401
     reduce,
     rounding,
     sampling,
+    rnn,
     scan,
     shape,
     shuffle,

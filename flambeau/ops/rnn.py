@@ -1,0 +1,349 @@
+"""Recurrent layers: LSTM, GRU and plain RNN over whole sequences, packed or not, and their single-step cells.
+
+A layer in one direction is one operator: the input's share of all gates is one matrix product over all time steps, each
+step adds the hidden state's share and runs one fused kernel, and the weights' gradients are again one product over all
+steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backends.cpu import heavy
+from ..core.graph import mode
+from ..core.tensor import Tensor, empty
+from ..kernels.library import rnn as kernels
+from .creation import fill_raw
+from .declare import composite, primitive
+from .joining import cat, stack
+from .primitive import Saved
+from .dropout import dropout as apply_dropout
+
+GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+
+
+def _rows(t: Tensor, start: int, count: int) -> Tensor:
+    return t.narrow(0, start, count)
+
+
+def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]:
+    """(first row, rows) of every time step, in the order they are computed."""
+    starts, position = [], 0
+    for n in batch_sizes:
+        starts.append((position, n))
+        position += n
+    return starts[::-1] if reverse else starts
+
+
+def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool) -> dict:
+    rows, hidden, width = data.shape[0], h0.shape[1], GATES[kind] * h0.shape[1]
+    d = data.dtype
+    pre = empty((rows, width), d)
+    heavy.matmul(pre, data, w_ih.t(), b_ih)
+    kept = {"out": empty((rows, hidden), d), "h_before": empty((rows, hidden), d), "h": h0.contiguous().clone()}
+    if kind == "lstm":
+        kept.update(c=c0.contiguous().clone(), c_before=empty((rows, hidden), d), cells=empty((rows, hidden), d))
+    if kind in ("lstm", "gru"):
+        kept["gates"] = empty((rows, 4 * hidden), d)
+    recurrent = empty((h0.shape[0], width), d)
+    weight = w_hh.t()
+    for start, n in _steps(sizes, reverse):
+        rec, h = _rows(recurrent, 0, n), _rows(kept["h"], 0, n)
+        heavy.matmul(rec, h, weight, b_hh)
+        at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
+        x = _rows(pre, start, n)
+        if kind == "lstm":
+            kernels.lstm_step(
+                at["out"], h, _rows(kept["c"], 0, n), at["gates"], at["h_before"], at["c_before"], at["cells"], x, rec, n, hidden
+            )
+        elif kind == "gru":
+            kernels.gru_step(at["out"], h, at["gates"], at["h_before"], x, rec, n, hidden)
+        else:
+            kernels.plain_step(at["out"], h, at["h_before"], x, rec, n, hidden, relu=kind == "relu")
+    return kept
+
+
+def _layer_backward(
+    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool,
+    kept: dict, needs: dict,
+) -> tuple:  # fmt: skip
+    dout, dhn = g[0], g[1]
+    dcn = g[2] if len(g) > 2 else None
+    if mode.enabled:
+        return _composed_backward(kind, data, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, dout, dhn, dcn)
+    rows, hidden = kept["out"].shape
+    width = GATES[kind] * hidden
+    d = data.dtype
+    dout = fill_raw(empty((rows, hidden), d), 0) if dout is None else dout.contiguous()
+    dh = fill_raw(empty(h0.shape, d), 0) if dhn is None else dhn.contiguous().clone()
+    dc = None
+    if kind == "lstm":
+        dc = fill_raw(empty(h0.shape, d), 0) if dcn is None else dcn.contiguous().clone()
+    grad_pre = empty((rows, width), d)
+    grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
+    carry = empty(h0.shape, d) if kind == "gru" else None
+    for start, n in reversed(_steps(sizes, reverse)):
+        at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
+        out_grad, state, gp, gr = _rows(dout, start, n), _rows(dh, 0, n), _rows(grad_pre, start, n), _rows(grad_rec, start, n)
+        if kind == "lstm":
+            kernels.lstm_step_backward(gp, _rows(dc, 0, n), out_grad, state, at["gates"], at["cells"], at["c_before"], n, hidden)
+        elif kind == "gru":
+            kernels.gru_step_backward(gp, gr, _rows(carry, 0, n), out_grad, state, at["gates"], at["h_before"], n, hidden)
+        else:
+            kernels.plain_step_backward(gp, out_grad, state, at["out"], n, hidden, relu=kind == "relu")
+        heavy.matmul(state, gr, w_hh)
+        if carry is not None:
+            state.add_(_rows(carry, 0, n))
+    return (
+        grad_pre.mm(w_ih) if needs["data"] else None,
+        dh,
+        dc,
+        grad_pre.t().mm(data) if needs["w_ih"] else None,
+        grad_rec.t().mm(kept["h_before"]) if needs["w_hh"] else None,
+        grad_pre.sum(0) if needs["b_ih"] else None,
+        grad_rec.sum(0) if needs["b_hh"] else None,
+    )
+
+
+@primitive(
+    grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
+    label="RnnLayerBackward0",
+    function=False,
+    method=False,
+)
+def rnn_layer(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool) -> Any:
+    """One layer in one direction over rows of `data` (time steps one after another, sizes[t] rows each)."""
+    contiguous = [None if t is None else t.contiguous() for t in (data, w_ih, w_hh, b_ih, b_hh)]
+    kept = _run_forward(kind, contiguous[0], h0, c0, *contiguous[1:], sizes, reverse)
+    result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
+    saved = {k: v for k, v in kept.items() if k not in ("h", "c")}
+    saved["out"] = kept["out"]._bare_alias()
+    return Saved(result, kept=saved)
+
+
+# -- the same out of differentiable operators, for second derivatives and projections -------------------------------------
+
+
+def cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
+    """One step: (new h, new c)."""
+    if kind == "lstm":
+        i, f, u, o = (pre + rec).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * u.tanh()
+        return o.sigmoid() * c.tanh(), c
+    if kind == "gru":
+        ri, zi, ni = pre.chunk(3, -1)
+        rh, zh, nh = rec.chunk(3, -1)
+        z = (zi + zh).sigmoid()
+        u = (ni + (ri + rh).sigmoid() * nh).tanh()
+        return (1 - z) * u + z * h, None
+    total = pre + rec
+    return (total.tanh() if kind == "tanh" else total.relu()), None
+
+
+def _affine(x: Tensor, w: Tensor, b: Any) -> Tensor:
+    out = x.mm(w.t())
+    return out if b is None else out + b
+
+
+def composed_layer(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool, w_hr: Any = None) -> tuple:
+    """rnn_layer step by step with ordinary operators."""
+    pre = _affine(data, w_ih, b_ih)
+    h, c = h0, c0
+    outputs: dict[int, Tensor] = {}
+    for start, n in _steps(sizes, reverse):
+        rec = _affine(h[:n], w_hh, b_hh)
+        new_h, new_c = cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
+        if w_hr is not None:
+            new_h = new_h.mm(w_hr.t())
+        outputs[start] = new_h
+        h = _joined(new_h, h[n:])
+        c = None if c is None else _joined(new_c, c[n:])
+    rows = [outputs[k] for k in sorted(outputs)]
+    out = rows[0].new_empty((0, rows[0].shape[1])) if not rows else _join_all(rows)
+    return (out, h, c) if kind == "lstm" else (out, h)
+
+
+def _joined(a: Tensor, b: Tensor) -> Tensor:
+    return a if b.shape[0] == 0 else _join_all([a, b])
+
+
+def _join_all(parts: list[Tensor]) -> Tensor:
+    return cat(parts, 0)
+
+
+def _composed_backward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool, dout: Any, dhn: Any, dcn: Any) -> tuple:
+    """Back-propagation through time written out with differentiable operators."""
+    pre = _affine(data, w_ih, b_ih)
+    h, c = h0, c0
+    trail = []
+    for start, n in _steps(sizes, reverse):
+        x, hp, cp = pre[start : start + n], h[:n], None if c is None else c[:n]
+        rec = _affine(hp, w_hh, b_hh)
+        new_h, new_c = cell_step(kind, x, rec, hp, cp)
+        trail.append((start, n, x, rec, hp, cp, new_h, new_c))
+        h = _joined(new_h, h[n:])
+        c = None if c is None else _joined(new_c, c[n:])
+    dh = h0.new_zeros(h0.shape) if dhn is None else dhn
+    dc = None if c0 is None else (c0.new_zeros(c0.shape) if dcn is None else dcn)
+    grads_pre: dict[int, Tensor] = {}
+    grads_rec: dict[int, Tensor] = {}
+    befores: dict[int, Tensor] = {}
+    for start, n, x, rec, hp, cp, new_h, new_c in reversed(trail):
+        d = dh[:n] if dout is None else dh[:n] + dout[start : start + n]
+        gp, gr, past, dcell = _step_backward(kind, x, rec, hp, cp, new_h, new_c, d, None if dc is None else dc[:n])
+        grads_pre[start], grads_rec[start], befores[start] = gp, gr, hp
+        back = gr.mm(w_hh)
+        dh = _joined(back if past is None else back + past, dh[n:])
+        dc = None if dc is None else _joined(dcell, dc[n:])
+    order = sorted(grads_pre)
+    gp, gr = _join_all([grads_pre[k] for k in order]), _join_all([grads_rec[k] for k in order])
+    before = _join_all([befores[k] for k in order])
+    return (
+        gp.mm(w_ih), dh, dc, gp.t().mm(data), gr.t().mm(before),
+        None if b_ih is None else gp.sum(0), None if b_hh is None else gr.sum(0),
+    )  # fmt: skip
+
+
+def _step_backward(kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any) -> tuple:
+    """(gradient of pre, gradient of rec, what flows straight to the previous h, gradient of the previous c)"""
+    if kind == "lstm":
+        i, f, u, o = (x + rec).chunk(4, -1)
+        i, f, u, o, t = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid(), new_c.tanh()
+        dcell = dc + d * o * (1 - t * t)
+        parts = [dcell * u * i * (1 - i), dcell * cp * f * (1 - f), dcell * i * (1 - u * u), d * t * o * (1 - o)]
+        g = _columns(parts)
+        return g, g, None, dcell * f
+    if kind == "gru":
+        ri, zi, ni = x.chunk(3, -1)
+        rh, zh, nh = rec.chunk(3, -1)
+        r, z = (ri + rh).sigmoid(), (zi + zh).sigmoid()
+        u = (ni + r * nh).tanh()
+        du = d * (1 - z) * (1 - u * u)
+        dr, dz = du * nh * r * (1 - r), d * (hp - u) * z * (1 - z)
+        return _columns([dr, dz, du]), _columns([dr, dz, du * r]), d * z, None
+    g = d * (1 - new_h * new_h) if kind == "tanh" else d * (new_h > 0).to(d.dtype)
+    return g, g, None, None
+
+
+def _columns(parts: list[Tensor]) -> Tensor:
+    return cat(parts, 1)
+
+
+# -- whole networks ---------------------------------------------------------------------------------------------------------
+
+
+def run_stack(
+    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, projected: bool = False,
+) -> tuple:  # fmt: skip
+    """All layers and directions over packed rows: (output rows, h_n, c_n)."""
+    directions = 2 if bidirectional else 1
+    per = (4 if has_biases else 2) + (1 if projected else 0)
+    final_h, final_c = [], []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            index = layer * directions + direction
+            w = list(params[index * per : (index + 1) * per])
+            w_hr = w.pop() if projected else None
+            b_ih, b_hh = (w[2], w[3]) if has_biases else (None, None)
+            c = None if c0 is None else c0[index]
+            run = rnn_layer if w_hr is None else (lambda *a, w_hr=w_hr: composed_layer(*a, w_hr=w_hr))
+            result = run(kind, data, h0[index], c, w[0], w[1], b_ih, b_hh, sizes, direction == 1)
+            outputs.append(result[0])
+            final_h.append(result[1])
+            if kind == "lstm":
+                final_c.append(result[2])
+        data = outputs[0] if directions == 1 else _columns(outputs)
+        if dropout > 0 and train and layer < num_layers - 1:
+            data = apply_dropout(data, dropout, True)
+    return data, _stacked(final_h), (_stacked(final_c) if final_c else None)
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    return stack(parts, 0)
+
+
+def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]]:
+    """(rows, sizes) of a dense (T, B, F) input."""
+    x = input.transpose(0, 1) if batch_first else input
+    t, b, f = x.shape
+    return x.reshape(t * b, f), (b,) * t
+
+
+def _network(kind: str, args: tuple) -> tuple:
+    """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
+    if isinstance(args[1], Tensor) and isinstance(args[3], (tuple, list)):  # data, batch_sizes, hx, params, ...
+        data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional = args
+        sizes = tuple(int(n) for n in batch_sizes.tolist())
+        shape, batch_first = None, False
+    else:
+        input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first = args
+        data, sizes = _sequence(input, batch_first)
+        shape = (len(sizes), sizes[0] if sizes else 0)
+    h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
+    projected = kind == "lstm" and h0.shape[2] != c0.shape[2]
+    out, hn, cn = run_stack(kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected)
+    if shape is not None:
+        out = out.reshape(*shape, out.shape[-1])
+        out = out.transpose(0, 1) if batch_first else out
+    return (out, hn, cn) if kind == "lstm" else (out, hn)
+
+
+@composite(method=False)
+def lstm(*args: Any) -> tuple:
+    """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed:
+    lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
+    return _network("lstm", args)
+
+
+@composite(method=False)
+def gru(*args: Any) -> tuple:
+    """Gated recurrent units; arguments as for lstm, with one hidden state."""
+    return _network("gru", args)
+
+
+@composite(method=False)
+def rnn_tanh(*args: Any) -> tuple:
+    """A plain recurrent network with tanh; arguments as for gru."""
+    return _network("tanh", args)
+
+
+@composite(method=False)
+def rnn_relu(*args: Any) -> tuple:
+    """A plain recurrent network with relu; arguments as for gru."""
+    return _network("relu", args)
+
+
+def _cell(kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple:
+    if input.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
+    if h.shape[-1] != w_hh.shape[1]:
+        raise RuntimeError(f"hidden0 has inconsistent hidden_size: got {h.shape[-1]}, expected {w_hh.shape[1]}")
+    if input.shape[0] != h.shape[0]:
+        raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden0 batch size {h.shape[0]}")
+    return rnn_layer(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)
+
+
+@composite(method=False)
+def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
+    """One LSTM step: (h, c)."""
+    _, h, c = _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
+    return h, c
+
+
+@composite(method=False)
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One GRU step."""
+    return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
+
+
+@composite(method=False)
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One step of a plain recurrent network with tanh."""
+    return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
+
+
+@composite(method=False)
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One step of a plain recurrent network with relu."""
+    return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
