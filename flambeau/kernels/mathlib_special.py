@@ -105,15 +105,20 @@ def _erf_near_zero(x: Expr, f: Format) -> Expr:
 def erfc(x: Expr, f: Format) -> Expr:
     """exp(-x**2) / (|x| + c) times a polynomial, 2 minus that for negative x. float32 in double precision; float64 as
     1 - erf(x) next to zero, where the polynomial's argument is less exact."""
-    c, limit = (4.0, 27.4) if f.is_double else (3.0, 10.3)
-    a = at_most(abs_(cast(x, dt.float64)), limit)
-    inverse = 1.0 / (a + c)
-    factor = polynomial((a - c) * inverse, _ERFCX[f.is_double]) * inverse
+    a = at_most(abs_(cast(x, dt.float64)), 27.4 if f.is_double else 10.3)
+    factor = erfcx_of_positive(a, f.is_double)
     if not f.is_double:
         value = cast(exp2_medium(a * a * -LOG2_E) * factor, f.dtype)
         return where(x < 0.0, 2.0 - value, value)
     value = _exp_of_minus_square(a, factor)
     return where(a < 0.75, 1.0 - _erf_near_zero(x, f), where(x < 0.0, 2.0 - value, value))
+
+
+def erfcx_of_positive(a: Expr, is_double: bool = True) -> Expr:
+    """exp(a**2) erfc(a) for a float64 between 0 and 27.5; `is_double` False: between 0 and 10.3 to 26 bits."""
+    c = 4.0 if is_double else 3.0
+    inverse = 1.0 / (a + c)
+    return polynomial((a - c) * inverse, _ERFCX[is_double]) * inverse
 
 
 def _exp_of_minus_square(a: Expr, factor: Expr) -> Expr:
