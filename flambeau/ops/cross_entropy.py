@@ -348,6 +348,11 @@ def linear_cross_entropy(
     """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
     need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
     *outputs, features = linear_weight.shape
+    if len(outputs) > 1 and len(input.shape) < 2:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input,"
+            f" (N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
     scores = linear(input, linear_weight.reshape(-1, features))
     scores = scores.reshape(*input.shape[:-1], *outputs)
     if linear_bias is not None:

@@ -233,6 +233,8 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     scores = _rows("multi_margin_loss_cpu_kernel", input)
     samples, classes = scores.shape
+    if weight is not None and len(weight.shape) != 1:
+        raise ValueError("weight must be one-dimensional")
     if weight is not None and weight.shape != (classes,):
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
     if len(target.shape) > 1 or target.numel() != samples:

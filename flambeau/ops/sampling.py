@@ -22,7 +22,7 @@ from .creation import finish, new, prepare_out
 from .declare import composite, primitive
 from .formula import type_word
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
-from .inplace import resize_out
+from .inplace import check_writable, resize_out, write_out
 from .loss_arguments import need_tensors
 from .random import bernoulli_samples, fill_bernoulli, normal_samples
 from .random_fill import as_generator, fill
@@ -55,6 +55,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if out is None:
         return _bernoulli_of(input, source) if p is None else _bernoulli_with(input, p, source)
     resize_out(out, input.shape)
+    check_writable(out, "bernoulli")
     if p is None:
         fill_bernoulli(out, input, source)
     else:
@@ -163,10 +164,19 @@ def _normal_into(mean: Any, std: Any, source: Generator, out: Any) -> Tensor:
 # -- discrete ---------------------------------------------------------------------------------------------------------
 
 
-@composite(kind="random", out=True)
-def multinomial(input: Tensor, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Tensor:
+@composite(kind="random")
+def multinomial(
+    input: Tensor, num_samples: Any, replacement: bool = False, *, generator: Any = None, out: Any = None
+) -> Tensor:
     """Indices drawn with the weights in each row of `input`."""
     need_tensors("multinomial", input=input)
+    if out is not None and out.dtype is not dt.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {type_word(out.dtype)}")
+    drawn = _multinomial(input, num_samples, replacement, generator)
+    return drawn if out is None else write_out("multinomial", out, drawn)
+
+
+def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: Any) -> Tensor:
     source = as_generator(generator, "multinomial")
     num_samples = as_int(num_samples, "multinomial", "num_samples", 2)
     if len(input.shape) not in (1, 2):
