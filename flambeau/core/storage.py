@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from .allocator import allocator, round_size
+from .allocator import LARGE, allocator, round_size
 from .device import cpu, device
 from .graph import INFERENCE, inference_threads, mode
 
 _allocate = allocator.allocate
 _release = allocator.release
+_free_blocks = allocator.free_blocks
 
 
 class UntypedStorage:
@@ -46,7 +47,7 @@ class UntypedStorage:
     version: int
     watched: bool
     last_write: tuple | None
-    aliases: weakref.WeakValueDictionary[int, UntypedStorage]
+    aliases: list[weakref.ref]
     fixed: bool
 
     def __init__(self, nbytes: int = 0, where: device = cpu):
@@ -63,14 +64,18 @@ class UntypedStorage:
                 shift = 6
             size = ((nbytes - 1 >> shift) + 1) << shift  # round_size, inlined: this runs for every new tensor
             self.capacity = size
-            self.ptr = _allocate(size)
+            blocks = _free_blocks.get(size)
+            self.ptr = blocks.pop() if blocks and size < LARGE else _allocate(size)
         else:
             self.capacity = self.ptr = 0
 
     def __del__(self) -> None:
         try:
             if self.owner is None and self.ptr:
-                _release(self.ptr, self.capacity)
+                if self.capacity < LARGE:
+                    _free_blocks[self.capacity].append(self.ptr)
+                else:
+                    _release(self.ptr, self.capacity)
         except AttributeError:  # construction failed before the block existed
             pass
 
@@ -85,9 +90,12 @@ class UntypedStorage:
         """The same bytes with a version counter of their own (what `.data` is)."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         twin = UntypedStorage.borrow(self.ptr, self.size_bytes, root, self.device)
-        if not hasattr(root, "aliases"):
-            root.aliases = weakref.WeakValueDictionary()
-        root.aliases[id(twin)] = twin
+        known = getattr(root, "aliases", None)
+        if known is None:
+            known = root.aliases = []
+        elif len(known) >= 16:
+            known[:] = [r for r in known if r() is not None]
+        known.append(weakref.ref(twin))
         return twin
 
     def fix(self) -> None:
@@ -97,8 +105,10 @@ class UntypedStorage:
 
     def _move(self, ptr: int, nbytes: int) -> None:
         self.ptr, self.size_bytes = ptr, nbytes
-        for twin in list(getattr(self, "aliases", {}).values()):
-            twin.ptr, twin.size_bytes = ptr, nbytes
+        for reference in getattr(self, "aliases", ()):
+            twin = reference()
+            if twin is not None:
+                twin.ptr, twin.size_bytes = ptr, nbytes
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def data_ptr(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 from ..core import dtype as dt
@@ -56,17 +55,11 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
 
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
-    """Equal layouts are one memmove; anything else is a strided kernel."""
+    """out[...] = source on whatever device both are."""
     if out.device is not cpu:
         return
     if source.device is not cpu:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    if out.dtype is source.dtype and out._contig and source._contig and out.shape == source.shape:
-        n = numel_of(out.shape) * out.dtype.itemsize
-        if n <= 65536:
-            if n:
-                ctypes.memmove(out.data_ptr(), source.data_ptr(), n)
-            return
     raw_copy(out, source)
 
 

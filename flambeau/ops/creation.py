@@ -85,8 +85,29 @@ def fill_raw(t: Tensor, value: Any) -> Tensor:
         if t._contig and value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0:
             ctypes.memset(t.data_ptr(), 0, t.numel() * t.dtype.itemsize)
         else:
-            copy_values.into(t, (value,))
+            _fill_kernel(t, value)
     return t
+
+
+_fill_kernels: dict[tuple, tuple[Any, Any]] = {}
+
+
+def _fill_kernel(t: Tensor, value: Any) -> None:
+    kind = type(value)
+    key = (t.shape, t._strides, t.dtype, kind)
+    found = _fill_kernels.get(key)
+    if found is None:
+        plan = copy_values.into(t, (value,))
+        if kind is int or kind is float:
+            if len(_fill_kernels) > 8192:
+                _fill_kernels.clear()
+            _fill_kernels[key] = (plan.fn, plan.first)
+        return
+    fn, first = found
+    if fn is None:
+        copy_values.into(t, (value,))
+    else:
+        fn(first, t._storage.ptr + t._offset * t.dtype.itemsize, value)
 
 
 def allocate(shape: Size, d: dtype, where: device, fmt: memory_format | None = None) -> Tensor:
@@ -153,6 +174,8 @@ def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
 @composite(kind="creation", method=False)
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """A tensor of zeros."""
+    if out is None and not options:
+        return fill_raw(raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device()), 0)
     shape = as_shape(_sizes(size, options), "zeros")
     return filled("zeros", shape, 0, out, read_options("zeros", options))
 
@@ -160,6 +183,8 @@ def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
 @composite(kind="creation", method=False)
 def ones(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """A tensor of ones."""
+    if out is None and not options:
+        return fill_raw(raw_empty(as_shape(size, "ones"), get_default_dtype(), default_device()), 1)
     shape = as_shape(_sizes(size, options), "ones")
     return filled("ones", shape, 1, out, read_options("ones", options))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..core.device import device
+from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
-from ..core.tensor import Tensor, numel_of
+from ..core.size import make_size
+from ..core.tensor import Tensor, new_tensor, numel_of
 from .formula import Pointwise, promote, type_word
 from .registry import OPS
 
@@ -100,10 +101,58 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
 
 def raw_copy(destination: Tensor, source: Any) -> None:
     """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
-    if isinstance(source, Tensor) and needs_copy_before_write(destination, source):
-        fresh = copy_values.call((source,)) if not mode.enabled else _without_grad(copy_values.call, (source,))
-        source = fresh
-    copy_values.into(destination, (source,))
+    if not isinstance(source, Tensor):
+        copy_values.into(destination, (source,))
+        return
+    if needs_copy_before_write(destination, source):
+        source = copy_values.call((source,)) if not mode.enabled else _without_grad(copy_values.call, (source,))
+    copy_into(destination, source)
+
+
+_copy_kernels: dict[tuple, tuple[Any, Any]] = {}
+
+
+def copy_into(destination: Tensor, source: Tensor) -> None:
+    """raw_copy where the two do not overlap in memory."""
+    if destination.device is not cpu or source.device is not cpu:
+        copy_values.into(destination, (source,))
+        return
+    fn, first = copy_kernel(destination, source)
+    if fn is not None:
+        fn(
+            first,
+            destination._storage.ptr + destination._offset * destination.dtype.itemsize,
+            source._storage.ptr + source._offset * source.dtype.itemsize,
+        )
+    elif 0 not in destination.shape:
+        copy_values.into(destination, (source,))
+
+
+def copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
+    """The kernel that copies between these two layouts and its first argument; (None, None) if there is none."""
+    key = (destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype)
+    try:
+        return _copy_kernels[key]
+    except KeyError:
+        if len(_copy_kernels) > 8192:
+            _copy_kernels.clear()
+        found = _copy_kernels[key] = _find_copy_kernel(destination, source)
+        return found
+
+
+def _find_copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
+    if 0 in destination.shape:
+        return None, None
+    if source.dtype.is_complex and destination.dtype is source.dtype:  # complex numbers move as pairs
+        destination, source = _pairs(destination), _pairs(source)
+    layout = (destination.shape, destination._strides, destination.device)
+    plan = copy_values.plan_for((source,), (), destination.dtype, layout)
+    return plan.fn, plan.first
+
+
+def _pairs(t: Tensor) -> Tensor:
+    shape, strides = (*t.shape, 2), (*(2 * s for s in t._strides), 1)
+    return new_tensor(t._storage, make_size(shape), strides, 2 * t._offset, t.dtype.to_real(), t.device, False)
 
 
 def _without_grad(function: Any, *args: Any) -> Any:

@@ -9,13 +9,13 @@ from ..core.dtype import dtype
 from ..core.layout import channels_last_strides, is_channels_last, wrap_dim
 from ..core.promotion import result_dtype
 from ..core.size import Size, make_size
-from ..core.tensor import Tensor
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor, numel_of
 from ..core.tensor import empty as raw_empty
-from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.typenames import type_name
 from .convert import copy_raw
 from .declare import composite, primitive
-from .inplace import needs_copy_before_write, write_out
+from .inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
 
@@ -74,10 +74,68 @@ def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size
     return parts, d, make_size((*first[:d], total, *first[d + 1 :]))
 
 
-def _allocate_joined(parts: list[Tensor], shape: Size, d: dtype, where: device) -> Tensor:
-    if len(shape) in (4, 5) and all(not t._contig and is_channels_last(t.shape, t._strides) for t in parts):
-        return raw_empty_strided(shape, channels_last_strides(shape), d, where)
-    return raw_empty(shape, d, where)
+def _channels_last(parts: list[Tensor], shape: Size) -> bool:
+    return len(shape) in (4, 5) and all(not t._contig and is_channels_last(t.shape, t._strides) for t in parts)
+
+
+class JoinPlan:
+    """Where each tensor goes in the joined one, and the kernel that copies it there."""
+
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    contig: bool
+    nbytes: int
+    device: device
+    copies: list[tuple[int, Any, Any, int]]  # position in the list, kernel, its first argument, byte offset
+    others: list[tuple[int, Size, tuple[int, ...], int]]  # what has no kernel: position, shape, strides, offset
+
+    def lay_out(self, given: list[Tensor], shape: Size, channels_last: bool) -> None:
+        self.device = _check_devices(given)
+        d = given[0].dtype
+        self.dtype = d if all(t.dtype is d for t in given) else result_dtype(tuple(given))
+        self.shape = shape
+        self.strides = channels_last_strides(shape) if channels_last else contiguous_strides(shape)
+        self.contig = is_contiguous_layout(shape, self.strides)
+        self.nbytes = numel_of(shape) * self.dtype.itemsize
+        self.copies, self.others = [], []
+
+    def add(self, position: int, t: Tensor, shape: Any, strides: tuple[int, ...], offset: int) -> None:
+        """Tensor number `position` goes where this view of the result is."""
+        if 0 in shape or self.device is not cpu:
+            return
+        size = make_size(shape)
+        target = new_tensor(UntypedStorage(0), size, strides, offset, self.dtype, cpu, is_contiguous_layout(size, strides))
+        fn, first = copy_kernel(target, t)
+        if fn is not None:
+            self.copies.append((position, fn, first, offset * self.dtype.itemsize))
+        else:
+            self.others.append((position, size, strides, offset))
+
+    def run(self, given: list[Tensor]) -> Tensor:
+        storage = UntypedStorage(self.nbytes, self.device)
+        out = new_tensor(storage, self.shape, self.strides, 0, self.dtype, self.device, self.contig)
+        start = storage.ptr
+        for i, fn, first, offset in self.copies:
+            t = given[i]
+            fn(first, start + offset, t._storage.ptr + t._offset * t.dtype.itemsize)
+        for i, shape, strides, at in self.others:
+            raw_copy(out._view(shape, strides, at), given[i])
+        return out
+
+
+_cat_plans: dict[tuple, JoinPlan] = {}
+_stack_plans: dict[tuple, JoinPlan] = {}
+
+
+def _join(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> Tensor:
+    key = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in given])
+    plan = plans.get(key)
+    if plan is None:
+        if len(plans) > 4096:
+            plans.clear()
+        plan = plans[key] = make(given, dim)
+    return plan.run(given)
 
 
 def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
@@ -124,25 +182,20 @@ def joined(tensors: Any, dim: int) -> Tensor:
     given = tensor_list(tensors, "cat")
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
-    where = _check_devices(given)
+    return _join(_cat_plans, _cat_plan, given, dim)
+
+
+def _cat_plan(given: list[Tensor], dim: int) -> JoinPlan:
     parts, axis, shape = _cat_shape(given, dim)
-    d = given[0].dtype
-    if any(t.dtype is not d for t in given):
-        d = result_dtype(tuple(given))
-    out = _allocate_joined(parts, shape, d, where)
-    if where is cpu:
-        _fill_parts(out, parts, axis)
-    return out
-
-
-def _fill_parts(out: Tensor, parts: list[Tensor], axis: int) -> None:
-    step = out._strides[axis]
-    shape, strides, offset = out.shape, out._strides, 0
-    for t in parts:
-        n = t.shape[axis]
-        if 0 not in t.shape:
-            copy_raw(out._view((*shape[:axis], n, *shape[axis + 1 :]), strides, offset), t)
-        offset += n * step
+    plan = JoinPlan()
+    plan.lay_out(given, shape, _channels_last(parts, shape))
+    offset = 0
+    for i, t in enumerate(given):
+        if not _is_skipped(t):
+            n = t.shape[axis]
+            plan.add(i, t, (*shape[:axis], n, *shape[axis + 1 :]), plan.strides, offset)
+            offset += n * plan.strides[axis]
+    return plan
 
 
 def _stack_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
@@ -165,23 +218,23 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     given = tensor_list(tensors, "stack")
     if not given:
         raise RuntimeError("stack expects a non-empty TensorList")
-    where = _check_devices(given)
+    return _join(_stack_plans, _stack_plan, given, dim)
+
+
+def _stack_plan(given: list[Tensor], dim: int) -> JoinPlan:
     first = given[0].shape
     axis = wrap_dim(dim, len(first) + 1)
-    d = given[0].dtype
     for i, t in enumerate(given):
         if t.shape != first:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at entry {i}"
             )
-    if any(t.dtype is not d for t in given):
-        d = result_dtype(tuple(given))
-    out = raw_empty(make_size((*first[:axis], len(given), *first[axis:])), d, where)
-    if where is cpu and 0 not in first:
-        strides = (*out._strides[:axis], *out._strides[axis + 1 :])
-        for i, t in enumerate(given):
-            copy_raw(out._view(first, strides, i * out._strides[axis]), t)
-    return out
+    plan = JoinPlan()
+    plan.lay_out(given, make_size((*first[:axis], len(given), *first[axis:])), False)
+    strides = (*plan.strides[:axis], *plan.strides[axis + 1 :])
+    for i, t in enumerate(given):
+        plan.add(i, t, first, strides, i * plan.strides[axis])
+    return plan
 
 
 def _non_empty(tensors: Any, name: str) -> list[Tensor]:

@@ -11,11 +11,11 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.bfloat16 import bits_to_float32, float32_to_bits
-from ..core.device import cpu
+from ..core.device import cpu, default_device
 from ..core.dtype import dtype
 from ..core.promotion import default_complex, get_default_dtype
 from ..core.size import make_size
-from ..core.tensor import Tensor, numel_of
+from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.typenames import type_name
 from .arguments import Options, as_int, as_number, read_options
 from .creation import fill_raw, finish, new, prepare_out
@@ -132,6 +132,9 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     >>> arange(1, 7, 2)
     tensor([1, 3, 5])
     """
+    if len(args) == 1 and type(args[0]) is int and args[0] >= 0 and out is None and not options:
+        if default_device() is cpu:
+            return copy_of_array(np.arange(args[0]), dt.int64)
     bounds = _arange_bounds(args, options)
     chosen = read_options("arange", options)
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
