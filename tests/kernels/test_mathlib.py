@@ -29,7 +29,7 @@ PRIMITIVES = {
 # Largest error allowed, in units in the last place.
 FLOAT32 = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.7, "log": 1.0, "log2": 1.1, "log10": 1.1, "log1p": 1.5, "sin": 1.7, "cos": 1.7,
-    "tan": 0.6, "asin": 1.9, "acos": 1.5, "atan": 1.5, "sinh": 1.6, "cosh": 2.0, "tanh": 2.1, "asinh": 0.6,
+    "tan": 0.6, "asin": 1.9, "acos": 1.5, "atan": 1.5, "sinh": 1.6, "cosh": 2.0, "tanh": 2.2, "asinh": 0.6,
     "acosh": 0.6, "atanh": 0.6, "erf": 1.6, "erfc": 1.0, "erfinv": 1.0, "lgamma": 0.7, "digamma": 0.7,
 }  # fmt: skip
 FLOAT64 = {
