@@ -36,14 +36,20 @@ def round_size(nbytes: int) -> int:
     return ((nbytes - 1 >> shift) + 1) << shift if nbytes else ALIGNMENT
 
 
+# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
+# ever moved between the lists of free blocks and their tensors, which costs next to nothing.
+LARGE = 1 << 20
+
+
 class CachingAllocator:
     """Blocks by size class, with the statistics `flambeau.cpu.memory_stats()` shows."""
 
     def __init__(self) -> None:
         self.free_blocks: dict[int, list[int]] = {}
-        self.allocated = 0
+        self.small_reserved = 0  # bytes taken from the system in small blocks
+        self.large_allocated = 0
+        self.large_cached = 0
         self.peak = 0
-        self.cached = 0
         self.system_calls = 0
         self.cache_limit = _default_cache_limit()
 
@@ -51,11 +57,18 @@ class CachingAllocator:
         """A block of exactly `size` bytes, which must be a size class (see round_size)."""
         blocks = self.free_blocks.get(size)
         if blocks:
-            self.cached -= size
             pointer = blocks.pop()
+            if size >= LARGE:
+                self.large_cached -= size
         else:
             pointer = self._from_system(size)
-        total = self.allocated = self.allocated + size
+            if blocks is None:
+                self.free_blocks[size] = []
+            if size < LARGE:
+                self.small_reserved += size
+        if size >= LARGE:
+            self.large_allocated += size
+        total = self.large_allocated + self.small_reserved
         if total > self.peak:
             self.peak = total
         return pointer
@@ -69,40 +82,50 @@ class CachingAllocator:
         if not pointer:
             raise RuntimeError(
                 f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {size} bytes"
-                f" ({self.allocated} bytes are in use by tensors). Buy new RAM or use smaller tensors!"
+                f" ({self.allocated()} bytes are in use by tensors). Buy new RAM or use smaller tensors!"
             )
         return pointer
 
     def release(self, pointer: int, size: int) -> None:
-        self.allocated -= size
-        if self.cached + size > self.cache_limit:
-            _free(pointer)
-            return
-        self.cached += size
-        blocks = self.free_blocks.get(size)
-        if blocks is None:
-            self.free_blocks[size] = [pointer]
-        else:
-            blocks.append(pointer)
+        if size >= LARGE:
+            self.large_allocated -= size
+            if self.large_cached + size > self.cache_limit:
+                _free(pointer)
+                return
+            self.large_cached += size
+        self.free_blocks[size].append(pointer)
+
+    def cached(self) -> int:
+        """Bytes in free blocks."""
+        return sum(size * len(blocks) for size, blocks in self.free_blocks.items())
+
+    def allocated(self) -> int:
+        """Bytes in blocks that tensors use."""
+        return self.large_allocated + self.small_reserved - (self.cached() - self.large_cached)
 
     def empty_cache(self) -> None:
         """Give every cached block back to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
                 _free(blocks.pop())
-                self.cached -= size
+                if size >= LARGE:
+                    self.large_cached -= size
+                else:
+                    self.small_reserved -= size
 
     def stats(self) -> dict[str, int]:
+        """The peak counts large blocks in use; small ones count from when they are first needed, for good."""
+        allocated, cached = self.allocated(), self.cached()
         return {
-            "allocated_bytes.current": self.allocated,
-            "allocated_bytes.peak": self.peak,
-            "reserved_bytes.current": self.allocated + self.cached,
-            "cached_bytes.current": self.cached,
+            "allocated_bytes.current": allocated,
+            "allocated_bytes.peak": max(self.peak, allocated),
+            "reserved_bytes.current": allocated + cached,
+            "cached_bytes.current": cached,
             "system_allocations": self.system_calls,
         }
 
     def reset_peak(self) -> None:
-        self.peak = self.allocated
+        self.peak = self.large_allocated + self.small_reserved
 
 
 allocator = CachingAllocator()

@@ -270,9 +270,11 @@ class HookHandle:
 class AccumulateGrad(Node):
     """The end of every path: adds the gradient to the leaf's `.grad`."""
 
+    label = "AccumulateGrad"
+    edges = ()
+
     def __init__(self, variable: Any):
-        super().__init__("AccumulateGrad", ())
-        self.sequence += _ACCUMULATE_SEQUENCE  # unique, and before every other node
+        self.sequence = next(_sequence) + _ACCUMULATE_SEQUENCE  # unique, and before every other node
         self.variable = variable
 
     def release(self) -> None:

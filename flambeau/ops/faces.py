@@ -337,7 +337,7 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
         if copied or graph.unusual:  # the copy may be laid out in another way than the plan says
             node.save_through_hooks(kept, runtime, self)
         else:
-            node.save(kept, runtime, self)
+            node.save((*kept, *runtime, self))
         rebase_history(self, node, 0)
     elif graph.mode.enabled and self._meta is not None and self._meta.grad_fn is not None:
         rebase_history(self, None, 0)

@@ -33,6 +33,7 @@ from ..expr.node import cast
 from ..expr.simplify import simplify
 from .plan import NATIVE, Layout, Plan, kernel, result_strides
 
+_new_object = object.__new__
 _sequence = graph._sequence
 _unusual = graph.unusual
 
@@ -171,7 +172,7 @@ def record(plan: Plan, operands: tuple, runtime: tuple, out: Tensor) -> None:
     if _unusual:
         node.save_through_hooks(operands, runtime, out)
     elif node.recipe.keeps:
-        node.save(operands, runtime, out)
+        node.save((*operands, *runtime, out))
     meta = out._meta
     if meta is None:
         meta = out._meta = Meta()
@@ -186,26 +187,26 @@ def make_node(plan: Plan, operands: tuple, runtime: tuple) -> PointwiseNode | No
         edge = None
         if isinstance(x, Tensor):
             meta = x._meta
-            if x._base is None and meta is not None and meta.grad_fn is not None:
-                edge = (meta.grad_fn, meta.output_nr)
-                mask |= bit
-            elif meta is not None or x._base is not None:
-                edge = gradient_edge(x)
-                if edge is not None:
+            if meta is not None or x._base is not None:
+                if x._base is None and meta.grad_fn is not None:  # type: ignore[union-attr]
+                    edge = (meta.grad_fn, meta.output_nr)  # type: ignore[union-attr]
                     mask |= bit
+                else:
+                    edge = gradient_edge(x)
+                    if edge is not None:
+                        mask |= bit
         edges.append(edge)
-        bit <<= 1
+        bit += bit
     if not mask:
         return None
     recipe = plan.recipes.get(mask)
     if recipe is None:
         wanted = tuple(i for i, e in enumerate(edges) if e is not None)
         recipe = plan.recipes[mask] = Recipe(plan, wanted, len(runtime))
-    node = PointwiseNode()
+    node = _new_object(PointwiseNode)  # nothing but these fields: the rest has defaults in the class
     node.edges = tuple(edges)
     node.sequence = next(_sequence)
     node.recipe = recipe
-    node.saved = ()
     return node
 
 
@@ -213,18 +214,17 @@ class PointwiseNode(Node):
     """The recorded call of a pointwise operator.
 
     `saved` holds, in the order of recipe.keeps, numbers as they are and tensors as (storage, version, byte offset): their
-    layout is in the plan, their history in `edges`. With saved-tensor hooks in force it holds SavedTensor objects."""
+    layout is in the plan, their history in `edges`."""
 
     recipe: Recipe
+    saved: Any = ()
+    hooked = False  # whether `saved` holds SavedTensor objects
 
-    def __init__(self) -> None:  # fields are set by make_node
-        pass
-
-    def save(self, operands: tuple, runtime: tuple, out: Tensor) -> None:
-        values = (None, *operands, *runtime, out)
+    def save(self, values: tuple) -> None:
+        """Keep what the gradients read of `values`: operands, run-time parameters, output."""
         saved: list = []
         for i in self.recipe.keeps:
-            x = values[i]
+            x = values[i - 1]
             if isinstance(x, Tensor):
                 storage = x._storage
                 storage.watched = True
@@ -240,6 +240,7 @@ class PointwiseNode(Node):
         """What save does, with SavedTensor objects: they know hooks, and layouts that differ from the plan's."""
         values = (None, *operands, *runtime, out)
         last = len(values) - 1
+        self.hooked = True
         self.saved = [
             SavedTensor(values[i], i == last) if isinstance(values[i], Tensor) else values[i] for i in self.recipe.keeps
         ]
@@ -258,7 +259,7 @@ class PointwiseNode(Node):
             backward = recipe.kernels.get((g.dtype, g._strides))
             if backward is None:
                 backward = recipe.backward_for(g)
-            if backward is not None and not (saved and type(saved[0]) is SavedTensor):
+            if backward is not None and not self.hooked:
                 return backward.run(g, saved, self)
         return self.apply_operators(g)
 
