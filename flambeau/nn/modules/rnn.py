@@ -1,0 +1,331 @@
+"""RNN, LSTM, GRU and their cells."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+import flambeau
+
+from ...core.promotion import get_default_dtype
+from ...core.tensor import Tensor, empty
+from ...ops import rnn as ops
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+from .module import Module
+
+_MODES = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN_TANH": ("rnn_tanh", 1), "RNN_RELU": ("rnn_relu", 1)}
+
+
+def _new(shape: tuple[int, ...], dtype: Any) -> Parameter:
+    return Parameter(empty(shape, dtype or get_default_dtype()))
+
+
+def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
+    return t if permutation is None else t.index_select(dim, permutation)
+
+
+class RNNBase(Module):
+    """What the recurrent networks share: weights per layer and direction, packed input, hidden states."""
+
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
+        self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
+        self._check_arguments(dropout)
+        self._all_weights: list[list[str]] = []
+        directions = 2 if bidirectional else 1
+        width = _MODES[mode][1] * hidden_size
+        real_size = proj_size if proj_size > 0 else hidden_size
+        for layer in range(num_layers):
+            for direction in range(directions):
+                inputs = input_size if layer == 0 else real_size * directions
+                self._add_layer(layer, "_reverse" if direction else "", width, inputs, real_size, dtype)
+        self.reset_parameters()
+
+    def _check_arguments(self, dropout: Any) -> None:
+        if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
+            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
+        if dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1,"
+                f" but got dropout={dropout} and num_layers={self.num_layers}",
+                stacklevel=4,
+            )
+        if not isinstance(self.hidden_size, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(self.hidden_size).__name__}")
+        if self.hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if self.num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if self.mode not in _MODES:
+            raise ValueError("Unrecognized RNN mode: " + self.mode)
+
+    def _add_layer(self, layer: int, suffix: str, width: int, inputs: int, real_size: int, dtype: Any) -> None:
+        shapes = {f"weight_ih_l{layer}{suffix}": (width, inputs), f"weight_hh_l{layer}{suffix}": (width, real_size)}
+        if self.bias:
+            shapes.update({f"bias_ih_l{layer}{suffix}": (width,), f"bias_hh_l{layer}{suffix}": (width,)})
+        if self.proj_size > 0:
+            shapes[f"weight_hr_l{layer}{suffix}"] = (self.proj_size, self.hidden_size)
+        for name, shape in shapes.items():
+            setattr(self, name, _new(shape, dtype))
+        self._all_weights.append(list(shapes))
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for names in self._all_weights for name in names]
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: weights are used where they are."""
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        with flambeau.no_grad():
+            for weight in self.parameters():
+                weight.uniform_(-bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size != 0:
+            text += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if self.batch_first is not False:
+            text += f", batch_first={self.batch_first}"
+        if self.dropout != 0:
+            text += f", dropout={self.dropout}"
+        if self.bidirectional is not False:
+            text += f", bidirectional={self.bidirectional}"
+        return text
+
+    # -- shapes -----------------------------------------------------------------------------------------------------------
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        if input.dtype is not self._flat_weights[0].dtype:
+            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})")
+        expected = 2 if batch_sizes is not None else 3
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+
+    def _state_shape(self, batch: int, size: int) -> tuple[int, int, int]:
+        return self.num_layers * (2 if self.bidirectional else 1), batch, size
+
+    def check_hidden_size(self, hx: Tensor, expected: tuple, msg: str = "Expected hidden size {}, got {}") -> None:
+        if tuple(hx.shape) != tuple(expected):
+            raise RuntimeError(msg.format(expected, list(hx.shape)))
+
+    def _check_hidden(self, hx: Any, batch: int) -> None:
+        real = self.proj_size if self.proj_size > 0 else self.hidden_size
+        if self.mode == "LSTM":
+            self.check_hidden_size(hx[0], self._state_shape(batch, real), "Expected hidden[0] size {}, got {}")
+            self.check_hidden_size(hx[1], self._state_shape(batch, self.hidden_size), "Expected hidden[1] size {}, got {}")
+        else:
+            self.check_hidden_size(hx, self._state_shape(batch, real))
+
+    # -- running ------------------------------------------------------------------------------------------------------------
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        packed = isinstance(input, PackedSequence)
+        if packed:
+            data, batch_sizes, sorted_indices, unsorted_indices = input
+            batch, batched = int(batch_sizes[0]), True
+        else:
+            if input.dim() not in (2, 3):
+                raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+            batched = input.dim() == 3
+            data = input if batched else input.unsqueeze(0 if self.batch_first else 1)
+            batch = data.shape[0 if self.batch_first else 1]
+            batch_sizes = sorted_indices = unsorted_indices = None
+        hx = self._initial_state(hx, data, batch, batched, sorted_indices)
+        self.check_input(data, batch_sizes)
+        self._check_hidden(hx, batch)
+        tail = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        run = getattr(ops, _MODES[self.mode][0])
+        result = run(data, batch_sizes, hx, *tail) if packed else run(data, hx, *tail, self.batch_first)
+        out = result[0]
+        state = tuple(_permute(s, unsorted_indices) for s in result[1:])
+        if packed:
+            out = PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices)
+        elif not batched:
+            out = out.squeeze(0 if self.batch_first else 1)
+            state = tuple(s.squeeze(1) for s in state)
+        return out, (state if self.mode == "LSTM" else state[0])
+
+    def _initial_state(self, hx: Any, data: Tensor, batch: int, batched: bool, sorted_indices: Any) -> Any:
+        real = self.proj_size if self.proj_size > 0 else self.hidden_size
+        if hx is None:
+            h = data.new_zeros(self._state_shape(batch, real))
+            return (h, data.new_zeros(self._state_shape(batch, self.hidden_size))) if self.mode == "LSTM" else h
+        states = hx if self.mode == "LSTM" else (hx,)
+        expected = 3 if batched else 2
+        for s in states:
+            if s.dim() != expected:
+                kind = "batched 3-D" if batched else "unbatched 2-D"
+                raise RuntimeError(
+                    f"For {kind} input, hx{' and cx' if self.mode == 'LSTM' else ''} should also be {expected}-D but got"
+                    f" {', '.join(f'{t.dim()}-D' for t in states)} tensor{'s' if len(states) > 1 else ''}"
+                )
+        states = tuple(_permute(s if batched else s.unsqueeze(1), sorted_indices) for s in states)
+        return states if self.mode == "LSTM" else states[0]
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        if self.mode == "LSTM":
+            return tuple(_permute(s, permutation) for s in hx)
+        return _permute(hx, permutation)
+
+
+class RNN(RNNBase):
+    """A plain recurrent network with tanh or relu."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if len(args) > 3:
+            self.nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        else:
+            self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or 'relu'.")
+        nonlinearity = self.nonlinearity
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory.
+
+    >>> out, (h, c) = nn.LSTM(8, 16, num_layers=2)(torch.randn(5, 3, 8))
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        super().__init__("GRU", *args, **kwargs)
+
+
+class RNNCellBase(Module):
+    __constants__ = ["input_size", "hidden_size", "bias"]
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.weight_ih = _new((num_chunks * hidden_size, input_size), dtype)
+        self.weight_hh = _new((num_chunks * hidden_size, hidden_size), dtype)
+        if bias:
+            self.bias_ih = _new((num_chunks * hidden_size,), dtype)
+            self.bias_hh = _new((num_chunks * hidden_size,), dtype)
+        else:
+            self.register_parameter("bias_ih", None)
+            self.register_parameter("bias_hh", None)
+        self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else text + f", nonlinearity={nonlinearity}"
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        with flambeau.no_grad():
+            for weight in self.parameters():
+                weight.uniform_(-bound, bound)
+
+    def _weights(self) -> tuple:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _check(self, input: Tensor, states: tuple) -> bool:
+        """PyTorch's dimension checks; whether the input is batched."""
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        for i, s in enumerate(states):
+            if s is not None and s.dim() not in (1, 2):
+                raise ValueError(f"{type(self).__name__}: Expected hx[{i}] to be 1D or 2D, got {s.dim()}D instead" if len(states) > 1 else f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {s.dim()}D instead")
+        return input.dim() == 2
+
+    def _run(self, step: Any, input: Tensor, hx: Any) -> Any:
+        batched = self._check(input, (hx,))
+        x = input if batched else input.unsqueeze(0)
+        h = x.new_zeros(x.size(0), self.hidden_size) if hx is None else (hx if batched else hx.unsqueeze(0))
+        out = step(x, h, *self._weights())
+        return out if batched else out.squeeze(0)
+
+
+class RNNCell(RNNCellBase):
+    """One step of a plain recurrent network."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._run(ops.rnn_tanh_cell if self.nonlinearity == "tanh" else ops.rnn_relu_cell, input, hx)
+
+
+class LSTMCell(RNNCellBase):
+    """One LSTM step."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+        batched = self._check(input, (None, None) if hx is None else tuple(hx))
+        x = input if batched else input.unsqueeze(0)
+        if hx is None:
+            zeros = x.new_zeros(x.size(0), self.hidden_size)
+            hx = (zeros, zeros)
+        elif not batched:
+            hx = tuple(s.unsqueeze(0) for s in hx)
+        h, c = ops.lstm_cell(x, hx, *self._weights())
+        return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
+
+
+class GRUCell(RNNCellBase):
+    """One GRU step."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._run(ops.gru_cell, input, hx)

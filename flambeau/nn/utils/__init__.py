@@ -1,0 +1,5 @@
+"""Helpers for networks."""
+
+from . import rnn
+
+__all__ = ["rnn"]

@@ -1,0 +1,185 @@
+"""Packed and padded sequences of different lengths."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.tensor import Tensor, copy_of_array
+from ...ops.joining import cat
+
+_Fields = namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes another."""
+    if permutation is None:
+        return None
+    inverse = np.empty(permutation.numel(), np.int64)
+    inverse[permutation._array()] = np.arange(permutation.numel())
+    return copy_of_array(inverse, dt.int64)
+
+
+class PackedSequence(_Fields):
+    """Rows of several sequences, time step by time step, longest sequences first."""
+
+    def __new__(cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None) -> Any:
+        if batch_sizes is None:
+            if not isinstance(data, (list, tuple)) or len(data) != 2:
+                raise AssertionError("expected a tuple of data and batch sizes")
+            data, batch_sizes = data
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        if batch_sizes.device.type != "cpu":
+            raise ValueError(
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be"
+                " instantiated by functions like pack_sequence and pack_padded_sequences in nn.utils.rnn."
+            )
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    def _convert(self, method: str) -> PackedSequence:
+        return type(self)(getattr(self.data, method)(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    def double(self) -> PackedSequence:
+        return self._convert("double")
+
+    def float(self) -> PackedSequence:
+        return self._convert("float")
+
+    def half(self) -> PackedSequence:
+        return self._convert("half")
+
+    def long(self) -> PackedSequence:
+        return self._convert("long")
+
+    def int(self) -> PackedSequence:
+        return self._convert("int")
+
+    def cpu(self) -> PackedSequence:
+        return self._convert("cpu")
+
+    def pin_memory(self) -> PackedSequence:
+        return self._convert("pin_memory")
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.data.is_cuda
+
+    def is_pinned(self) -> bool:
+        return self.data.is_pinned()
+
+
+def _lengths_array(lengths: Any) -> np.ndarray:
+    return lengths._array().astype(np.int64) if isinstance(lengths, Tensor) else np.asarray(lengths, np.int64)
+
+
+def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
+    """Pack a padded batch: only the first lengths[i] steps of sequence i are kept."""
+    sizes = _lengths_array(lengths)
+    sorted_indices = None
+    if not enforce_sorted:
+        order = np.argsort(-sizes, kind="stable")
+        sorted_indices = copy_of_array(order, dt.int64)
+        sizes = sizes[order]
+        input = input.index_select(0 if batch_first else 1, sorted_indices)
+    x = input.transpose(0, 1) if batch_first else input
+    if x.shape[1] != sizes.size:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.size} (batch_size={x.shape[1]})"
+        )
+    if sizes.size and sizes.min() <= 0:
+        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+    if (np.diff(sizes) > 0).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False`"
+            " to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+        )
+    if sizes[0] > x.shape[0]:
+        raise RuntimeError(f"Expected all sequence lengths to be at most {x.shape[0]}, the number of time steps, but got {sizes[0]}")
+    counts = np.array([(sizes > t).sum() for t in range(int(sizes[0]))], np.int64)
+    rows = cat([x[t, : int(n)] for t, n in enumerate(counts)], 0)
+    return PackedSequence(rows, copy_of_array(counts, dt.int64), sorted_indices)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The inverse of pack_padded_sequence: (padded batch, lengths)."""
+    counts = sequence.batch_sizes._array()
+    steps, batch = len(counts), int(counts[0])
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(
+                "Expected total_length to be at least the length of the longest sequence in input, but got"
+                f" total_length={total_length} and max sequence length being {steps}"
+            )
+        length = total_length
+    else:
+        length = steps
+    feature = sequence.data.shape[1:]
+    padded = sequence.data.new_full((length, batch, *feature), padding_value)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    t = np.repeat(np.arange(steps), counts)
+    b = np.concatenate([np.arange(n) for n in counts])
+    positions = copy_of_array(t * batch + b, dt.int64)
+    flat = padded.reshape(length * batch, *feature).index_copy(0, positions, sequence.data)
+    out = flat.reshape(length, batch, *feature)
+    lengths = np.array([(counts > i).sum() for i in range(batch)], np.int64)
+    assert starts[-1] == sequence.data.shape[0]
+    if batch_first:
+        out = out.transpose(0, 1)
+    result = copy_of_array(lengths, dt.int64)
+    if sequence.unsorted_indices is not None:
+        dim = 0 if batch_first else 1
+        return out.index_select(dim, sequence.unsorted_indices), result[sequence.unsorted_indices]
+    return out, result
+
+
+def pad_sequence(sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right") -> Tensor:
+    """Stack sequences of different lengths, the short ones filled up."""
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    items = list(sequences)
+    if not items:
+        raise RuntimeError("received an empty list of sequences")
+    longest = max(s.shape[0] for s in items)
+    rows = []
+    for s in items:
+        missing = longest - s.shape[0]
+        if missing:
+            filler = s.new_full((missing, *s.shape[1:]), padding_value)
+            s = cat([s, filler] if padding_side == "right" else [filler, s], 0)
+        rows.append(s.unsqueeze(0 if batch_first else 1))
+    return cat(rows, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
+    """The sequences of a padded batch."""
+    x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [x[i, : int(n)] for i, n in enumerate(_lengths_array(lengths))]
+
+
+def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences of different lengths."""
+    lengths = [s.shape[0] for s in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that were packed."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
+__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
+           "unpack_sequence", "unpad_sequence"]  # fmt: skip
