@@ -71,7 +71,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     return bool(reduction.over((x, y, float(rtol), float(atol))).item())
 
 
-# -- trace ----------------------------------------------------------------------------------------------------------------------
+# -- trace -------------------------------------------------------------------------------------------------------------
 
 
 def _trace_grad(g: Tensor, shape: Any) -> Tensor:
@@ -95,7 +95,7 @@ def trace_of(input: Tensor, shape: Any) -> Tensor:
     return sum_(input._view((n,), (input._strides[0] + input._strides[1],), input._offset))
 
 
-# -- hash -----------------------------------------------------------------------------------------------------------------------
+# -- hash --------------------------------------------------------------------------------------------------------------
 
 
 @composite(out=True)

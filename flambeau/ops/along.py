@@ -1,4 +1,4 @@
-"""Picking and placing elements along one dimension by indices that an operator of ours computed (max, sort, topk, ...)."""
+"""Picking and placing elements along one dimension by indices that an operator computed (max, sort, topk, ...)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _cat(parts: list[Tensor], dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-# -- diff ---------------------------------------------------------------------------------------------------------------------
+# -- diff --------------------------------------------------------------------------------------------------------------
 
 
 def _check_neighbour(input: Tensor, other: Tensor, d: int) -> None:
@@ -26,7 +26,8 @@ def _check_neighbour(input: Tensor, other: Tensor, d: int) -> None:
     for i, (n, m) in enumerate(zip(input.shape, other.shape)):
         if n != m and i != d:
             raise RuntimeError(
-                "diff expects the shape of tensor to prepend or append to match that of input except along the differencing"
+                "diff expects the shape of tensor to prepend or append to match that of input except along the"
+                " differencing"
                 f" dimension; input.size({i}) = {n}, but got tensor.size({i}) = {m}"
             )
 
@@ -61,7 +62,7 @@ def _step(x: Tensor, d: int) -> Tensor:
     return high.logical_xor(low) if x.dtype is dt.bool_ else high - low
 
 
-# -- gradient -------------------------------------------------------------------------------------------------------------------
+# -- gradient ----------------------------------------------------------------------------------------------------------
 
 
 def _gradient_dims(input: Tensor, dim: Any, edge_order: int) -> tuple[int, ...]:
@@ -148,7 +149,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     return tuple(results)
 
 
-# -- trapezoid rule -----------------------------------------------------------------------------------------------------------------
+# -- trapezoid rule ----------------------------------------------------------------------------------------------------
 
 
 def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, Any, int]:

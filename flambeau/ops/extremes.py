@@ -27,7 +27,7 @@ from .reduction import (
 )
 from .registry import lookup
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------------------------------
 
 _equals = Reduction("count_equal", lambda x, top: (x == top) | (f.isnan(x) & f.isnan(top)), "sum", rule=counting)
 _divide_among = Pointwise(
@@ -58,7 +58,7 @@ def select_backward(g: tuple, index: Tensor, shape: Any, dim: int, keepdim: bool
     return place_along(values, index, d, shape)
 
 
-# -- amax, amin ---------------------------------------------------------------------------------------------------------
+# -- amax, amin --------------------------------------------------------------------------------------------------------
 
 
 def check_not_empty(op: Any, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
@@ -73,7 +73,8 @@ def refuse_empty(name: str, a: Tensor, dim: Any, dims: tuple[int, ...]) -> None:
         return
     if dim is None or dim == ():
         raise (IndexError if name.startswith("arg") else RuntimeError)(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the"
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with"
+            " the"
             " 'dim' argument."
         )
     for d in dims:
@@ -93,7 +94,7 @@ def amin(x: Any) -> Any:
     return x
 
 
-# -- positions ----------------------------------------------------------------------------------------------------------
+# -- positions ---------------------------------------------------------------------------------------------------------
 
 
 def _check_position(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
@@ -118,7 +119,7 @@ def argmin(x: Any) -> Any:
     return x
 
 
-# -- max, min: three functions under one name ------------------------------------------------------------------------------
+# -- max, min: three functions under one name --------------------------------------------------------------------------
 
 _max_result = named_result("max", "values", "indices")
 _min_result = named_result("min", "values", "indices")
@@ -194,7 +195,8 @@ def _overloaded(name: str, whole: Reduction, along: Any, binary: str) -> Any:
 def _check_whole(name: str, input: Tensor) -> None:
     if not numel_of(input.shape):
         raise RuntimeError(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the"
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with"
+            " the"
             " 'dim' argument."
         )
     if input.dtype.is_complex:
@@ -213,7 +215,8 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
     dim, keepdim = values.get("dim"), values.get("keepdim", False)
     if not is_int(dim):
         raise TypeError(
-            f"{name}() received an invalid combination of arguments: 'dim' must be int or 'other' Tensor, not {type_name(dim)}"
+            f"{name}() received an invalid combination of arguments: 'dim' must be int or 'other' Tensor, not"
+            f" {type_name(dim)}"
         )
     if type(keepdim) is not bool:
         raise TypeError(f"{name}(): argument 'keepdim' (position 2) must be bool, not {type_name(keepdim)}")
@@ -231,7 +234,7 @@ max_ = composite(name="max")(_overloaded("max", _largest, max_dim, "maximum"))
 min_ = composite(name="min")(_overloaded("min", _smallest, min_dim, "minimum"))
 
 
-# -- both ends ------------------------------------------------------------------------------------------------------------
+# -- both ends ---------------------------------------------------------------------------------------------------------
 
 _aminmax_result = named_result("aminmax", "min", "max")
 

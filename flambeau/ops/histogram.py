@@ -41,7 +41,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return copy_of_array(np.bincount(array, plain._array(), minlength), kind)
 
 
-# -- edges --------------------------------------------------------------------------------------------------------------------
+# -- edges -------------------------------------------------------------------------------------------------------------
 
 
 def _values(x: Tensor) -> np.ndarray:
@@ -84,7 +84,7 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.where((column >= edges[0]) & (column <= edges[-1]), place, -1)
 
 
-# -- histc --------------------------------------------------------------------------------------------------------------------
+# -- histc -------------------------------------------------------------------------------------------------------------
 
 
 @composite
@@ -111,7 +111,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     return result if out is None else write_out("histc", out, result)
 
 
-# -- histogram ----------------------------------------------------------------------------------------------------------------
+# -- histogram ---------------------------------------------------------------------------------------------------------
 
 
 def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +119,8 @@ def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim
     if isinstance(bins, Tensor):
         if len(bins.shape) != 1:
             raise RuntimeError(
-                f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in the bins"
+                f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in"
+                " the bins"
                 f" tensor for dimension {dim}"
             )
         if bins.dtype is not kind:
@@ -147,12 +148,14 @@ def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> n
         return None
     if list(weight.shape) != input_shape[:-1]:
         raise RuntimeError(
-            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its"
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor"
+            " excluding its"
             f" innermost dimension, but got input with shape {input_shape} and weight with shape {list(weight.shape)}"
         )
     if weight.dtype is not kind:
         raise RuntimeError(
-            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but"
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same"
+            " dtype, but"
             f" got input(dtype={kind.name}), and weight(dtype={weight.dtype.name})"
         )
     return _values(weight).reshape(-1)
@@ -221,7 +224,8 @@ def histogramdd(
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     if range is not None and len(range) != 2 * dims:
         raise RuntimeError(
-            f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} elements, but got {len(range)}"
+            f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} elements, but got"
+            f" {len(range)}"
         )
     ranges = [None if range is None else (float(range[2 * d]), float(range[2 * d + 1])) for d in _up_to(dims)]
     weights = _weights(list(input.shape), weight, input.dtype)

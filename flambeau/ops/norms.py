@@ -19,7 +19,7 @@ from .reduce import sum_
 from .reduction import Reduction, plain_dim, real_result, reduced_dims, require_tensor, restored
 from .registry import lookup
 
-# -- forward ----------------------------------------------------------------------------------------------------------------
+# -- forward -----------------------------------------------------------------------------------------------------------
 
 _BY_ORDER = {
     0.0: Reduction("norm0", lambda x: f.where(x == 0, 0, 1), "sum", rule=real_result),
@@ -40,7 +40,7 @@ def _norm(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _root.call((_power_sum.over((input, order), dims, keepdim), order))
 
 
-# -- derivative ---------------------------------------------------------------------------------------------------------------
+# -- derivative --------------------------------------------------------------------------------------------------------
 
 
 _grad_1 = Pointwise("norm1_backward", lambda g, x: g * f.sign(x))
@@ -94,7 +94,7 @@ def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tenso
     return _norm(input, order, dim, keepdim)
 
 
-# -- vector_norm ----------------------------------------------------------------------------------------------------------------
+# -- vector_norm -------------------------------------------------------------------------------------------------------
 
 
 def _check_dtype(name: str, x: Tensor, wanted: dtype_type | None) -> None:
@@ -109,7 +109,8 @@ def _check_dtype(name: str, x: Tensor, wanted: dtype_type | None) -> None:
         raise RuntimeError(f"{name}: dtype should be {kind} inputs, but got {type_word(wanted)}")
     if promote_types(x.dtype, wanted) is not wanted:
         raise RuntimeError(
-            f"{name}: the dtype of the input ({type_word(x.dtype)}) should be convertible without narrowing to the specified"
+            f"{name}: the dtype of the input ({type_word(x.dtype)}) should be convertible without narrowing to the"
+            " specified"
             f" dtype ({type_word(wanted)})"
         )
 
@@ -122,7 +123,8 @@ def _check_identity(x: Tensor, order: float, dim: Any) -> None:
     tail = "because this dimension is empty and the operation does not have an identity"
     if dim is None or dim == ():
         raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {word} norm on an empty tensor because the operation does not have an"
+            f"linalg.vector_norm cannot compute the {word} norm on an empty tensor because the operation does not"
+            " have an"
             " identity"
         )
     for d in reduced_dims(dim, len(x.shape)):
@@ -159,7 +161,7 @@ def vector_norm(
     return _deliver("linalg.vector_norm", vector_norm_of(x, ord, dim, keepdim, dtype), out)
 
 
-# -- matrix_norm ----------------------------------------------------------------------------------------------------------------
+# -- matrix_norm -------------------------------------------------------------------------------------------------------
 
 
 def _matrix_dims(dim: Any, rank: int) -> tuple[int, int]:
@@ -217,7 +219,7 @@ def matrix_norm(
     return _deliver("linalg.matrix_norm", matrix_norm_of(A, ord, dim, keepdim, dtype), out)
 
 
-# -- norm -------------------------------------------------------------------------------------------------------------------------
+# -- norm --------------------------------------------------------------------------------------------------------------
 
 
 def _either_norm(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
@@ -258,7 +260,7 @@ def norm(
     return result if out is None else write_out("norm", out, result)
 
 
-# -- distances from norms -----------------------------------------------------------------------------------------------------------
+# -- distances from norms ----------------------------------------------------------------------------------------------
 
 
 def _dist_grad(g: Tensor, input: Tensor, other: Tensor, p: float, out: Tensor) -> Tensor:
@@ -276,7 +278,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return _norm(input - other, float(p), None, False)
 
 
-_shrink = Pointwise("renorm", lambda x, n, limit: f.where(n > limit, x * (limit / (n + 1e-7)), x))
+_factor = Pointwise("renorm_factor", lambda n, limit: f.where(n > limit, limit / (n + 1e-7), 1))
 _shrink_grad = Pointwise(
     "renorm_backward",
     lambda g, direction, along, n, limit: f.where(
@@ -312,4 +314,4 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     (kept,) = reduced_dims(dim, len(input.shape), "renorm")
     dims = tuple([d for d in range(len(input.shape)) if d != kept])
     n = _norm(input, float(p), dims, True)
-    return _shrink.call((input, n, float(maxnorm)))
+    return input * _factor.call((n, float(maxnorm)))

@@ -29,7 +29,7 @@ from .reduction import (
 )
 from .registry import lookup
 
-# -- sums -------------------------------------------------------------------------------------------------------------
+# -- sums --------------------------------------------------------------------------------------------------------------
 
 
 @reduction(
@@ -91,10 +91,12 @@ def _plan_sum_to(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple:
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over broadcast dimensions until the shape is `size`."""
     target = tuple(size[0]) if len(size) == 1 and isinstance(size[0], tuple) else varargs_ints(size, "sum_to_size")
+    if not target:
+        return sum_(self)
     if self.shape == target:
         return self
     dims, shape, strides = _size_plans.get((self.shape, target)) or _plan_sum_to(self.shape, target)
-    out = sum_.op.impl.call(self, dims, True, self.dtype) if dims else self
+    out = sum_.op.impl.call(self, dims, True) if dims else self
     if out.shape == target:
         return out
     if out is self or (mode.enabled and out._meta is not None):
@@ -103,7 +105,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return out
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------------------------
 
 _over_product = Pointwise("prod_backward", lambda g, x, out: g * f.conj(out / x))
 _has_zero = Reduction("has_zero", lambda x: x == 0, "any", rule=to_bool)
@@ -150,7 +152,7 @@ def prod(x: Any) -> Any:
     return x
 
 
-# -- truth and counts ---------------------------------------------------------------------------------------------------
+# -- truth and counts --------------------------------------------------------------------------------------------------
 
 
 @reduction("any", name="any", rule=to_bool)
@@ -176,7 +178,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return _nonzero.call(input, plain_dim(dim))
 
 
-# -- sums that leave out nan ----------------------------------------------------------------------------------------------
+# -- sums that leave out nan -------------------------------------------------------------------------------------------
 
 
 def _check_nansum(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
@@ -211,7 +213,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return nansum(input, dim, keepdim, dtype=dtype) / _not_nan.call(input._bare_alias(), dim, keepdim)
 
 
-# -- logarithm of a sum of exponentials -----------------------------------------------------------------------------------
+# -- logarithm of a sum of exponentials --------------------------------------------------------------------------------
 
 _real_max = Reduction("amax", f.real, "max", rule=real_result)
 _shifted_exp_sum = Reduction("logsumexp", lambda x, top: f.exp(x - top), "sum", lambda s, n: f.log(s))

@@ -41,7 +41,7 @@ _MAX_RANK = 64
 Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]]
 
 
-# -- dimensions -------------------------------------------------------------------------------------------------------
+# -- dimensions --------------------------------------------------------------------------------------------------------
 
 
 def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...]:
@@ -49,7 +49,8 @@ def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
     if is_int(dim):
-        return (wrap_dim(int(dim), ndim),)
+        d = wrap_dim(int(dim), ndim)
+        return (d,) if ndim else ()
     if not isinstance(dim, (tuple, list)):
         raise TypeError(f"{name}(): argument 'dim' (position 2) must be tuple of ints, not {type_name(dim)}")
     if ndim > _MAX_RANK:
@@ -65,7 +66,7 @@ def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...
         if w in wrapped:
             raise RuntimeError(f"dim {w} appears multiple times in the list of dims")
         wrapped.append(w)
-    return tuple(wrapped)
+    return tuple(wrapped) if ndim else ()
 
 
 def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
@@ -140,7 +141,7 @@ def float_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtyp
     return d, d, d
 
 
-# -- plans ------------------------------------------------------------------------------------------------------------
+# -- plans -------------------------------------------------------------------------------------------------------------
 
 
 class Plan:
@@ -177,7 +178,8 @@ class Plan:
         elif self.reference is not None and self.nbytes:
             root, combine, final, in_dtypes, acc, shape = self.reference
             arrays = [np.broadcast_to(x._array(), shape) if isinstance(x, Tensor) else np.asarray(x) for x in operands]
-            result = emit_numpy.reduce(root, combine, final, arrays, in_dtypes, self.dtype, acc, self.dims)
+            axes = self.dims if shape else None
+            result = emit_numpy.reduce(root, combine, final, arrays, in_dtypes, self.dtype, acc, axes)
             out._array()[...] = result.reshape(out.shape)
 
 
@@ -361,7 +363,7 @@ class ReductionNode(Node):
         return (result,)
 
 
-# -- declaring --------------------------------------------------------------------------------------------------------
+# -- declaring ---------------------------------------------------------------------------------------------------------
 
 
 def reduction(

@@ -9,6 +9,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.layout import wrap_dim
+from ..core.numeric_limits import finfo
 from ..core.return_types import named_result
 from ..core.tensor import Tensor, empty, numel_of
 from ..core.typenames import type_name
@@ -30,6 +31,23 @@ def one_dim(name: str, dim: Any, rank: int) -> int:
     return wrap_dim(int(dim), rank)
 
 
+def _complex_logsumexp(array: np.ndarray, dim: int) -> np.ndarray:
+    """One step after the other: each keeps the phase of the larger term, so the imaginary part may leave (-pi, pi]."""
+    lines = np.moveaxis(array, dim, 0)
+    result = np.empty_like(lines)
+    total = np.full(lines.shape[1:], -np.inf, lines.dtype)
+    with np.errstate(all="ignore"):
+        for k, v in enumerate(lines):
+            swap = v.real > total.real
+            high, low = np.where(swap, v, total), np.where(swap, total, v)
+            total = np.where(np.isneginf(low.real), high, high + np.log1p(np.exp(low - high)))
+            result[k] = total
+    return np.moveaxis(result, 0, dim)
+
+
+_COMPLEX = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": _complex_logsumexp}
+
+
 def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
     out = empty(input.shape, input.dtype, input.device)
     if input.device is not cpu or not numel_of(input.shape):
@@ -38,14 +56,14 @@ def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
         array = input._array().reshape(-1) if not input.shape else input._array()
         if reverse:
             array = np.flip(array, dim)
-        result = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": np.logaddexp.accumulate}[op](array, axis=dim)
+        result = _COMPLEX[op](array, dim)
         out._array()[...] = (np.flip(result, dim) if reverse else result).reshape(input.shape)
         return out
     kernels.cumulate(out, contiguous(input), *split_at(input.shape, dim), op=op, reverse=reverse)
     return out
 
 
-# -- sums ---------------------------------------------------------------------------------------------------------------
+# -- sums --------------------------------------------------------------------------------------------------------------
 
 
 @primitive(
@@ -90,7 +108,7 @@ def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return assign(self, cumsum(self, dim, dtype=dtype or self.dtype), "cumsum_")
 
 
-# -- products -------------------------------------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------------------------
 
 _any_zero = Reduction("any_zero", lambda x: x == 0, "any", rule=to_bool)
 
@@ -150,11 +168,9 @@ def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return assign(self, cumprod(self, dim, dtype=dtype or self.dtype), "cumprod_")
 
 
-# -- logarithms of sums of exponentials -----------------------------------------------------------------------------------
+# -- logarithms of sums of exponentials --------------------------------------------------------------------------------
 
-_log_part = Pointwise(
-    "log_part", lambda g, x, sign: f.where(g * sign > 0, f.log(f.abs_(g)), -f.const(float("inf"))) - x
-)
+_log_part = Pointwise("log_part", lambda g, x, sign, least: f.where(g * sign > 0, f.log(f.abs_(g)), least) - x)
 
 
 def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
@@ -162,9 +178,10 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
     if not numel_of(input.shape):
         return g
     if g.dtype.is_complex:
-        return running_sum(g * (-out).exp().conj(), dim, True) * input.exp().conj()
-    positive = running_logsumexp(_log_part.call((g, out, 1.0)), dim, True)
-    negative = running_logsumexp(_log_part.call((g, out, -1.0)), dim, True)
+        return (running_logsumexp(g.conj().log() - out, dim, True) + input).exp().conj()
+    least = finfo(g.dtype).min  # not -inf: second derivatives subtract it from itself
+    positive = running_logsumexp(_log_part.call((g, out, 1.0, least)), dim, True)
+    negative = running_logsumexp(_log_part.call((g, out, -1.0, least)), dim, True)
     return (positive + input).exp() - (negative + input).exp()
 
 
@@ -195,7 +212,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return running_logsumexp(input, d, False)
 
 
-# -- extremes -------------------------------------------------------------------------------------------------------------
+# -- extremes ----------------------------------------------------------------------------------------------------------
 
 
 def _extreme_grad(g: tuple, index: Tensor, shape: Any, dim: int) -> Tensor:

@@ -75,7 +75,8 @@ class _Softmax:
     def backward(self, g: Tensor, y: Tensor, dim: int) -> Tensor:
         if g.shape != y.shape or g.dtype is not y.dtype:
             raise RuntimeError(
-                f"{self.name}: the gradient must be like the output, {y.dtype} of shape {list(y.shape)}, but is {g.dtype} of"
+                f"{self.name}: the gradient must be like the output, {y.dtype} of shape {list(y.shape)}, but is"
+                f" {g.dtype} of"
                 f" shape {list(g.shape)}"
             )
         plan = self.backward_plans.get((y.dtype, y.shape, dim, y.device))
@@ -147,7 +148,7 @@ class _SoftmaxNode(Node):
 _softmax, _log_softmax = _Softmax("softmax", False), _Softmax("log_softmax", True)
 
 
-# -- backward: primitives with derivatives of their own ---------------------------------------------------------------
+# -- backward: primitives with derivatives of their own ----------------------------------------------------------------
 
 _inner_term = Pointwise("softmax_inner", lambda v, g, total, weighted: v * (g - total) - g * weighted)
 _log_inner_term = Pointwise("log_softmax_inner", lambda v, y, total: -v * f.exp(y) * total)
@@ -192,7 +193,7 @@ def log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dt
     return _log_softmax.backward(grad_output, output, dim)
 
 
-# -- forward ----------------------------------------------------------------------------------------------------------
+# -- forward -----------------------------------------------------------------------------------------------------------
 
 
 def _refuse_half_to_float(half_to_float: bool, name: str) -> None:
@@ -251,7 +252,7 @@ def special_log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor
     return log_softmax(input, dim, dtype)
 
 
-# -- nn.functional ----------------------------------------------------------------------------------------------------
+# -- nn.functional -----------------------------------------------------------------------------------------------------
 
 
 def _implicit_dim(name: str, rank: int, level: int) -> int:

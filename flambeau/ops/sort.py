@@ -28,7 +28,7 @@ from .scan import one_dim
 _TASKS = 8  # independent pieces of work, each with scratch memory of its own
 
 
-# -- rows ---------------------------------------------------------------------------------------------------------------
+# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def to_rows(x: Tensor, d: int) -> Tensor:
@@ -78,7 +78,7 @@ def sort_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     return values, index
 
 
-# -- sort -----------------------------------------------------------------------------------------------------------------
+# -- sort --------------------------------------------------------------------------------------------------------------
 
 _sort_result = named_result("sort", "values", "indices")
 
@@ -154,7 +154,7 @@ def msort(input: Tensor) -> Tensor:
     return sort(input, 0)[0]
 
 
-# -- topk -----------------------------------------------------------------------------------------------------------------
+# -- topk --------------------------------------------------------------------------------------------------------------
 
 _topk_result = named_result("topk", "values", "indices")
 
@@ -209,7 +209,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return write_out("topk", out, result)
 
 
-# -- one element of each line -----------------------------------------------------------------------------------------------
+# -- one element of each line ------------------------------------------------------------------------------------------
 
 
 def _select(name: str, input: Tensor, dim: int, keepdim: bool, k: int, mode: str) -> Saved:
@@ -252,7 +252,8 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     for t in out if isinstance(out, (tuple, list)) else ():
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
             raise RuntimeError(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory"
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
+                " memory"
                 " location. Please clone() the tensor before performing the operation."
             )
     return write_out(name, out, result)

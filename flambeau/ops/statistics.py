@@ -77,7 +77,8 @@ def _read(name: str, input: Any, args: tuple, kwargs: dict[str, Any]) -> Spread:
     for key in ("unbiased", "keepdim"):
         if not isinstance(values.get(key, False), bool):
             raise TypeError(
-                f"{name}() received an invalid combination of arguments: '{key}' must be bool, not {type_name(values[key])}"
+                f"{name}() received an invalid combination of arguments: '{key}' must be bool, not"
+                f" {type_name(values[key])}"
             )
     correction = values.get("correction")
     if correction is None:
@@ -106,7 +107,7 @@ def _compute(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Tens
     return _moment(arguments.correction, root).over((input, center), dim, arguments.keepdim), center
 
 
-# -- derivatives ----------------------------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------------------------------
 
 _scaled_difference = Pointwise("var_backward", lambda g, x, center, scale: scale * g * (x - center))
 _half_over = Pointwise("std_backward", lambda g, out: f.where(out == 0, 0, g / (2 * out)))
@@ -172,7 +173,7 @@ def deviation_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, True)
 
 
-# -- the public functions ---------------------------------------------------------------------------------------------------
+# -- the public functions ----------------------------------------------------------------------------------------------
 
 
 def _declare(name: str, run: Any, doc: str, method: bool, takes_out: bool) -> Any:
@@ -205,13 +206,14 @@ var_mean = _declare("var_mean", variance_and_mean, "The variance and the mean.",
 std_mean = _declare("std_mean", deviation_and_mean, "The standard deviation and the mean.", False, False)
 
 
-# -- covariance -------------------------------------------------------------------------------------------------------------
+# -- covariance --------------------------------------------------------------------------------------------------------
 
 
 def _check_weights(input: Tensor, weights: Tensor, name: str, observations: int) -> None:
     if len(weights.shape) > 1:
         raise RuntimeError(
-            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {len(weights.shape)} dimensions"
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {len(weights.shape)}"
+            " dimensions"
         )
     whole = name == "fweights"
     if (weights.dtype.category == 1) != whole or (not whole and weights.dtype.category != 2):

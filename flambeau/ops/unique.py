@@ -21,7 +21,7 @@ from .reduction import require_tensor
 from .registry import lookup
 from .sort import sort_rows
 
-# -- unique -------------------------------------------------------------------------------------------------------------------
+# -- unique ------------------------------------------------------------------------------------------------------------
 
 
 def _not_implemented(name: str) -> Any:
@@ -131,7 +131,7 @@ def unique_consecutive(
     return _requested(distinct_neighbours(input, dim), return_inverse, return_counts)
 
 
-# -- membership ---------------------------------------------------------------------------------------------------------------
+# -- membership --------------------------------------------------------------------------------------------------------
 
 
 @composite(method=False, out=True)
@@ -140,7 +140,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     given = [x for x in (elements, test_elements) if isinstance(x, Tensor)]
     if not given:
         raise TypeError(
-            f"isin() received an invalid combination of arguments: got ({type_name(elements)}, {type_name(test_elements)}), one"
+            f"isin() received an invalid combination of arguments: got ({type_name(elements)},"
+            f" {type_name(test_elements)}), one"
             " must be a Tensor"
         )
     for x in given:
@@ -150,7 +151,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return copy_of_array(np.isin(left, right, assume_unique=assume_unique, invert=invert), dt.bool_)
 
 
-# -- places in sorted sequences -----------------------------------------------------------------------------------------------
+# -- places in sorted sequences ----------------------------------------------------------------------------------------
 
 
 def _check_search(boundaries: Tensor, values: Any, sorter: Tensor | None, side: str | None, right: bool) -> None:
@@ -170,11 +171,13 @@ def _check_search(boundaries: Tensor, values: Any, sorter: Tensor | None, side: 
     if not shape and len(boundaries.shape) != 1:
         raise RuntimeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got"
-            f" boundaries tensor dim({len(boundaries.shape)}) and input value's dim({len(shape)}) numel({numel_of(shape)})"
+            f" boundaries tensor dim({len(boundaries.shape)}) and input value's dim({len(shape)})"
+            f" numel({numel_of(shape)})"
         )
     if len(boundaries.shape) != 1 and boundaries.shape[:-1] != shape[:-1]:
         raise RuntimeError(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor"
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries"
+            " tensor"
             f" and input value tensor must match, but we got boundaries tensor {list(boundaries.shape)} and input value"
             f" tensor {list(shape)}"
         )
@@ -211,8 +214,10 @@ def _search(
     kind = dt.int32 if out_int32 else dt.int64
     if out is not None and out.dtype is not kind:
         raise RuntimeError(
-            "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on"
-            f" whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and out_int32 flag is"
+            "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending"
+            " on"
+            f" whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and out_int32"
+            " flag is"
             f" {out_int32}"
         )
     result = empty(shape, kind)
@@ -254,7 +259,8 @@ def bucketize(
     """The number of the bucket, between boundaries, that each value falls into."""
     if not isinstance(boundaries, Tensor):
         raise TypeError(
-            f"bucketize() received an invalid combination of arguments: 'boundaries' must be Tensor, not {type_name(boundaries)}"
+            "bucketize() received an invalid combination of arguments: 'boundaries' must be Tensor, not"
+            f" {type_name(boundaries)}"
         )
     if len(boundaries.shape) != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({len(boundaries.shape)})")

@@ -44,7 +44,7 @@ def advance(running, v, *, op):
 
 @loop_kernel
 def cumulate(out, x, outer, n, inner, *, op, reverse=False):
-    """op: "sum", "prod" or "logsumexp". float32 accumulates in float64, as PyTorch does. `reverse` starts at the end."""
+    """op: "sum", "prod" or "logsumexp", from the end if `reverse`. float32 accumulates in float64, as PyTorch does."""
     kind = f64 if x.dtype is float32 else out
     start = 1 if op == "prod" else -inf if op == "logsumexp" else 0
     if inner == 1:
