@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.overrides import disabled_torch_function
-from ..core.tensor import Tensor, empty
-from ..core.promotion import get_default_dtype
+from ..core.size import Size
+from ..core.tensor import Tensor
+from ..ops.creation import empty
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
@@ -25,7 +26,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
-            data = empty((0,), get_default_dtype())
+            data = empty(0)
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
         fresh = data.detach().requires_grad_(requires_grad)
@@ -62,7 +63,7 @@ class Buffer(Tensor):
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
-            data = empty((0,), get_default_dtype())
+            data = empty(0)
         t = Tensor._make_subclass(cls, data, data.requires_grad)
         t.persistent = persistent
         return t
@@ -72,52 +73,132 @@ class Buffer(Tensor):
 
 
 def is_lazy(parameter: Any) -> bool:
-    return isinstance(parameter, (UninitializedParameter, UninitializedBuffer))
+    return isinstance(parameter, UninitializedTensorMixin)
 
 
-class UninitializedParameter(Parameter):
+_SHAPE_SLOT = Tensor.__dict__["shape"]
+
+
+class UninitializedTensorMixin:
+    """What parameters and buffers of lazy modules share before the first forward: dtype and device, but no shape."""
+
+    cls_to_become: type
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. Call `forward` of its lazy module once (or, in"
+            " `load_state_dict`, load an initialized state) before using its attributes."
+        )
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        _SHAPE_SLOT.__set__(self, value)
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become an ordinary parameter or buffer of the given shape; the values are not defined yet."""
+        where = self.device if device is None else device  # type: ignore[has-type]
+        self._adopt(empty(tuple(shape), dtype=dtype or self.dtype, device=where))  # type: ignore[has-type]
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+
+    def _bare_alias(self) -> Tensor:
+        t = Tensor.__new__(Tensor)
+        t._adopt(empty(0, dtype=self.dtype, device=self.device))  # type: ignore[has-type]
+        return t
+
+    def size(self) -> Size:
+        return _SHAPE_SLOT.__get__(self)
+
+    @property
+    def ndim(self) -> int:
+        return 1
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling"
+            " `module.share_memory()`."
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return (type(self), (self.requires_grad, self.device, self.dtype))
+
+    def __repr__(self, **kwargs: Any) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter of a lazy module before its first forward."""
 
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
-        return Tensor._make_subclass(cls, empty((0,), dtype or get_default_dtype()), requires_grad)
+        return Tensor._make_subclass(cls, empty(0, dtype=dtype, device=device), requires_grad)
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
         pass
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        self._adopt(empty(tuple(shape), dtype or self.dtype))
-        self.__class__ = self.cls_to_become
-
     def __deepcopy__(self, memo: dict) -> Any:
         if id(self) in memo:
             return memo[id(self)]
-        result = type(self)(self.requires_grad, None, self.dtype)
+        result = type(self)(self.requires_grad, self.device, self.dtype)
         memo[id(self)] = result
         return result
 
-    def __repr__(self, **kwargs: Any) -> str:
-        return "<UninitializedParameter>"
 
-
-class UninitializedBuffer(Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer of a lazy module before its first forward."""
 
     __torch_function__ = disabled_torch_function
     cls_to_become = Tensor
 
     def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> Any:
-        t = Tensor._make_subclass(cls, empty((0,), dtype or get_default_dtype()), requires_grad)
+        t = Tensor._make_subclass(cls, empty(0, dtype=dtype, device=device), requires_grad)
         t.persistent = persistent
         return t
 
     def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True):
         pass
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        self._adopt(empty(tuple(shape), dtype or self.dtype))
-        self.__class__ = self.cls_to_become
+    def __deepcopy__(self, memo: dict) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        result = type(self)(self.requires_grad, self.device, self.dtype, self.persistent)
+        memo[id(self)] = result
+        return result
 
-    def __repr__(self, **kwargs: Any) -> str:
-        return "<UninitializedBuffer>"
+
+# What may be asked of a tensor without a shape: its dtype, device and flags, and conversions.
+_ALLOWED = {
+    "bfloat16", "bool", "char", "copy_", "cpu", "cuda", "data", "double", "float", "get_device", "half", "int", "is_complex",
+    "is_floating_point", "long", "short", "to", "type",
+}  # fmt: skip
+_OPERATORS = {f"__{name}__" for name in "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg getitem setitem len iter".split()}
+
+
+def _convert(name: str) -> Any:
+    def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.data, name)(*args, **kwargs)
+
+    convert.__name__ = name
+    return convert
+
+
+def _refuse(name: str) -> Any:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` or explicitly"
+            f" manipulating `{type(self).__name__}` objects. Call `forward` with a dummy batch to initialize the parameters before"
+            " calling functions on them"
+        )
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in dir(Tensor):
+    if _name in UninitializedTensorMixin.__dict__ or not callable(getattr(Tensor, _name)):
+        continue
+    if _name in _ALLOWED:
+        setattr(UninitializedTensorMixin, _name, _convert(_name))
+    elif not _name.startswith("_") or _name in _OPERATORS:
+        setattr(UninitializedTensorMixin, _name, _refuse(_name))

@@ -50,3 +50,8 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     for key in list(metadata):
         if key and key.startswith(prefix.rstrip(".")):
             metadata[key[len(prefix) :]] = metadata.pop(key)
+
+
+def _settings(module: Any, *names: str) -> str:
+    """`a=1, b=(2, 3)`: attributes of a module as they are printed between its parentheses."""
+    return ", ".join(f"{name}={getattr(module, name)!r}" for name in names)

@@ -1,0 +1,455 @@
+"""Losses as modules: the settings are kept, the work is done in nn.functional."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.tensor import Tensor
+from ...ops.loss_arguments import read_reduction
+from .. import functional as F
+from .distance import PairwiseDistance
+from .linear import Linear
+from .module import Module
+
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
+    "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions",
+    "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
+    "NLLLoss2d", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
+]  # fmt: skip
+
+
+class _Loss(Module):
+    """Calls `_function` of nn.functional with the attributes named in `_passed` and the reduction."""
+
+    __constants__ = ["reduction"]
+    reduction: str
+    _function: str
+    _passed: tuple[str, ...] = ()
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
+        super().__init__()
+        legacy = size_average is not None or reduce is not None
+        self.reduction = read_reduction(reduction, size_average, reduce) if legacy else reduction
+
+    def _compute(self, *tensors: Any) -> Any:
+        settings = {name: getattr(self, name) for name in self._passed}
+        return getattr(F, self._function)(*tensors, reduction=self.reduction, **settings)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return self._compute(input, target)
+
+
+class _WeightedLoss(_Loss):
+    """A loss with a weight per class or element, kept as a buffer."""
+
+    _passed: tuple[str, ...] = ("weight",)
+
+    def __init__(
+        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.weight: Tensor | None
+
+
+# -- regression -----------------------------------------------------------------------------------------------------------
+class L1Loss(_Loss):
+    """|input - target|."""
+
+    _function = "l1_loss"
+
+
+class MSELoss(_Loss):
+    """(input - target)^2.
+
+    >>> nn.MSELoss()(flambeau.ones(2), flambeau.zeros(2))
+    tensor(1.)
+    """
+
+    _function = "mse_loss"
+
+
+class SmoothL1Loss(_Loss):
+    """Quadratic below beta, linear above."""
+
+    _function, _passed = "smooth_l1_loss", ("beta",)
+
+    def __init__(
+        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.beta = beta
+
+
+class HuberLoss(_Loss):
+    """SmoothL1Loss times its threshold."""
+
+    __constants__ = ["reduction", "delta"]
+    _function, _passed = "huber_loss", ("delta",)
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction)
+        self.delta = delta
+
+
+class PoissonNLLLoss(_Loss):
+    """Negative log likelihood of counts under Poisson distributions."""
+
+    __constants__ = ["log_input", "full", "eps", "reduction"]
+    _function, _passed = "poisson_nll_loss", ("log_input", "full", "eps")
+
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: Any = None,
+        eps: float = 1e-8,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_input = log_input
+        self.full = full
+        self.eps = eps
+
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
+        return self._compute(log_input, target)
+
+
+class GaussianNLLLoss(_Loss):
+    """Negative log likelihood of targets under normal distributions with given means and variances."""
+
+    __constants__ = ["full", "eps", "reduction"]
+    _function, _passed = "gaussian_nll_loss", ("full", "eps")
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(None, None, reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:  # type: ignore[override]
+        return self._compute(input, target, var)
+
+
+# -- classification -------------------------------------------------------------------------------------------------------
+class NLLLoss(_WeightedLoss):
+    """Minus the log probability of the target class."""
+
+    __constants__ = ["ignore_index", "reduction"]
+    _function, _passed = "nll_loss", ("weight", "ignore_index")
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+
+
+class NLLLoss2d(NLLLoss):
+    """The deprecated name of NLLLoss for images."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+
+
+class CrossEntropyLoss(_WeightedLoss):
+    """Log softmax and negative log likelihood in one.
+
+    >>> nn.CrossEntropyLoss()(flambeau.zeros(1, 2), flambeau.tensor([0]))
+    tensor(0.6931)
+    """
+
+    __constants__ = ["ignore_index", "reduction", "label_smoothing"]
+    _function, _passed = "cross_entropy", ("weight", "ignore_index", "label_smoothing")
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+
+
+@dataclass(frozen=True)
+class LinearCrossEntropyOptions:
+    """How LinearCrossEntropyLoss may split the batch to save memory. All settings give the same loss."""
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Any = None
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """A linear layer and the cross entropy of its output."""
+
+    __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]
+    _function = "linear_cross_entropy"
+    _passed = ("weight", "ignore_index", "label_smoothing", "options")
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        super().__init__(weight, None, None, reduction)
+        self.num_classes = num_classes
+        self.out_features = tuple(out_features)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.options = options
+        total = num_classes * math.prod(self.out_features)
+        self.linear = Linear(in_features, total, bias=bias, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        self.linear.reset_parameters()
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        if self.out_features:
+            shape = (self.num_classes, *self.out_features)
+            weight = weight.reshape(*shape, weight.size(1))
+            bias = None if bias is None else bias.reshape(shape)
+        settings = {name: getattr(self, name) for name in self._passed}
+        return F.linear_cross_entropy(
+            input, weight, target, linear_bias=bias, reduction=self.reduction, **settings
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features},"
+            f" bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index},"
+            f" label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+class KLDivLoss(_Loss):
+    """Kullback-Leibler divergence of the target from log probabilities."""
+
+    _function, _passed = "kl_div", ("log_target",)
+
+    def __init__(
+        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.log_target = log_target
+
+
+class BCELoss(_WeightedLoss):
+    """Binary cross entropy of probabilities."""
+
+    _function = "binary_cross_entropy"
+
+
+class BCEWithLogitsLoss(_Loss):
+    """Sigmoid and binary cross entropy in one."""
+
+    _function, _passed = "binary_cross_entropy_with_logits", ("weight", "pos_weight")
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+
+class CTCLoss(_Loss):
+    """Negative log likelihood of a label sequence, summed over all its alignments with the inputs."""
+
+    __constants__ = ["blank", "reduction"]
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
+# -- margins --------------------------------------------------------------------------------------------------------------
+class SoftMarginLoss(_Loss):
+    """log(1 + exp(-target * input)) for targets of 1 and -1."""
+
+    _function = "soft_margin_loss"
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Hinge loss with several right classes per sample."""
+
+    _function = "multilabel_margin_loss"
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """Binary cross entropy with logits, averaged over the classes."""
+
+    _function = "multilabel_soft_margin_loss"
+
+
+class MultiMarginLoss(_WeightedLoss):
+    """Hinge loss of the target class against all others."""
+
+    __constants__ = ["p", "margin", "reduction"]
+    _function, _passed = "multi_margin_loss", ("p", "margin", "weight")
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError("only p == 1 and p == 2 supported")
+        if weight is not None and weight.dim() != 1:
+            raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.dim()}D instead")
+        self.p = p
+        self.margin = margin
+
+
+class _MarginLoss(_Loss):
+    __constants__ = ["margin", "reduction"]
+    _passed = ("margin",)
+
+    def __init__(
+        self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        self.margin = margin
+
+
+class HingeEmbeddingLoss(_MarginLoss):
+    """A distance for pairs that belong together (target 1), what it lacks to the margin for others (target -1)."""
+
+    _function = "hinge_embedding_loss"
+
+    def __init__(
+        self, margin: float = 1.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+    ) -> None:
+        super().__init__(margin, size_average, reduce, reduction)
+
+
+class CosineEmbeddingLoss(_MarginLoss):
+    """Cosine distance of pairs that belong together, similarity above the margin of others."""
+
+    _function = "cosine_embedding_loss"
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return self._compute(input1, input2, target)
+
+
+class MarginRankingLoss(_MarginLoss):
+    """How much the input that should be ranked lower is not lower by the margin."""
+
+    _function = "margin_ranking_loss"
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return self._compute(input1, input2, target)
+
+
+class TripletMarginLoss(_Loss):
+    """How much an anchor is not nearer to the positive than to the negative example by the margin."""
+
+    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
+    _function, _passed = "triplet_margin_loss", ("margin", "p", "eps", "swap")
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        size_average: Any = None,
+        reduce: Any = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(size_average, reduce, reduction)
+        _check_margin(self, margin)
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
+        return self._compute(anchor, positive, negative)
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """TripletMarginLoss with a distance function of one's own."""
+
+    __constants__ = ["margin", "swap", "reduction"]
+    _function, _passed = "triplet_margin_with_distance_loss", ("distance_function", "margin", "swap")
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(None, None, reduction)
+        _check_margin(self, margin)
+        self.distance_function = distance_function if distance_function is not None else PairwiseDistance()
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
+        return self._compute(anchor, positive, negative)
+
+
+def _check_margin(loss: Module, margin: float) -> None:
+    if margin <= 0:
+        raise ValueError(f"{type(loss).__name__}: expected margin to be greater than 0, got {margin} instead")
