@@ -1,5 +1,45 @@
-"""Networks: modules, layers, losses and their functional forms."""
+"""Networks: modules, layers, losses and their functional forms.
 
-from . import functional
+>>> from flambeau import nn
+>>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+"""
 
-__all__ = ["functional"]
+from typing import Any
+
+from . import common_types, functional, grad, init, modules, parallel, parameter
+from .modules import *  # noqa: F403
+from .parallel import DataParallel
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+
+__all__ = [
+    "Buffer",
+    "DataParallel",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "common_types",
+    "factory_kwargs",
+    "functional",
+    "grad",
+    "init",
+    "modules",
+    "parallel",
+    "parameter",
+]
+__all__ += modules.__all__
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The device, dtype and memory_format among a layer's keyword arguments, given directly or under "factory_kwargs"."""
+    if kwargs is None:
+        return {}
+    names = {"device", "dtype", "memory_format"}
+    unexpected = set(kwargs) - names - {"factory_kwargs"}
+    if unexpected:
+        raise TypeError(f"unexpected kwargs {unexpected}")
+    result = dict(kwargs.get("factory_kwargs", {}))
+    for name in names & set(kwargs):
+        if name in result:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        result[name] = kwargs[name]
+    return result

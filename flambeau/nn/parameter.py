@@ -151,7 +151,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     __torch_function__ = disabled_torch_function
     cls_to_become = Tensor
 
-    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True) -> Any:
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> Any:
         t = Tensor._make_subclass(cls, empty(0, dtype=dtype, device=device), requires_grad)
         t.persistent = persistent
         return t
@@ -172,7 +174,10 @@ _ALLOWED = {
     "bfloat16", "bool", "char", "copy_", "cpu", "cuda", "data", "double", "float", "get_device", "half", "int", "is_complex",
     "is_floating_point", "long", "short", "to", "type",
 }  # fmt: skip
-_OPERATORS = {f"__{name}__" for name in "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg getitem setitem len iter".split()}
+_OPERATORS = {
+    f"__{name}__"
+    for name in "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg getitem setitem len iter".split()
+}
 
 
 def _convert(name: str) -> Any:

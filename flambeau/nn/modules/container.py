@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -11,6 +12,22 @@ from typing import Any
 from ...core.tensor import Tensor
 from ..parameter import Parameter
 from .module import Module
+
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+class Container(Module):
+    """The deprecated way to give a module its submodules by keyword."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__()
+        warnings.warn(
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 def _position(count: int, index: Any) -> int:
@@ -350,7 +367,9 @@ class ParameterDict(Module):
 
     def _name(self, key: Any) -> str:
         if not isinstance(key, str):
-            raise TypeError(f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}').")
+            raise TypeError(
+                f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}')."
+            )
         return key
 
     def __getitem__(self, key: str) -> Any:
@@ -414,7 +433,9 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         if not isinstance(parameters, Iterable):
-            raise TypeError(f"ParametersDict.update should be called with an iterable of key/value pairs, but got {type(parameters).__name__}")
+            raise TypeError(
+                f"ParametersDict.update should be called with an iterable of key/value pairs, but got {type(parameters).__name__}"
+            )
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             for key, value in parameters.items():
                 self[key] = value

@@ -20,7 +20,9 @@ class RemovableHandle:
         self.hooks_ref = weakref.ref(hooks)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        extras = extra_dict if isinstance(extra_dict, (list, tuple)) else ([extra_dict] if extra_dict is not None else [])
+        extras = (
+            extra_dict if isinstance(extra_dict, (list, tuple)) else ([extra_dict] if extra_dict is not None else [])
+        )
         self.extra_refs = [weakref.ref(d) for d in extras]
 
     def remove(self) -> None:
@@ -61,7 +63,9 @@ def _register(table: OrderedDict, hook: Callable, extra: Any = None) -> Removabl
     return handle
 
 
-def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False, always_call: bool = False) -> RemovableHandle:
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
     handle = _register(GlobalHooks.forward, hook, [GlobalHooks.forward_with_kwargs, GlobalHooks.forward_always])
     if with_kwargs:
         GlobalHooks.forward_with_kwargs[handle.id] = True
@@ -177,7 +181,9 @@ class BackwardHook:
     def setup_output(self, result: Any) -> Any:
         single = not isinstance(result, tuple)
         values = (result,) if single else result
-        if not all(isinstance(v, Tensor) or v is None for v in values) and not any(isinstance(v, Tensor) for v in values):
+        if not all(isinstance(v, Tensor) or v is None for v in values) and not any(
+            isinstance(v, Tensor) for v in values
+        ):
             return result
         passed, node, positions = _through_identity(values)
         if node is None:

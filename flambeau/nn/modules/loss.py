@@ -250,9 +250,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             weight = weight.reshape(*shape, weight.size(1))
             bias = None if bias is None else bias.reshape(shape)
         settings = {name: getattr(self, name) for name in self._passed}
-        return F.linear_cross_entropy(
-            input, weight, target, linear_bias=bias, reduction=self.reduction, **settings
-        )
+        return F.linear_cross_entropy(input, weight, target, linear_bias=bias, reduction=self.reduction, **settings)
 
     def extra_repr(self) -> str:
         return (

@@ -10,9 +10,33 @@ from ...core.graph import mode
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .conversion import Conversion
-from .hooks import BackwardHook, GlobalHooks, RemovableHandle
+from .hooks import (
+    BackwardHook,
+    GlobalHooks,
+    RemovableHandle,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from .state import State
 from .traversal import Traversal
+
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
 _HOOK_TABLES = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
@@ -47,7 +71,9 @@ class Module(Traversal, State, Conversion):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
             if kwargs:
-                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
+                )
             if args:
                 raise TypeError(
                     f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
@@ -85,13 +111,17 @@ class Module(Traversal, State, Conversion):
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
-                raise TypeError(f"cannot assign '{_type_name(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)")
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                )
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             self._set_module(name, value)
         elif own.get("_modules") is not None and name in own["_modules"]:
             if value is not None:
-                raise TypeError(f"cannot assign '{_type_name(value)}' as child module '{name}' (torch.nn.Module or None expected)")
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                )
             own["_modules"][name] = value
         elif isinstance(value, Buffer) or (own.get("_buffers") is not None and name in own["_buffers"]):
             self._set_buffer(name, value)
@@ -110,7 +140,9 @@ class Module(Traversal, State, Conversion):
 
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
-            raise TypeError(f"cannot assign '{_type_name(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)")
+            raise TypeError(
+                f"cannot assign '{_type_name(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+            )
         buffers = self.__dict__["_buffers"]
         if isinstance(value, Buffer):
             _forget(self.__dict__, name, ("_parameters", "_modules"))
@@ -130,14 +162,20 @@ class Module(Traversal, State, Conversion):
         super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
-        names = dir(type(self)) + list(self.__dict__) + list(self._parameters) + list(self._modules) + list(self._buffers)
+        names = (
+            dir(type(self)) + list(self.__dict__) + list(self._parameters) + list(self._modules) + list(self._buffers)
+        )
         return sorted({n for n in names if not n[0].isdigit()})
 
     def _check_new_name(self, kind: str, name: Any, table: dict) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain "."' if kind != "module" else f'module name can\'t contain ".", got: {name}')
+            raise KeyError(
+                f'{kind} name can\'t contain "."'
+                if kind != "module"
+                else f'module name can\'t contain ".", got: {name}'
+            )
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if hasattr(self, name) and name not in table:
@@ -169,7 +207,9 @@ class Module(Traversal, State, Conversion):
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_new_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
+            raise TypeError(
+                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+            )
         for hook in GlobalHooks.buffer_registration.values():
             changed = hook(self, name, tensor)
             tensor = tensor if changed is None else changed
@@ -195,7 +235,11 @@ class Module(Traversal, State, Conversion):
     # -- calling ------------------------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (
-            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks or GlobalHooks.any()
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or GlobalHooks.any()
         ):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
@@ -231,7 +275,9 @@ class Module(Traversal, State, Conversion):
                 changed = hook(self, args, kwargs)
                 if changed is not None:
                     if not (isinstance(changed, tuple) and len(changed) == 2):
-                        raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}.")
+                        raise RuntimeError(
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                        )
                     args, kwargs = changed
             else:
                 changed = hook(self, args)
@@ -253,7 +299,9 @@ class Module(Traversal, State, Conversion):
         return BackwardHook(self, hooks, pre_hooks) if (hooks or pre_hooks) and mode.enabled else None
 
     # -- hooks --------------------------------------------------------------------------------------------------------------
-    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
         """Call hook(module, args) before forward; it may return new arguments."""
         handle = _register(self._forward_pre_hooks, hook, prepend, self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
@@ -275,14 +323,18 @@ class Module(Traversal, State, Conversion):
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
         if self._is_full_backward_hook is False:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+            )
         self._is_full_backward_hook = True
         return _register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
         """The older name of register_full_backward_hook."""
         if self._is_full_backward_hook is True:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+            )
         self._is_full_backward_hook = False
         return _register(self._backward_hooks, hook, False)
 
@@ -394,5 +446,3 @@ def _type_name(value: Any) -> str:
     if cls is Tensor:
         return "torch.FloatTensor" if value.dtype.name == "float32" else value.type()
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-

@@ -97,7 +97,9 @@ class State:
         return handle
 
     # -- loading ------------------------------------------------------------------------------------------------------------
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Copy (or assign) tensors into parameters and buffers by name; strict: names must match exactly."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -111,11 +113,15 @@ class State:
         _load(self, state, "", metadata, strict, assign, missing, unexpected, errors)
         if strict:
             if unexpected:
-                errors.insert(0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected)))
+                errors.insert(
+                    0, "Unexpected key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in unexpected))
+                )
             if missing:
                 errors.insert(0, "Missing key(s) in state_dict: {}. ".format(", ".join(f'"{k}"' for k in missing)))
         if errors:
-            raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors)))
+            raise RuntimeError(
+                "Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors))
+            )
         return IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
@@ -216,7 +222,15 @@ class _WithModule:
 
 
 def _load(
-    module: Any, state: Any, prefix: str, metadata: Any, strict: bool, assign: bool, missing: list, unexpected: list, errors: list
+    module: Any,
+    state: Any,
+    prefix: str,
+    metadata: Any,
+    strict: bool,
+    assign: bool,
+    missing: list,
+    unexpected: list,
+    errors: list,
 ) -> None:
     local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
     if assign:

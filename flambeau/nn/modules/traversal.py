@@ -13,7 +13,9 @@ class Traversal:
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
 
-    def named_modules(self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
+    def named_modules(
+        self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
         """This module and all below it, with their dotted paths."""
         memo = set() if memo is None else memo
         if self in memo:
@@ -55,7 +57,9 @@ class Traversal:
                     seen.add(id(value))
                 yield (f"{path}.{name}" if path else name), value
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
         """All parameters with their dotted names."""
         return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
@@ -63,7 +67,9 @@ class Traversal:
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Any]]:
         """All buffers with their dotted names."""
         return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 

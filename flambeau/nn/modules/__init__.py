@@ -1,0 +1,73 @@
+"""All modules."""
+
+# ruff: noqa: F403 - every file lists its public classes in __all__
+
+from . import (
+    activation,
+    adaptive,
+    batchnorm,
+    channelshuffle,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    lazy,
+    linear,
+    loss,
+    module,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    sparse,
+    upsampling,
+    utils,
+)
+from .activation import *
+from .adaptive import *
+from .batchnorm import *
+from .channelshuffle import *
+from .container import *
+from .conv import *
+from .distance import *
+from .dropout import *
+from .flatten import *
+from .fold import *
+from .instancenorm import *
+from .linear import *
+from .loss import *
+from .module import Module
+from .normalization import *
+from .padding import *
+from .pixelshuffle import *
+from .pooling import *
+from .sparse import *
+from .upsampling import *
+
+_FILES = (
+    activation,
+    adaptive,
+    batchnorm,
+    channelshuffle,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    fold,
+    instancenorm,
+    linear,
+    loss,
+    normalization,
+    padding,
+    pixelshuffle,
+    pooling,
+    sparse,
+    upsampling,
+)
+
+__all__ = ["Module", "lazy", "module", "utils"]
+__all__ += [name for file in _FILES for name in file.__all__]
