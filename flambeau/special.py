@@ -1,5 +1,8 @@
-"""Special functions: every operator declared in the namespace "special"."""
+"""Special functions: every operator declared in the namespace "special", and three that also live elsewhere."""
 
 from . import ops as _ops
 
+_everywhere = _ops.namespace("torch")
+
+softmax, log_softmax, logsumexp = (_everywhere[name] for name in ("softmax", "log_softmax", "logsumexp"))
 globals().update(_ops.namespace("special"))

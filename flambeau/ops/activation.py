@@ -452,14 +452,40 @@ def functional_tanh(input: Tensor) -> Tensor:
     return tanh(input)
 
 
-# -- in-place forms that nn.functional has under names of their own --------------------------------------------------------
+# -- in-place forms that nn.functional has under names of their own ------------------------------------------------------
 
-for _name, _op in {
-    "relu_": relu,
-    "hardtanh_": limited,
-    "leaky_relu_": leaky,
-    "threshold_": OPS["threshold"].function,
-    "elu_": exponential_unit,
-    "celu_": continuous_unit,
-}.items():
-    transparent(_op.op.inplace, name=_name, namespaces=_F)
+
+@transparent(name="relu_", namespaces=_F)
+def functional_relu_(input: Tensor) -> Tensor:
+    """relu in place"""
+    return relu.op.inplace(input)
+
+
+@transparent(namespaces=_F)
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """hardtanh in place"""
+    return limited.op.inplace(input, min_val, max_val)
+
+
+@transparent(namespaces=_F)
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """leaky_relu in place"""
+    return leaky.op.inplace(input, negative_slope)
+
+
+@transparent(name="threshold_", namespaces=_F)
+def functional_threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """threshold in place"""
+    return OPS["threshold"].inplace(input, threshold, value)  # type: ignore[misc]
+
+
+@transparent(namespaces=_F)
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu in place"""
+    return exponential_unit.op.inplace(input, alpha)
+
+
+@transparent(name="celu_", namespaces=_F)
+def functional_celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """celu in place"""
+    return continuous_unit.op.inplace(input, alpha)

@@ -171,8 +171,7 @@ def transparent(
     if fn is None:
         return functools.partial(transparent, name=name, namespaces=namespaces)
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
-    if not hasattr(fn, "op"):
-        fn.op = op  # type: ignore[attr-defined]
+    fn.op = op  # type: ignore[attr-defined]
     return register(op).function
 
 

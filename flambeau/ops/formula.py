@@ -310,6 +310,8 @@ class Pointwise:
             named = {"compute": plan.compute} if self.grad_sees_dtype else {}
             result = self.grad(arg(0), *symbols, out=arg(position), **named)
             share = result[index] if isinstance(result, tuple) else result
+            if isinstance(share, Exception):
+                raise share
         else:
             in_complex = plan.compute.is_complex
             root = simplify(self.evaluate(symbols, plan.compute), not in_complex)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..core.dtype import dtype
@@ -10,9 +12,12 @@ from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
+from ..expr.derivative import RULES
+from ..kernels import special, special_bessel, special_loops
+from ..kernels.formula_function import FormulaFunction
 from .declare import composite, pointwise
 from .dtype_rules import promote_float
-from .formula import Pointwise
+from .formula import Pointwise, camel
 
 _SPECIAL = ("special",)
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
@@ -59,6 +64,20 @@ def erfinv(input):
     return f.erfinv(input)
 
 
+# The derivatives of these are each other; as functions of their own they stay exact however often they are differentiated.
+_erfcx = FormulaFunction("erfcx", special.erfcx, lambda x, y: (2 * x * y - _TWO_OVER_SQRT_PI,))
+_log_ndtr = FormulaFunction(
+    "log_ndtr", special.log_ndtr, lambda x, y: (math.sqrt(2 / math.pi) / _erfcx(-x * _SQRT_HALF),)
+)
+_ndtri = FormulaFunction("ndtri", special.ndtri, lambda x, y: (math.sqrt(2 * math.pi) * f.exp(0.5 * y * y),))
+_i0 = FormulaFunction("i0", special.i0, lambda x, y: (_i1(x),))
+_i1 = FormulaFunction("i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / x),))
+_i0e = FormulaFunction("i0e", special.i0e, lambda x, y: (_i1e(x) - f.sign(x) * y,))
+_i1e = FormulaFunction(
+    "i1e", special.i1e, lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / x)),)
+)
+
+
 @pointwise(
     rule=promote_float,
     kinds="bif",
@@ -69,17 +88,172 @@ def erfinv(input):
 )
 def ndtr(input):
     """The distribution function of the standard normal distribution."""
-    x = input * _SQRT_HALF
-    return f.where(f.abs_(x) < 1, 0.5 + 0.5 * f.erf(x), f.where(x > 0, 1 - 0.5 * f.erfc(x), 0.5 * f.erfc(-x)))
+    return special.ndtr(input)
+
+
+def _of_one(name: str, formula: Callable, doc: str, differentiable: bool = True) -> None:
+    """Declare flambeau.special.<name>(input)."""
+
+    def function(input: Any) -> Any:
+        return formula(input)
+
+    function.__doc__ = doc
+    pointwise(
+        function, name=name, rule=promote_float, kinds="bif", namespaces=_SPECIAL, method=False, inplace=False,
+        differentiable=differentiable, label=f"Special{camel(name)}Backward0",
+    )  # fmt: skip
+
+
+_of_one("erfcx", _erfcx, "exp(input ** 2) * erfc(input)")
+_of_one("log_ndtr", _log_ndtr, "The logarithm of ndtr.")
+_of_one("ndtri", _ndtri, "The inverse of ndtr.")
+
+
+# -- Bessel and Airy functions -------------------------------------------------------------------------------------------
+
+
+@pointwise(rule=promote_float, kinds="bif", kernel="i0_vml_cpu", aliases=("special.i0",))
+def i0(input):
+    """The modified Bessel function of the first kind of order 0."""
+    return _i0(input)
+
+
+_of_one("i0e", _i0e, "exp(-|input|) * i0(input)")
+_of_one("i1", _i1, "The modified Bessel function of the first kind of order 1.")
+_of_one("i1e", _i1e, "exp(-|input|) * i1(input)")
+_of_one("modified_bessel_i0", special.i0, "The modified Bessel function of the first kind of order 0.", False)
+_of_one("modified_bessel_i1", special.i1, "The modified Bessel function of the first kind of order 1.", False)
+for _name, _doc in {
+    "bessel_j0": "The Bessel function of the first kind of order 0.",
+    "bessel_j1": "The Bessel function of the first kind of order 1.",
+    "bessel_y0": "The Bessel function of the second kind of order 0.",
+    "bessel_y1": "The Bessel function of the second kind of order 1.",
+    "spherical_bessel_j0": "sin(input) / input",
+    "modified_bessel_k0": "The modified Bessel function of the second kind of order 0.",
+    "modified_bessel_k1": "The modified Bessel function of the second kind of order 1.",
+    "scaled_modified_bessel_k0": "exp(input) * modified_bessel_k0(input)",
+    "scaled_modified_bessel_k1": "exp(input) * modified_bessel_k1(input)",
+    "airy_ai": "The Airy function Ai.",
+}.items():
+    _of_one(_name, getattr(special_bessel, _name), _doc, False)
+
+
+# -- orthogonal polynomials ----------------------------------------------------------------------------------------------
+
+
+def _polynomial(name: str) -> None:
+    """Declare flambeau.special.<name>(input, n)."""
+    formula = getattr(special_loops, name)
+
+    def function(input: Any, n: Any) -> Any:
+        return formula(input, n)
+
+    function.__doc__ = f"{name.replace('_', ' ')} of degree n, at input"
+    pointwise(
+        function, name=name, rule=promote_float, kinds="bif", numbers=("input", "n"), namespaces=_SPECIAL, method=False,
+        inplace=False, differentiable=False,
+    )  # fmt: skip
+
+
+for _kind in "tuvw":
+    _polynomial(f"chebyshev_polynomial_{_kind}")
+    _polynomial(f"shifted_chebyshev_polynomial_{_kind}")
+for _name in ("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"):
+    _polynomial(_name)
 
 
 # -- the gamma family ----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _polygamma(n: int) -> FormulaFunction:
+    """The n-th derivative of digamma; its own derivative is the next."""
+    return FormulaFunction(f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),))
+
+
+# digamma is a word of formulas, but its derivative takes special functions to say.
+RULES["digamma"] = lambda g, y, a: (g * _polygamma(1)(a),)
 
 
 @pointwise(rule=promote_float, kinds="bif", kernel="digamma", aliases=("special.digamma", "special.psi"))
 def digamma(input):
     """The derivative of lgamma."""
     return f.digamma(input)
+
+
+@pointwise(
+    rule=promote_float, kinds="bif", constants={"n": None}, function=False, method=False, label="PolygammaBackward0"
+)  # fmt: skip
+def higher_polygamma(input, n=0):
+    """The n-th derivative of digamma."""
+    return f.digamma(input) if n == 0 else _polygamma(n)(input)
+
+
+def _check_derivative_order(n: Any) -> None:
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"polygamma(): argument 'n' must be int, not {type(n).__name__}")
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+
+
+@composite(method=False, aliases=("special.polygamma",))
+def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
+    """The n-th derivative of digamma."""
+    _check_derivative_order(n)
+    return higher_polygamma(input, n, out=out)
+
+
+@composite(name="polygamma", function=False)
+def polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma."""
+    _check_derivative_order(n)
+    return higher_polygamma(self, n)
+
+
+@composite(function=False)
+def polygamma_(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma, in place."""
+    _check_derivative_order(n)
+    return higher_polygamma.op.inplace(self, n)
+
+
+@pointwise(
+    rule=promote_float, kinds="bif", numbers=("input", "other"), namespaces=_SPECIAL, method=False, inplace=False,
+    label="SpecialZetaBackward0",
+)  # fmt: skip
+def zeta(input, other):
+    """Hurwitz' zeta function: the sum of (other + k) ** -input over k >= 0."""
+    return special_loops.zeta(special.double(input), special.double(other))
+
+
+def _no_derivative_by_shape(g: Expr, input: Expr, other: Expr, sign: float) -> tuple:
+    """By the second argument the density of the gamma distribution; by the first nobody knows one."""
+    density = f.exp((input - 1) * f.log(other) - other - f.lgamma(input))
+    return NotImplementedError("the derivative of the incomplete gamma functions by 'input' is not implemented"), (
+        g * (sign * density)
+    )
+
+
+@pointwise(
+    kinds="f",
+    numbers=(),
+    aliases=("special.gammainc",),
+    grad=lambda g, input, other, out: _no_derivative_by_shape(g, input, other, 1.0),
+)
+def igamma(input, other):
+    """The regularised lower incomplete gamma function."""
+    return special_loops.igamma(special.double(input), special.double(other))
+
+
+@pointwise(
+    kinds="f",
+    numbers=(),
+    aliases=("special.gammaincc",),
+    grad=lambda g, input, other, out: _no_derivative_by_shape(g, input, other, -1.0),
+)
+def igammac(input, other):
+    """The regularised upper incomplete gamma function."""
+    return special_loops.igammac(special.double(input), special.double(other))
 
 
 @pointwise(rule=promote_float, kinds="bif", kernel="lgamma_vml_cpu", aliases=("special.gammaln",))

@@ -1,0 +1,56 @@
+"""Formulas as functions of their own: one node in an expression, with a derivative that somebody wrote.
+
+Differentiating the polynomials inside a special function is less exact than naming its derivative, and a branch that is
+not taken may have none at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.dtype import FROM_NUMPY, dtype
+from ..expr.node import Expr, arg, as_expr, call
+from . import emit_numpy, ir
+from .elementwise import formula_text
+
+
+class FormulaFunction:
+    """Called with expressions, it is a `call` node that kernels expand to the formula. `derivative(*args, y)` gives the
+    derivatives by each argument, as expressions (None: there is none)."""
+
+    def __init__(self, name: str, formula: Callable[..., Expr], derivative: Callable[..., tuple], arity: int = 1):
+        self.__name__ = name
+        self.formula, self.derivative, self.arity = formula, derivative, arity
+        self._name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that says what the function computes: kernels that call it are cached under it."""
+        if self._name is None:
+            text = formula_text((self.formula(*map(arg, range(self.arity))),))
+            self._name = f"{self.__name__}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return self._name
+
+    def __call__(self, *args: Any) -> Expr:
+        return call(self, *args)
+
+    def pullback(self, g: Expr, y: Expr, *args: Expr) -> tuple:
+        slopes = self.derivative(*args, y)
+        return tuple(None if slope is None else g * as_expr(slope) for slope in slopes)
+
+    def inline(self, dtypes: tuple[dtype, ...]) -> tuple[list[str], list[ir.Statement], Expr]:
+        names = [f"x{i}" for i in range(self.arity)]
+        return names, [], self.formula(*(ir.var(n, d) for n, d in zip(names, dtypes, strict=True)))
+
+    def numpy(self, *arrays: Any) -> np.ndarray:
+        """The reference meaning of a `call` node."""
+        operands = np.broadcast_arrays(*arrays)
+        dtypes = [FROM_NUMPY[a.dtype] for a in operands]
+        root = self.formula(*map(arg, range(self.arity)))
+        return emit_numpy.evaluate((root,), operands, dtypes, (dtypes[0],))[0]
+
+    def __repr__(self) -> str:
+        return f"<formula {self.__name__}>"
