@@ -5,6 +5,8 @@
 tensor(6.)
 """
 
+# ruff: noqa: F401
+
 import importlib as _importlib
 import math as _math
 

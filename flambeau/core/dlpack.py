@@ -119,12 +119,12 @@ class _Lease:
 
 def load(capsule: Any) -> Imported:
     """Take over a capsule: where its memory is and what it holds."""
-    for versioned, (name, used) in _NAMES.items():
-        if _is_valid(capsule, name):
-            break
-    else:
+    versioned = bool(_is_valid(capsule, _NAMES[True][0]))
+    name, used = _NAMES[versioned]
+    if not _is_valid(capsule, name):
         raise RuntimeError(
-            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might"
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you"
+            " might"
             " have already constructed a tensor from it once."
         )
     address = _pointer(capsule, name)

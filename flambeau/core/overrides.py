@@ -62,11 +62,12 @@ def register_subclass(cls: type) -> None:
 def call_override(function: Callable, types: list[type], args: tuple, kwargs: dict) -> Any:
     """Ask each overriding class in turn; the first that does not decline has its way."""
     for cls in types:
-        result = cls.__torch_function__(function, tuple(types), args, kwargs)  # type: ignore[attr-defined]
+        result = cls.__torch_function__(function, tuple(types), args, kwargs)
         if result is not NotImplemented:
             return result
     raise TypeError(
-        f"no implementation found for '{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}' on"
+        "no implementation found for"
+        f" '{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}' on"
         f" types that implement __torch_function__: {types}"
     )
 

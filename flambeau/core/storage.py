@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from .allocator import LARGE, allocator, round_size
-from .device import cpu, device
+from .device import cpu
+from .device import device as Device
 from .graph import INFERENCE, inference_threads, mode
 
 _allocate = allocator.allocate
@@ -43,14 +44,14 @@ class UntypedStorage:
     size_bytes: int
     capacity: int
     owner: Any
-    device: device
+    device: Device
     version: int
     watched: bool
     last_write: tuple | None
     aliases: list[weakref.ref]
     fixed: bool
 
-    def __init__(self, nbytes: int = 0, where: device = cpu):
+    def __init__(self, nbytes: int = 0, where: Device = cpu):
         self.device = where
         self.size_bytes = nbytes
         self.owner = None
@@ -80,7 +81,7 @@ class UntypedStorage:
             pass
 
     @staticmethod
-    def borrow(ptr: int, nbytes: int, owner: Any, where: device = cpu) -> UntypedStorage:
+    def borrow(ptr: int, nbytes: int, owner: Any, where: Device = cpu) -> UntypedStorage:
         """A storage over memory that `owner` keeps alive."""
         self = UntypedStorage(0, where)
         self.ptr, self.size_bytes, self.owner = ptr, nbytes, owner

@@ -59,13 +59,15 @@ def reversed_dims(self: Tensor) -> Any:
     n = len(self.shape)
     if n not in (0, 2):
         warnings.warn(
-            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw"
-            " an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange"
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will"
+            " throw"
+            " an error in a future release. Consider `x.mT` to transpose batches of matrices or"
+            " `x.permute(*torch.arange"
             "(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
             UserWarning,
             stacklevel=2,
         )
-    return self.permute(*range(n - 1, -1, -1))  # type: ignore[attr-defined]
+    return self.permute(*range(n - 1, -1, -1))
 
 
 def matrix_transpose(self: Tensor) -> Any:
@@ -75,7 +77,7 @@ def matrix_transpose(self: Tensor) -> Any:
         raise RuntimeError(
             f"tensor.mT is only supported on matrices or batches of matrices. Got {len(self.shape)}-D tensor."
         )
-    return self.transpose(-2, -1)  # type: ignore[attr-defined]
+    return self.transpose(-2, -1)
 
 
 def conjugate_transpose(self: Tensor) -> Any:
@@ -86,7 +88,7 @@ def conjugate_transpose(self: Tensor) -> Any:
 
 
 def adjoint_of(self: Tensor) -> Any:
-    flipped = self.transpose(-2, -1)  # type: ignore[attr-defined]
+    flipped = self.transpose(-2, -1)
     return flipped.conj() if self.dtype.is_complex else flipped
 
 
@@ -107,10 +109,6 @@ def share_memory_(self: Tensor) -> Tensor:
     """Move the storage to shared memory, so that other processes can be handed it."""
     self._storage.share_memory_()
     return self
-
-
-def _flag(test: Any) -> property:
-    return property(test)
 
 
 _METHODS = {
@@ -138,14 +136,17 @@ _PROPERTIES = {
     "is_cuda": lambda self: self.device.type == "cuda",
     "is_cpu": lambda self: self.device is cpu,
     "is_meta": lambda self: self.device.type == "meta",
-    "is_sparse": lambda self: False, "is_sparse_csr": lambda self: False, "is_quantized": lambda self: False,
-    "is_mkldnn": lambda self: False, "is_nested": lambda self: False, "is_mps": lambda self: False,
-    "is_xpu": lambda self: False, "is_xla": lambda self: False, "is_hpu": lambda self: False, "is_ipu": lambda self: False,
-    "is_maia": lambda self: False, "is_mtia": lambda self: False, "is_vulkan": lambda self: False,
     "layout": lambda self: strided,
     "name": lambda self: None,
     "volatile": lambda self: False,
 }  # fmt: skip
+
+
+# Kinds of tensors and devices that do not exist here.
+_ABSENT = (
+    "is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xpu", "is_xla", "is_hpu",
+    "is_ipu", "is_maia", "is_mtia", "is_vulkan",
+)  # fmt: skip
 
 
 def _not_sparse(name: str) -> Any:
@@ -159,6 +160,9 @@ def bind_attributes() -> None:
     for name, getter in _PROPERTIES.items():
         if name not in Tensor.__dict__:
             setattr(Tensor, name, property(getter))
+    for name in _ABSENT:
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, property(lambda self: False))
 
 
 bind_attributes()

@@ -73,11 +73,11 @@ def _set_imag(self: Tensor, value: Any) -> None:
 
 
 def _as_tensor(like: Tensor, value: Any) -> Any:
-    return value if isinstance(value, Tensor) else like.new_tensor(value, dtype=like.dtype.to_real())  # type: ignore[attr-defined]
+    return value if isinstance(value, Tensor) else like.new_tensor(value, dtype=like.dtype.to_real())
 
 
-Tensor.real = property(real, _set_real)  # type: ignore[attr-defined]
-Tensor.imag = property(imag, _set_imag)  # type: ignore[attr-defined]
+Tensor.real = property(real, _set_real)
+Tensor.imag = property(imag, _set_imag)
 
 
 def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:
@@ -91,7 +91,8 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
         )
     if first.dtype is not second.dtype:
         raise RuntimeError(
-            f"Expected object of scalar type {type_word(first.dtype)} but got scalar type {type_word(second.dtype)} for second"
+            f"Expected object of scalar type {type_word(first.dtype)} but got scalar type {type_word(second.dtype)}"
+            " for second"
             " argument"
         )
     return first.dtype.to_complex()
@@ -110,15 +111,16 @@ def _join_parts(first: Tensor, second: Tensor, d: dtype) -> Tensor:
 
 def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict) -> tuple:
     return (
-        g.real.sum_to_size(real_shape) if needs["real"] else None,  # type: ignore[attr-defined]
-        g.imag.sum_to_size(imag_shape) if needs["imag"] else None,  # type: ignore[attr-defined]
+        g.real.sum_to_size(real_shape) if needs["real"] else None,
+        g.imag.sum_to_size(imag_shape) if needs["imag"] else None,
     )
 
 
 def _check_out(out: Any, d: dtype) -> None:
     if isinstance(out, Tensor) and out.dtype is not d:
         raise RuntimeError(
-            f"Expected object of scalar type {type_word(d)} but got scalar type {type_word(out.dtype)} for argument 'out'"
+            f"Expected object of scalar type {type_word(d)} but got scalar type {type_word(out.dtype)} for argument"
+            " 'out'"
         )
 
 

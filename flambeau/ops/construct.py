@@ -1,4 +1,4 @@
-"""Tensors from Python data and from other libraries' memory: tensor, as_tensor, asarray, from_numpy, frombuffer, DLPack."""
+"""Tensors from Python data and from the memory of other libraries: tensor, asarray, from_numpy, frombuffer, DLPack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..core import dlpack, nested
-from ..core import dtype as dt
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
 from ..core.promotion import get_default_dtype
@@ -125,7 +124,7 @@ def asarray(
     return result
 
 
-# -- shared memory ------------------------------------------------------------------------------------------------------
+# -- shared memory -------------------------------------------------------------------------------------------------
 
 
 @composite(method=False)
@@ -136,7 +135,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     d = nested.check_ndarray(ndarray)
     if not ndarray.flags.writeable:
         warnings.warn(
-            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing"
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means"
+            " writing"
             " to this tensor will result in undefined behavior. You may want to copy the array to protect its data or"
             " make it writable before converting it to a tensor.",
             UserWarning,
@@ -170,18 +170,21 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
         )
     if count > 0 and offset + count * size > total:
         raise ValueError(
-            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than actual"
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than"
+            " actual"
             f" buffer length ({total} bytes)"
         )
     if count < 0:
         if (total - offset) % size:
             raise ValueError(
-                f"buffer length ({total - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({size})"
+                f"buffer length ({total - offset} bytes) after offset ({offset} bytes) must be a multiple of element"
+                f" size ({size})"
             )
         count = (total - offset) // size
     if view.readonly:
         warnings.warn(
-            "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write"
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can"
+            " write"
             " to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to"
             " protect its data or make it writable before converting it to a tensor.",
             UserWarning,

@@ -21,7 +21,7 @@ from ..core.layout import (
 )
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import new_tensor as header
 from ..core.typed_storage import TypedStorage
@@ -73,8 +73,8 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 def _convert_backward(g: Tensor, input: Tensor) -> Tensor:
     if g.dtype.is_complex and not input.dtype.is_complex:
-        g = g.real  # type: ignore[attr-defined]
-    return g.to(device=input.device, dtype=input.dtype)  # type: ignore[attr-defined]
+        g = g.real
+    return g.to(device=input.device, dtype=input.dtype)
 
 
 @primitive(grads={"input": _convert_backward}, label="ToCopyBackward0", function=False, method=False)
@@ -88,7 +88,8 @@ def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tenso
 def _bad_to(args: tuple) -> TypeError:
     given = ", ".join(type_name(a) for a in args)
     return TypeError(
-        f"to() received an invalid combination of arguments - got ({given}), but expected one of: (torch.device device, torch.dtype"
+        f"to() received an invalid combination of arguments - got ({given}), but expected one of: (torch.device"
+        " device, torch.dtype"
         " dtype, bool non_blocking, bool copy), (torch.dtype dtype, bool non_blocking, bool copy), (Tensor tensor, bool"
         " non_blocking, bool copy)"
     )
@@ -135,7 +136,8 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
         return t
     if t.device.type == "meta" and where.type != "meta":
         raise NotImplementedError(
-            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to()"
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of"
+            " torch.nn.Module.to()"
             " when moving module from meta to a different device."
         )
     return convert(t, d, where, fmt)
@@ -169,7 +171,7 @@ def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     return converted(self, self.dtype, cpu, memory_format)
 
 
-Tensor.cpu = cpu_  # type: ignore[attr-defined]
+Tensor.cpu = cpu_
 
 
 @composite(function=False)
@@ -178,11 +180,11 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
     return converted(self, self.dtype, as_device("cuda" if device is None else device), memory_format)
 
 
-# -- writing ------------------------------------------------------------------------------------------------------------
+# -- writing -------------------------------------------------------------------------------------------------------
 
 
 def _copied_backward(g: Tensor, src: Tensor) -> Tensor:
-    return _convert_backward(g.sum_to_size(src.shape), src)  # type: ignore[attr-defined]
+    return _convert_backward(g.sum_to_size(src.shape), src)
 
 
 @primitive(
@@ -311,8 +313,8 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
     """Replace each element by `callable` of it (slow: a Python call per element)."""
     if self.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
-    values = [callable(v) for v in self.reshape(-1).tolist()]  # type: ignore[attr-defined]
-    raw_copy(self, self.new_tensor(values).reshape(self.shape))  # type: ignore[attr-defined]
+    values = [callable(v) for v in self.reshape(-1).tolist()]
+    raw_copy(self, self.new_tensor(values).reshape(self.shape))
     self._bump("apply_")
     return self
 
@@ -322,14 +324,14 @@ def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
     """Replace each element by `callable` of it and the matching element of `tensor`."""
     if self.requires_grad:
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
-    others = tensor.expand(self.shape).reshape(-1).tolist()  # type: ignore[attr-defined]
-    values = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), others)]  # type: ignore[attr-defined]
-    raw_copy(self, self.new_tensor(values).reshape(self.shape))  # type: ignore[attr-defined]
+    others = tensor.expand(self.shape).reshape(-1).tolist()
+    values = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), others)]
+    raw_copy(self, self.new_tensor(values).reshape(self.shape))
     self._bump("map_")
     return self
 
 
-# -- the memory behind a tensor -------------------------------------------------------------------------------------------
+# -- the memory behind a tensor ------------------------------------------------------------------------------------
 
 
 @composite
@@ -371,7 +373,7 @@ def set_data(self: Tensor, value: Tensor) -> None:
     self._adopt(value)
 
 
-Tensor.data = property(get_data, set_data)  # type: ignore[attr-defined]
+Tensor.data = property(get_data, set_data)
 
 
 def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
@@ -381,8 +383,10 @@ def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: 
     _, end = memory_span(shape, strides, offset)
     if 0 not in shape and end * d.itemsize > storage.size_bytes:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {d.itemsize}"
-            f" requiring a storage size of {end * d.itemsize} are out of bounds for storage of size {storage.size_bytes}"
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize"
+            f" {d.itemsize}"
+            f" requiring a storage size of {end * d.itemsize} are out of bounds for storage of size"
+            f" {storage.size_bytes}"
         )
 
 

@@ -11,7 +11,9 @@ from .complex_views import view_as_complex, view_as_real
 from .convert import alias, clone
 from .declare import composite
 from .parts import unfold
-from .shape import as_strided, expand, permute, select, slice_dim, squeeze, t, transpose, unsqueeze, view_
+from .reshape import view_
+from .shape import expand, permute, select, slice_dim, squeeze, t, transpose, unsqueeze
+from .strided import as_strided
 
 
 def _copied(name: str, see: Callable) -> Any:

@@ -34,8 +34,10 @@ _LIMITS = {
     "int64": (-(2**63), 2**63 - 1), "uint16": (-(2**16) + 1, 2**16 - 1), "uint32": (-(2**32) + 1, 2**32 - 1),
     "uint64": (-(2**63), 2**64 - 1),
 }  # fmt: skip
-_C_NAMES = {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t", "float32": "float",
-            "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool"}  # fmt: skip
+_C_NAMES = {
+    "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t", "float32": "float",
+    "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool",
+}  # fmt: skip
 _FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
 
@@ -254,7 +256,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     return finish(t, chosen.requires_grad)
 
 
-# -- like another tensor ------------------------------------------------------------------------------------------------
+# -- like another tensor -------------------------------------------------------------------------------------------
 
 
 def like_strides(t: Tensor, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:

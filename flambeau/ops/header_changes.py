@@ -8,8 +8,9 @@ from typing import Any
 from ..core.tensor import Tensor
 from .declare import composite, view
 from .inplace import check_history_writable
-from .shape import as_strided as as_strided_view
-from .shape import squeeze_argument, squeezed, strided_geometry, swapped, unsqueezed
+from .shape import squeeze_argument, squeezed, swapped, unsqueezed
+from .strided import as_strided as as_strided_view
+from .strided import strided_geometry
 
 
 def _recorded(geometry: Callable, grad: Callable, label: str) -> Any:
@@ -35,7 +36,12 @@ def change_header(self: Tensor, record: Callable, name: str, *arguments: Any) ->
     """Take the geometry and history of a view of oneself."""
     check_history_writable(self)
     result = record(self, *arguments)
-    self.shape, self._strides, self._offset, self._contig = result.shape, result._strides, result._offset, result._contig
+    self.shape, self._strides, self._offset, self._contig = (
+        result.shape,
+        result._strides,
+        result._offset,
+        result._contig,
+    )
     self._bump(name)
     if result._meta is not None and result._meta.grad_fn is not None:
         meta = self._ensure_meta()

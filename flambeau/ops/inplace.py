@@ -19,7 +19,7 @@ copy_values = Pointwise("copy", lambda src: src, promote)
 
 
 def check_writable(t: Tensor, name: str) -> None:
-    """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, overlapping memory."""
+    """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, shared cells."""
     check_history_writable(t)
     if has_internal_overlap(t.shape, t._strides):
         raise RuntimeError(
@@ -51,14 +51,18 @@ def _check_writable_view(t: Tensor, base: Tensor) -> None:
         return
     if meta is not None and meta.creation == "no_grad":
         raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use"
-            " case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the"
-            " inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside"
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this"
+            " use"
+            " case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view"
+            " and the"
+            " inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both"
+            " outside"
             " (if you want the inplace to be tracked)."
         )
     if meta is not None and meta.creation == "multi":
         raise RuntimeError(
-            f"Output {meta.output_nr} of {meta.grad_fn.name() if meta.grad_fn else 'a multi-output view'} is a view and is"
+            f"Output {meta.output_nr} of {meta.grad_fn.name() if meta.grad_fn else 'a multi-output view'} is a view"
+            " and is"
             " being modified inplace. This view is the output of a function that returns multiple views. Such functions"
             " do not allow the output views to be modified inplace. You should replace the inplace operation by an"
             " out-of-place one."
@@ -76,9 +80,9 @@ def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
     a, b = destination._storage, source._storage
     if a.ptr == 0 or b.ptr == 0 or a.ptr + a.size_bytes <= b.ptr or b.ptr + b.size_bytes <= a.ptr:
         return False
-    if a.ptr == b.ptr and destination._offset == source._offset and destination.dtype is source.dtype:
-        if destination.shape == source.shape and destination._strides == source._strides:
-            return False
+    same_start = a.ptr == b.ptr and destination._offset == source._offset and destination.dtype is source.dtype
+    if same_start and destination.shape == source.shape and destination._strides == source._strides:
+        return False
     low_a, high_a = memory_span(destination.shape, destination._strides, destination._offset)
     low_b, high_b = memory_span(source.shape, source._strides, source._offset)
     size_a, size_b = destination.dtype.itemsize, source.dtype.itemsize
@@ -94,7 +98,8 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
     )
     if dense and destination._storage.ptr == source._storage.ptr and destination._offset != source._offset:
         raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory"
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
+            " memory"
             " location. Please clone() the tensor before performing the operation."
         )
 
@@ -295,7 +300,8 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
         return
     if out.numel() != 0:
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match"
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not"
+            " match"
             f" the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch release"
             " outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by"
             " resizing it, inplace, to zero elements with t.resize_(0).",

@@ -22,14 +22,10 @@ from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
 def tensor_list(tensors: Any, name: str) -> list[Tensor]:
     """A list argument, checked."""
     if not isinstance(tensors, (tuple, list)):
-        raise TypeError(
-            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}"
-        )
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}")
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type_name(t)}"
-            )
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type_name(t)}")
     return list(tensors)
 
 
@@ -43,7 +39,8 @@ def _check_devices(tensors: list[Tensor]) -> device:
     for t in tensors:
         if t.device is not where:
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {where} and {t.device}!"
+                f"Expected all tensors to be on the same device, but found at least two devices, {where} and"
+                f" {t.device}!"
             )
     return where
 
@@ -105,7 +102,9 @@ class JoinPlan:
         if 0 in shape or self.device is not cpu:
             return
         size = make_size(shape)
-        target = new_tensor(UntypedStorage(0), size, strides, offset, self.dtype, cpu, is_contiguous_layout(size, strides))
+        target = new_tensor(
+            UntypedStorage(0), size, strides, offset, self.dtype, cpu, is_contiguous_layout(size, strides)
+        )
         fn, first = copy_kernel(target, t)
         if fn is not None:
             self.copies.append((position, fn, first, offset * self.dtype.itemsize))
@@ -144,14 +143,14 @@ def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> li
     axis = wrap_dim(dim, len(g.shape))
     for t, wanted in zip(tensors, needs["tensors"]):
         if _is_skipped(t):
-            shares.append(g.new_zeros((0,)) if wanted else None)  # type: ignore[attr-defined]
+            shares.append(g.new_zeros((0,)) if wanted else None)
             continue
         stop = start + t.shape[axis]
         if wanted:
             part = slice_dim(g, axis, start, stop, 1)
             if part.dtype.is_complex and not t.dtype.is_complex:
-                part = part.real  # type: ignore[attr-defined]
-            shares.append(part.to(t.dtype))  # type: ignore[attr-defined]
+                part = part.real
+            shares.append(part.to(t.dtype))
         else:
             shares.append(None)
         start = stop
@@ -171,7 +170,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     for i, t in enumerate(tensors):
         if isinstance(t, Tensor) and isinstance(out, Tensor) and (t is out or needs_copy_before_write(out, t)):
             raise RuntimeError(
-                "unsupported operation: the input tensors cannot refer to any of the output memory locations. Found overlap"
+                "unsupported operation: the input tensors cannot refer to any of the output memory locations. Found"
+                " overlap"
                 f" in input tensor {i}"
             )
     return write_out("cat", out, joined(tensors, dim))
@@ -205,7 +205,7 @@ def _stack_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> 
         if not wanted:
             shares.append(None)
             continue
-        part = g.select(axis, i)  # type: ignore[attr-defined]
+        part = g.select(axis, i)
         if part.dtype.is_complex and not t.dtype.is_complex:
             part = part.real
         shares.append(part.to(t.dtype))
@@ -227,7 +227,8 @@ def _stack_plan(given: list[Tensor], dim: int) -> JoinPlan:
     for i, t in enumerate(given):
         if t.shape != first:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at entry {i}"
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at"
+                f" entry {i}"
             )
     plan = JoinPlan()
     plan.lay_out(given, make_size((*first[:axis], len(given), *first[axis:])), False)
@@ -267,7 +268,7 @@ def dstack(tensors: Any) -> Tensor:
 def column_stack(tensors: Any) -> Tensor:
     """Side by side, vectors as columns."""
     given = _non_empty(tensors, "column_stack")
-    columns = [t.reshape(t.numel(), 1) if len(t.shape) <= 1 else t for t in given]  # type: ignore[attr-defined]
+    columns = [t.reshape(t.numel(), 1) if len(t.shape) <= 1 else t for t in given]
     return hstack(columns)
 
 
@@ -279,8 +280,8 @@ def _block_diag_backward(g: Tensor, tensors: list[Tensor], needs: dict) -> list:
         if wanted:
             part = slice_dim(slice_dim(g, 0, row, row + height, 1), 1, column, column + width, 1)
             if part.dtype.is_complex and not t.dtype.is_complex:
-                part = part.real  # type: ignore[attr-defined]
-            shares.append(part.reshape(t.shape).to(t.dtype))  # type: ignore[attr-defined]
+                part = part.real
+            shares.append(part.reshape(t.shape).to(t.dtype))
         else:
             shares.append(None)
         row, column = row + height, column + width
@@ -294,24 +295,29 @@ def _matrix_shape(t: Tensor) -> tuple[int, int]:
 
 
 @primitive(
-    grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", function=False, method=False, name="_block_diag"
+    grads={"tensors": _block_diag_backward},
+    label="BlockDiagBackward0",
+    function=False,
+    method=False,
+    name="_block_diag",
 )
 def block_diagonal(tensors: list[Tensor]) -> Tensor:
     for i, t in enumerate(tensors):
         if len(t.shape) > 2:
             raise RuntimeError(
-                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.shape)} dimensions"
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.shape)}"
+                " dimensions"
             )
     where = _check_devices(tensors)
     shapes = [_matrix_shape(t) for t in tensors]
     shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
-    out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))  # type: ignore[attr-defined]
+    out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))
     offset = 0
     if where is not cpu:
         return out
     for t, (height, width) in zip(tensors, shapes):
         if t.numel():
-            copy_raw(out._view((height, width), out._strides, offset), t.reshape(height, width))  # type: ignore[attr-defined]
+            copy_raw(out._view((height, width), out._strides, offset), t.reshape(height, width))
         offset += height * out._strides[0] + width
     return out
 
@@ -319,7 +325,9 @@ def block_diagonal(tensors: list[Tensor]) -> Tensor:
 @composite(method=False)
 def block_diag(*tensors: Any) -> Tensor:
     """The matrices along the diagonal of one large matrix."""
-    given = tensor_list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors, "block_diag")
+    given = tensor_list(
+        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors, "block_diag"
+    )
     if not given:
         return raw_empty(make_size((1, 0)), result_dtype((1.0,)))
     return block_diagonal(given)

@@ -45,7 +45,7 @@ def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = N
     if isinstance(first, (UntypedStorage, TypedStorage)):
         storage = first if isinstance(first, UntypedStorage) else first.untyped()
         return header(storage, make_size((storage.size_bytes // d.itemsize,)), (1,), 0, d, storage.device, True)
-    if isinstance(first, (list, tuple, range)) or isinstance(first, np.ndarray) or hasattr(first, "__len__"):
+    if isinstance(first, (list, tuple, range, np.ndarray)) or hasattr(first, "__len__"):
         return from_data(first, d, place)
     raise TypeError(f"{name}(): expected sizes or a sequence of numbers, got {type_name(first)}")
 
@@ -116,7 +116,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to another one."""
     if dtype is None:
         return type_string(self)
-    return self.to(dtype_of_type(dtype))  # type: ignore[attr-defined]
+    return self.to(dtype_of_type(dtype))
 
 
 @composite(function=False)

@@ -10,7 +10,8 @@ from ..core.tensor import Tensor
 from .arguments import as_int, as_ints, is_int
 from .declare import composite, primitive, view
 from .joining import cat, stack
-from .shape import slice_dim, spread
+from .shape import slice_dim
+from .strided import spread
 
 
 @composite
@@ -27,7 +28,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
     if isinstance(start, Tensor):
         if start.shape != () or start.dtype.category != 1:
             raise RuntimeError("start must be an 0-dim integral Tensor.")
-        start = int(start)
+        start = int(start.item())
     d = wrap_dim(dim, n)
     size = input.shape[d]
     if length < 0:
@@ -40,20 +41,25 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
     return d, start
 
 
-@primitive(grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)}, out=True)
+@primitive(
+    grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)},
+    out=True,
+)
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of what narrow shows."""
     if input.shape and dim >= len(input.shape):
-        raise RuntimeError(f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions")
+        raise RuntimeError(
+            f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions"
+        )
     d, begin = narrow_bounds(input, dim, start, length)
-    return slice_dim(input, d, begin, begin + length, 1).clone()  # type: ignore[attr-defined]
+    return slice_dim(input, d, begin, begin + length, 1).clone()
 
 
 def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -> Any:
     return spread(g, shape, lambda t: narrow(t, dim, start, length))
 
 
-# -- several parts ------------------------------------------------------------------------------------------------------
+# -- several parts -------------------------------------------------------------------------------------------------
 
 
 def _joined_backward(g: tuple, input_shape: Any, dim: int, sizes: tuple[int, ...]) -> Any:
@@ -81,7 +87,7 @@ def _splitting(label: str) -> Any:
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
         return _split_views(input, dim, sizes)
 
-    options = {"function": False, "method": False, "name": "_" + label}
+    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
     return view(split_dim, grads={"input": _joined_backward}, label=label, multi_view=True, **options)
 
 
@@ -89,7 +95,7 @@ def _copying(label: str) -> Any:
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
         return tuple(part.clone() for part in _split_views(input, dim, sizes))
 
-    options = {"function": False, "method": False, "name": "_" + label}
+    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
     return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
 
 
@@ -102,7 +108,7 @@ def _unsafe(label: str) -> Any:
             part._base = None
         return parts
 
-    options = {"function": False, "method": False, "name": "_" + label}
+    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
     return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
 
 
@@ -134,10 +140,13 @@ def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ..
     d = wrap_dim(dim, len(input.shape))
     total = input.shape[d]
     if any(n < 0 for n in parts):
-        raise RuntimeError(f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(parts)}")
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(parts)}"
+        )
     if sum(parts) != total:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {d}), but got"
+            f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {d}),"
+            " but got"
             f" split_sizes={list(parts)}"
         )
     return d, parts
@@ -156,7 +165,7 @@ def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
     return split(self, split_size, dim)
 
 
-Tensor.split = _split_method  # type: ignore[attr-defined]
+Tensor.split = _split_method
 
 
 @composite
@@ -221,14 +230,16 @@ def _cut_points(input: Tensor, cuts: Any, d: int, name: str) -> list[int]:
     if isinstance(cuts, Tensor):
         if cuts.dtype.name != "int64":
             raise RuntimeError(
-                f"{name} expected tensor_indices_or_sections to have dtype of long, but got {cuts.dtype.name.capitalize()}"
+                f"{name} expected tensor_indices_or_sections to have dtype of long, but got"
+                f" {cuts.dtype.name.capitalize()}"
             )
         if len(cuts.shape) > 1:
             raise RuntimeError(
-                f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a"
+                f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but"
+                " got a"
                 f" tensor with {len(cuts.shape)} dims"
             )
-        cuts = cuts.tolist()  # type: ignore[attr-defined]
+        cuts = cuts.tolist()
     if not is_int(cuts):
         return list(as_ints(cuts, name, "indices", 2))
     pieces = int(cuts)
@@ -273,7 +284,8 @@ def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> t
         pieces = int(cuts)
         if pieces == 0 or input.shape[axis] % pieces:
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension {input.shape[axis]} is"
+                f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension"
+                f" {input.shape[axis]} is"
                 f" not divisible by the split_size {pieces}!"
             )
     return tensor_split(input, cuts, axis)
@@ -325,7 +337,7 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
     return tuple(part.clone() for part in unbind(input, dim))
 
 
-# -- windows and diagonals ----------------------------------------------------------------------------------------------
+# -- windows and diagonals -----------------------------------------------------------------------------------------
 
 
 @primitive(
@@ -336,18 +348,23 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
 )
 def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
     """Every window's gradient added where the window lay."""
-    full = g.new_zeros(shape)  # type: ignore[attr-defined]
+    full = g.new_zeros(shape)
     if not shape:
-        return full + g.reshape(()) if size else full  # type: ignore[attr-defined]
+        return full + g.reshape(()) if size else full
     d = wrap_dim(dimension, len(shape))
     windows = g.shape[d]
     for k in range(size):  # within one offset k no two windows touch
         target = slice_dim(full, d, k, k + (windows - 1) * step + 1, step)
-        target += g.select(-1, k)  # type: ignore[attr-defined]
+        target += g.select(-1, k)
     return full
 
 
-@view(grads={"input": lambda g, input_shape, dimension, size, step: unfold_backward(g, input_shape, dimension, size, step)}, function=False)
+@view(
+    grads={
+        "input": lambda g, input_shape, dimension, size, step: unfold_backward(g, input_shape, dimension, size, step)
+    },
+    function=False,
+)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension as a new last dimension."""
     n = len(input.shape)
@@ -409,7 +426,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     shape = list(input.shape[:-1])
     for d in sorted((a, b)):
         shape.insert(d, side)
-    full = input.new_zeros(tuple(shape))  # type: ignore[attr-defined]
+    full = input.new_zeros(tuple(shape))
     diagonal(full, offset, a, b).copy_(input)
     return full
 
@@ -428,4 +445,4 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 @composite
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements of the tensor on its diagonal."""
-    return diag_embed(input.reshape(-1), offset)  # type: ignore[attr-defined]
+    return diag_embed(input.reshape(-1), offset)

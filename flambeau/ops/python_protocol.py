@@ -23,7 +23,7 @@ from ..core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layou
 from ..core.tensor import new_tensor as header
 from .declare import composite
 
-# -- numbers ------------------------------------------------------------------------------------------------------------
+# -- numbers --------------------------------------------------------------------------------------------------------
 
 _C_TYPES: dict[dtype, Any] = {
     dt.bool_: ctypes.c_bool, dt.uint8: ctypes.c_uint8, dt.int8: ctypes.c_int8, dt.int16: ctypes.c_int16,
@@ -103,7 +103,7 @@ def to_index(self: Tensor) -> int:
     return int(item(self))
 
 
-# -- containers ---------------------------------------------------------------------------------------------------------
+# -- containers ----------------------------------------------------------------------------------------------------
 
 
 def length(self: Tensor) -> int:
@@ -115,12 +115,12 @@ def length(self: Tensor) -> int:
 def iterate(self: Tensor) -> Any:
     if not self.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(self.unbind(0))  # type: ignore[attr-defined]
+    return iter(self.unbind(0))
 
 
 def contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, bool, int, float, complex)):
-        return bool((self == element).any().item())  # type: ignore[attr-defined]
+        return bool((self == element).any().item())
     raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
 
@@ -129,7 +129,7 @@ def listing(self: Tensor) -> list[str]:
     return sorted(n for n in names if not n[:1].isdigit())
 
 
-# -- printing -----------------------------------------------------------------------------------------------------------
+# -- printing ------------------------------------------------------------------------------------------------------
 
 
 def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
@@ -159,13 +159,13 @@ def formatted(self: Tensor, spec: str) -> str:
     return printing.format_tensor(self, spec, Tensor)
 
 
-# -- NumPy and DLPack ---------------------------------------------------------------------------------------------------
+# -- NumPy and DLPack ----------------------------------------------------------------------------------------------
 
 
 @composite(function=False)
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
-    t = self.detach().cpu() if force else self  # type: ignore[attr-defined]
+    t = self.detach().cpu() if force else self
     if t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t.dtype is dt.bfloat16:
@@ -195,7 +195,7 @@ def to_dlpack(
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if self.device is not cpu:
         raise BufferError(f"Can't export a tensor on device {self.device}")
-    t = self.clone() if copy else self  # type: ignore[attr-defined]
+    t = self.clone() if copy else self
     versioned = max_version is not None and max_version[0] >= 1
     return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned)
 
@@ -206,7 +206,7 @@ def dlpack_device(self: Tensor) -> tuple[int, int]:
     return (dlpack.CPU, 0)
 
 
-# -- copying and pickling -----------------------------------------------------------------------------------------------
+# -- copying and pickling ------------------------------------------------------------------------------------------
 
 
 def rebuild_tensor(
@@ -231,7 +231,7 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
     t = function(*args)
     if type(t) is not cls:
         t = t.as_subclass(cls) if not t.requires_grad else Tensor._make_subclass(cls, t.detach(), True)
-    if hasattr(cls, "__setstate__") and cls.__setstate__ is not Tensor.__setstate__:  # type: ignore[attr-defined]
+    if hasattr(cls, "__setstate__") and cls.__setstate__ is not Tensor.__setstate__:
         t.__setstate__(state)
     else:
         t.__dict__.update(state)
@@ -266,7 +266,8 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
         return memo[id(self)]
     if not self.is_leaf:
         raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you"
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            " If you"
             " were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see"
             " https://github.com/pytorch/pytorch/pull/103001"
         )
@@ -299,6 +300,6 @@ _SPECIAL = {
 
 for _name, _function in _SPECIAL.items():
     setattr(Tensor, _name, _function)
-Tensor.__array_priority__ = 1000  # type: ignore[attr-defined]
+Tensor.__array_priority__ = 1000
 
 __all__ = ["OrderedDict", "copy_of_array", "device", "read_number", "rebuild_tensor"]

@@ -56,7 +56,7 @@ def deliver(name: str, count: int, d: dtype, options: Options, out: Any, make: C
     return finish(target, options.requires_grad)
 
 
-# -- arange -------------------------------------------------------------------------------------------------------------
+# -- arange --------------------------------------------------------------------------------------------------------
 
 
 def _arange_bounds(args: tuple, named: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -108,7 +108,7 @@ def _float_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
     lanes = _VECTOR_BYTES // d.itemsize
     blocks = count // (2 * lanes) * 2 * lanes
     if blocks:
-        base = exact[: blocks : lanes, None].astype(wide)
+        base = exact[:blocks:lanes, None].astype(wide)
         exact[:blocks] = _rounded((base + wide(step) * np.arange(lanes).astype(wide)).reshape(-1), d)
     return _stored(exact, d)
 
@@ -132,9 +132,9 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     >>> arange(1, 7, 2)
     tensor([1, 3, 5])
     """
-    if len(args) == 1 and type(args[0]) is int and args[0] >= 0 and out is None and not options:
-        if default_device() is cpu:
-            return copy_of_array(np.arange(args[0]), dt.int64)
+    simple = len(args) == 1 and type(args[0]) is int and args[0] >= 0 and out is None and not options
+    if simple and default_device() is cpu:
+        return copy_of_array(np.arange(args[0]), dt.int64)
     bounds = _arange_bounds(args, options)
     chosen = read_options("arange", options)
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
@@ -153,7 +153,8 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
 def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **options: Any) -> Tensor:
     """Numbers from start to end, both included (deprecated: use arange)."""
     warnings.warn(
-        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's"
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with"
+        " Python's"
         " range builtin. Instead, use torch.arange, which produces values in [start, end).",
         UserWarning,
         stacklevel=3,
@@ -165,7 +166,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
     return deliver("range", count, d, chosen, out, lambda kind: _range_values(first, step, count, kind))
 
 
-# -- linspace, logspace -------------------------------------------------------------------------------------------------
+# -- linspace, logspace --------------------------------------------------------------------------------------------
 
 
 def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
@@ -205,7 +206,10 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
         start, end = int(start), int(end)
     exponents = _line(start, end, steps, wide)
     with np.errstate(all="ignore"):
-        powers = np.power(wide.numpy.type(base) if not d.is_complex else complex(base), exponents.astype(np.complex128 if d.is_complex else np.float64))
+        powers = np.power(
+            wide.numpy.type(base) if not d.is_complex else complex(base),
+            exponents.astype(np.complex128 if d.is_complex else np.float64),
+        )
         if d.category == 1:
             return powers.astype(np.int64).astype(d.numpy)
         return _stored(powers, d)
@@ -214,8 +218,11 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
 def _end_point(value: Any, name: str, argument: str, position: int) -> Any:
     if isinstance(value, Tensor):
         if value.shape != ():
-            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {len(value.shape)} dimension(s).")
-        return value.item()  # type: ignore[attr-defined]
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {len(value.shape)}"
+                " dimension(s)."
+            )
+        return value.item()
     return as_number(value, name, argument, position)
 
 
@@ -226,7 +233,9 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict
         raise RuntimeError("number of steps must be non-negative")
     chosen = read_options(name, options)
     is_complex = isinstance(a, complex) or isinstance(b, complex)
-    d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else default_complex() if is_complex else get_default_dtype())
+    d = chosen.dtype or (
+        out.dtype if isinstance(out, Tensor) else default_complex() if is_complex else get_default_dtype()
+    )
     if is_complex and not d.is_complex:
         raise RuntimeError(f"{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}")
     return deliver(name, count, d, chosen, out, lambda kind: make(a, b, count, kind))
@@ -245,7 +254,7 @@ def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, *, out: Any =
     return _spaced("logspace", start, end, steps, out, options, make)
 
 
-# -- matrices and indices -----------------------------------------------------------------------------------------------
+# -- matrices and indices ------------------------------------------------------------------------------------------
 
 
 @composite(kind="creation", method=False)
@@ -361,13 +370,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[attr-defined]
+        return input.new_empty((0,))
     grids = meshgrid(*[input] * r, indexing="ij")
     positions = np.meshgrid(*[np.arange(input.numel())] * r, indexing="ij")
     keep = np.ones(positions[0].shape, bool)
     for a, b in zip(positions, positions[1:]):
         keep &= (a <= b) if with_replacement else (a < b)
-    mask = input.new_tensor(keep, dtype=dt.bool_)  # type: ignore[attr-defined]
+    mask = input.new_tensor(keep, dtype=dt.bool_)
     return stack([g.masked_select(mask) for g in grids], 1)
 
 
@@ -380,9 +389,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if count < 0:
         raise RuntimeError(f"N must be non-negative; got {count}")
     if not count:
-        return x.new_empty((x.numel(), 0), dtype=dt.int64 if x.dtype is dt.bool_ else x.dtype)  # type: ignore[attr-defined]
-    columns = [x.new_ones(x.shape) if x.dtype.category > 1 else x.new_ones(x.shape, dtype=dt.int64)]  # type: ignore[attr-defined]
+        return x.new_empty((x.numel(), 0), dtype=dt.int64 if x.dtype is dt.bool_ else x.dtype)
+    columns = [x.new_ones(x.shape) if x.dtype.category > 1 else x.new_ones(x.shape, dtype=dt.int64)]
     for _ in range(count - 1):
         columns.append(columns[-1] * x)
     result = stack(columns, -1)
-    return result if increasing else result.flip(-1)  # type: ignore[attr-defined]
+    return result if increasing else result.flip(-1)

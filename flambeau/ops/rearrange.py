@@ -22,7 +22,7 @@ from .declare import composite, primitive
 from .joining import stack
 from .shape import slice_dim
 
-# -- repeating ----------------------------------------------------------------------------------------------------------
+# -- repeating ------------------------------------------------------------------------------------------------------
 
 
 def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
@@ -34,8 +34,8 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
         dims.append(len(split))
         split += [times, size]
     if 0 in repeats:
-        return g.new_zeros(input_shape)  # type: ignore[attr-defined]
-    return g.reshape(split).sum(dims).reshape(input_shape)  # type: ignore[attr-defined]
+        return g.new_zeros(input_shape)
+    return g.reshape(split).sum(dims).reshape(input_shape)
 
 
 @primitive(grads={"input": _repeat_backward}, function=False, method=False, label="RepeatBackward0", name="_repeat")
@@ -77,7 +77,9 @@ def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
 
 
 @composite
-def repeat_interleave(input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each element repeated in place."""
     if repeats is None:
         return _interleaved_indices(input, output_size)
@@ -91,7 +93,9 @@ def repeat_interleave(input: Any, repeats: Any = None, dim: int | None = None, *
         if times < 0:
             raise RuntimeError("Repeats must be non-negative")
         if output_size is not None and output_size != input.shape[d] * times:
-            raise RuntimeError(f"allocated size does not match required size: {output_size} given, {input.shape[d] * times} needed")
+            raise RuntimeError(
+                f"allocated size does not match required size: {output_size} given, {input.shape[d] * times} needed"
+            )
         wide = input.unsqueeze(d + 1)
         wide = wide.expand((*wide.shape[: d + 1], times, *wide.shape[d + 2 :]))
         return wide.clone(memory_format=contiguous_format).flatten(d, d + 1)
@@ -123,7 +127,11 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
 @composite(method=False)
 def unravel_index(indices: Any, shape: Any) -> tuple:
     """Positions in the flattened order as one coordinate per dimension."""
-    sizes = (int(shape),) if is_int(shape) else tuple(shape.tolist() if isinstance(shape, Tensor) else as_ints(shape, "unravel_index", "shape", 2))  # type: ignore[attr-defined]
+    sizes = (
+        (int(shape),)
+        if is_int(shape)
+        else tuple(shape.tolist() if isinstance(shape, Tensor) else as_ints(shape, "unravel_index", "shape", 2))
+    )
     if not isinstance(indices, Tensor):
         raise TypeError(f"unravel_index(): argument 'indices' (position 1) must be Tensor, not {type_name(indices)}")
     if indices.dtype.category > 1 or indices.dtype is dt.bool_:
@@ -140,10 +148,16 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
     return stack(list(reversed(coordinates)), -1).unbind(-1)
 
 
-# -- reversing and rotating ---------------------------------------------------------------------------------------------
+# -- reversing and rotating ----------------------------------------------------------------------------------------
 
 
-@primitive(grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", function=False, method=False, name="_flip")
+@primitive(
+    grads={"input": lambda g, dims: flip_dims(g, dims)},
+    label="FlipBackward0",
+    function=False,
+    method=False,
+    name="_flip",
+)
 def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     out = empty_as(input)
     if input.device is not cpu or 0 in out.shape:
@@ -246,11 +260,11 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     name="_roll_flat",
 )
 def _rolled_flat(input: Tensor, shifts: tuple[int, ...]) -> Tensor:
-    return roll_dims(input.reshape(-1), shifts, (0,)).view(input.shape)  # type: ignore[attr-defined]
+    return roll_dims(input.reshape(-1), shifts, (0,)).view(input.shape)
 
 
 def _rot90_backward(g: Tensor, k: int, dims: Any) -> Any:
-    return g.rot90(-k, dims)  # type: ignore[attr-defined]
+    return g.rot90(-k, dims)
 
 
 @primitive(grads={"input": _rot90_backward})
@@ -275,10 +289,10 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         return flip_dims(input, (a, b))
     if turns == 3:
         return flip_dims(input, (a,)).transpose(a, b)
-    return input.clone(memory_format=contiguous_format)  # type: ignore[attr-defined]
+    return input.clone(memory_format=contiguous_format)
 
 
-# -- triangles ----------------------------------------------------------------------------------------------------------
+# -- triangles -----------------------------------------------------------------------------------------------------
 
 
 def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
@@ -288,7 +302,7 @@ def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
     out = raw_empty(input.shape, input.dtype, input.device)
     if input.device is cpu and 0 not in out.shape:
         rows, columns = input.shape[-2:]
-        source = input if input._contig else input.contiguous()  # type: ignore[attr-defined]
+        source = input if input._contig else input.contiguous()
         if input.dtype.is_complex:
             cut = (np.triu if upper else np.tril)(source._array(), diagonal)
             out._array()[...] = cut
@@ -310,7 +324,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle(input, diagonal, True)
 
 
-# -- padding ------------------------------------------------------------------------------------------------------------
+# -- padding -------------------------------------------------------------------------------------------------------
 
 
 def _pad_backward(g: Tensor, pad: Any) -> Any:
@@ -327,7 +341,8 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(widths)}")
     if len(widths) // 2 > n:
         raise RuntimeError(
-            f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is {len(widths)}"
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is"
+            f" {len(widths)}"
             f" while the input has {n} dimensions."
         )
     shape = list(input.shape)
@@ -338,7 +353,8 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
         shape[d] += before + after
         if shape[d] < 0:
             raise RuntimeError(
-                f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative output"
+                f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
+                " output"
                 f" size, which is invalid. Check dimension {d} of your input."
             )
         start, stop = max(-before, 0), input.shape[d] - max(-after, 0)

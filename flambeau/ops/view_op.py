@@ -53,7 +53,7 @@ class ViewNode(Node):
 
 
 class ViewOp:
-    """`geometry(input, *args)` gives shape, strides and offset; `backward(g, shape of the input, *args)` its gradient."""
+    """`geometry(input, *args)` gives shape, strides and offset; `backward(g, input shape, *args)` the gradient."""
 
     def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
@@ -150,7 +150,7 @@ def _internal_face(impl: ViewOp) -> Any:
 
     def face(input: Tensor, *args: Any) -> Tensor:
         if _stack:
-            return _intercept(face.op, face, (input, *args), {})  # type: ignore[attr-defined]
+            return _intercept(face.op, face, (input, *args), {})
         return impl.place(input, args, args, 0)
 
     return face
@@ -165,7 +165,7 @@ def _public_face(impl: ViewOp, fn: Callable) -> Any:
 
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if _stack:
-            return _intercept(face.op, face, (input, *args), kwargs)  # type: ignore[attr-defined]
+            return _intercept(face.op, face, (input, *args), kwargs)
         if kwargs or len(args) != count:
             args = _bound(impl.name, names, defaults, args, kwargs)
         for a in args:
