@@ -230,6 +230,8 @@ def batch_norm(
 ) -> Tensor:
     """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
     _need_float("batch_norm", input)
+    if input.numel() == 0 and len(input.shape) < 2:
+        return input.clone()
     if len(input.shape) < 2:
         raise RuntimeError(f"Expected 2D or more input to batch_norm, got input of size {list(input.shape)}")
     channels = input.shape[1]
