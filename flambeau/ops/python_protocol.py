@@ -170,6 +170,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t.dtype is dt.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
+    t._storage.fix()
     return t._array()
 
 
@@ -197,6 +198,7 @@ def to_dlpack(
         raise BufferError(f"Can't export a tensor on device {self.device}")
     t = self.clone() if copy else self
     versioned = max_version is not None and max_version[0] >= 1
+    t._storage.fix()
     return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned)
 
 

@@ -1,0 +1,62 @@
+"""What tests against the real PyTorch have in common."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau
+
+
+def _shown(value: Any) -> str:
+    return re.sub(r"\bflambeau(\.core\.\w+)?\.", "torch.", repr(value))
+
+
+def _outcome(library: Any, expression: str, setup: str) -> tuple[str, str]:
+    """("value", printed value) or ("error", name of the exception) of an expression over `torch`, whatever that is."""
+    names = {"torch": library, "np": np, "copy": copy, "pickle": pickle}
+    exec(setup, names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return "value", _shown(eval(expression, names))
+        except Exception as problem:
+            return "error", type(problem).__name__
+
+
+@pytest.fixture
+def agrees() -> Callable[[str, str], None]:
+    """agrees(expression, setup): PyTorch and Flambeau print the same value, or raise the same exception."""
+    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+
+    def check(expression: str, setup: str = "") -> None:
+        expected = _outcome(torch, expression, setup)
+        assert _outcome(flambeau, expression, setup) == expected, expression
+
+    return check
+
+
+@pytest.fixture
+def same_outcome() -> Callable[[Callable], None]:
+    """same_outcome(scenario): scenario(torch) and scenario(flambeau) return or raise the same."""
+    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+
+    def run(library: Any, scenario: Callable) -> tuple[str, str]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return "value", _shown(scenario(library))
+            except Exception as problem:
+                return "error", type(problem).__name__
+
+    def check(scenario: Callable) -> None:
+        assert run(flambeau, scenario) == run(torch, scenario)
+
+    return check
