@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..core.device import cpu
+from ..core.layout import wrap_dim
 from ..core.size import make_size
-from ..core.tensor import Tensor, empty, numel_of
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from ..kernels.library.index import gather as gather_kernel
 from ..kernels.library.index import scatter as scatter_kernel
 from .declare import primitive
@@ -78,3 +80,73 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     )
     _check(error, n)
     return out
+
+
+class _LinePlan:
+    __slots__ = ("lines", "native", "kernel", "nbytes", "strides")
+
+    lines: tuple[int, ...]  # outer, n and, for a kernel over columns, inner
+    native: Any
+    kernel: Any
+    nbytes: int
+    strides: tuple[int, ...]
+
+
+class LineOperator:
+    """A kernel from contiguous tensors of one dtype and shape to a new one, along the lines of one dimension.
+
+    `rows` is the kernel where that dimension is the last one (None: `columns` does both). What a call needs to know is
+    found by dtype, shape and dimension, so that it costs one look-up, one allocation and one native call."""
+
+    def __init__(self, rows: Any, columns: Any, inputs: int, **constants: Any):
+        self.rows, self.columns, self.inputs, self.constants = rows, columns, inputs, constants
+        self.plans: dict[tuple, _LinePlan] = {}
+
+    def one(self, x: Tensor, dim: int) -> Tensor:
+        """The kernel of one tensor."""
+        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
+        if plan is None:
+            plan = self._plan(x, dim)
+        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
+        source = x if x._contig else contiguous(x)
+        if plan.native is not None:
+            plan.native(out._storage.ptr, source._storage.ptr + source._offset * source.dtype.itemsize, *plan.lines)
+        elif plan.kernel is not None:
+            plan.kernel(out, source, *plan.lines, **self.constants)
+        return out
+
+    def two(self, x: Tensor, y: Tensor, dim: int) -> Tensor:
+        """The kernel of two tensors, which the caller knows to have one dtype and shape."""
+        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
+        if plan is None:
+            plan = self._plan(x, dim)
+        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
+        a, b = x if x._contig else contiguous(x), y if y._contig else contiguous(y)
+        if plan.native is not None:
+            size = a.dtype.itemsize
+            plan.native(
+                out._storage.ptr, a._storage.ptr + a._offset * size, b._storage.ptr + b._offset * size, *plan.lines
+            )
+        elif plan.kernel is not None:
+            plan.kernel(out, a, b, *plan.lines, **self.constants)
+        return out
+
+    def _plan(self, x: Tensor, dim: int) -> _LinePlan:
+        plan = _LinePlan()
+        outer, n, inner = split_at(x.shape, wrap_dim(dim, len(x.shape)))
+        by_rows = self.rows is not None and inner == 1
+        plan.lines = (outer, n) if by_rows else (outer, n, inner)
+        plan.nbytes = numel_of(x.shape) * x.dtype.itemsize
+        plan.strides = contiguous_strides(x.shape)
+        plan.kernel = plan.native = None
+        if plan.nbytes and x.device is cpu:
+            plan.kernel = self.rows if by_rows else self.columns
+            kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)
+            plan.native = plan.kernel.native(*kinds, **self.constants)
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        self.plans[x.dtype, x.shape, dim, x.device] = plan
+        return plan
+
+
+_MAX_PLANS = 4096

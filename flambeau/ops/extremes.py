@@ -129,15 +129,20 @@ _where_largest = Reduction("max", lambda x: x, "argmax", rule=to_index)
 _where_smallest = Reduction("min", lambda x: x, "argmin", rule=to_index)
 
 
-def _along_dim(name: str, input: Tensor, dim: int, keepdim: bool, where: Reduction) -> Saved:
+def _along_dim(name: str, input: Tensor, dim: int, keepdim: bool, where: Reduction, value: Reduction) -> Saved:
     d = wrap_dim(dim, len(input.shape))
     if input.dtype.is_complex:
         raise RuntimeError(f"{name}(): does not support complex input")
     if input.shape and input.shape[d] == 0:
         raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
     index = where.call(input, d, keepdim)
-    values = pick(input, index, d, keepdim)
+    # A second pass over few elements costs less than looking them up.
+    few = numel_of(input.shape) <= _FEW
+    values = value.call(input._bare_alias(), d, keepdim) if few else pick(input, index, d, keepdim)
     return Saved((values, index), index=index, shape=input.shape)
+
+
+_FEW = 16384
 
 
 def pick(input: Tensor, index: Tensor, d: int, keepdim: bool) -> Tensor:
@@ -157,13 +162,13 @@ def _kept_strides(index: Tensor, d: int) -> tuple[int, ...]:
 @primitive(grads={"input": select_backward}, label="MaxBackward0", function=False, method=False)
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest element along a dimension and its index."""
-    return _named(_max_result, _along_dim("max", input, dim, keepdim, _where_largest))
+    return _named(_max_result, _along_dim("max", input, dim, keepdim, _where_largest, _largest))
 
 
 @primitive(grads={"input": select_backward}, label="MinBackward0", function=False, method=False)
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest element along a dimension and its index."""
-    return _named(_min_result, _along_dim("min", input, dim, keepdim, _where_smallest))
+    return _named(_min_result, _along_dim("min", input, dim, keepdim, _where_smallest, _smallest))
 
 
 def _named(kind: Any, saved: Saved) -> Saved:

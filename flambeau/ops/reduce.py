@@ -51,7 +51,7 @@ def _check_mean(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], reque
 
 
 def _mean_backward(g: Tensor, shape: Any, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    count = numel_of([shape[d] for d in dims])
+    count = numel_of(tuple(shape[d] for d in dims))
     if numel_of(shape) == 0:
         return spread(g, shape, dims, keepdim)
     return spread(_divide.call((g, count)), shape, dims, keepdim)

@@ -11,11 +11,11 @@ from ..core.device import cpu
 from ..core.layout import wrap_dim
 from ..core.numeric_limits import finfo
 from ..core.return_types import named_result
-from ..core.tensor import Tensor, empty, numel_of
+from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import scan as kernels
-from .along import contiguous, split_at
+from .along import LineOperator, contiguous, split_at
 from .arguments import as_dtype, is_int
 from .declare import composite, primitive
 from .formula import Pointwise, type_word
@@ -49,18 +49,20 @@ _COMPLEX = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": _complex_logsumex
 
 
 def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
-    out = empty(input.shape, input.dtype, input.device)
-    if input.device is not cpu or not numel_of(input.shape):
-        return out
-    if input.dtype.is_complex:
+    if input.dtype.is_complex and input.device is cpu and numel_of(input.shape):
         array = input._array().reshape(-1) if not input.shape else input._array()
         if reverse:
             array = np.flip(array, dim)
         result = _COMPLEX[op](array, dim)
-        out._array()[...] = (np.flip(result, dim) if reverse else result).reshape(input.shape)
-        return out
-    kernels.cumulate(out, contiguous(input), *split_at(input.shape, dim), op=op, reverse=reverse)
-    return out
+        return copy_of_array((np.flip(result, dim) if reverse else result).reshape(input.shape), input.dtype)
+    return _RUNNING[op, reverse].one(input, dim)
+
+
+_RUNNING = {
+    (op, reverse): LineOperator(None, kernels.cumulate, 1, op=op, reverse=reverse)
+    for op in ("sum", "prod", "logsumexp")
+    for reverse in (False, True)
+}
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------

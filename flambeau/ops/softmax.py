@@ -5,106 +5,48 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..core.device import cpu
 from ..core.dtype import dtype as dtype_type
 from ..core.graph import Node, SavedTensor, gradient_edge, mode
 from ..core.layout import wrap_dim
-from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
+from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import softmax as kernels
-from .along import contiguous, split_at
+from .along import LineOperator
 from .arguments import as_dtype, is_int
 from .declare import composite, primitive
 from .formula import RETRY_MESSAGE, Pointwise, camel, type_word
 from .reduction import require_tensor, write_exactly
 
 
-class _Plan:
-    """How softmax of one shape along one dimension is computed."""
-
-    __slots__ = ("dim", "lines", "native", "kernel", "nbytes", "strides")
-
-    dim: int
-    lines: tuple[int, ...]  # outer, n and, unless it is 1, inner
-    native: Any
-    kernel: Any
-    nbytes: int
-    strides: tuple[int, ...]
-
-
 class _Softmax:
-    """softmax or log_softmax: a forward and a backward kernel with plans by shape."""
+    """softmax or log_softmax: a forward and a backward kernel."""
 
     def __init__(self, name: str, log_result: bool):
         self.name, self.log_result = name, log_result
         self.label = camel(name) + "Backward0"
-        self.plans: dict[tuple, _Plan] = {}
-        self.backward_plans: dict[tuple, _Plan] = {}
-
-    def plan(self, x: Tensor, dim: int) -> _Plan:
-        rank = len(x.shape)
-        plan = _Plan()
-        d = plan.dim = wrap_dim(dim, rank)
-        if not x.dtype.is_floating_point:
-            last = "_lastdim" if d == max(rank, 1) - 1 else ""
-            raise NotImplementedError(f"\"{self.name}{last}_kernel_impl\" not implemented for '{type_word(x.dtype)}'")
-        outer, n, inner = split_at(x.shape, d)
-        plan.lines = (outer, n) if inner == 1 else (outer, n, inner)
-        plan.nbytes = numel_of(x.shape) * x.dtype.itemsize
-        plan.strides = contiguous_strides(x.shape)
-        plan.kernel = plan.native = None
-        return plan
+        rows, columns = kernels.softmax_rows, kernels.softmax_columns
+        self.run = LineOperator(rows, columns, 1, log_result=log_result).one
+        rows, columns = kernels.softmax_backward_rows, kernels.softmax_backward_columns
+        self.run_backward = LineOperator(rows, columns, 2, log_result=log_result).two
 
     def forward(self, x: Tensor, dim: int) -> Tensor:
-        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
-        if plan is None:
-            plan = self._remember(self.plans, self.plan(x, dim), x, dim, 2)
-        out = _empty_like(x, plan)
-        source = x if x._contig else contiguous(x)
-        native = plan.native
-        if native is not None:
-            native(out._storage.ptr, source._storage.ptr + source._offset * source.dtype.itemsize, *plan.lines)
-        elif plan.kernel is not None:
-            plan.kernel(out, source, *plan.lines, log_result=self.log_result)
+        if not x.dtype.is_floating_point:
+            rank = len(x.shape)
+            last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
+            raise NotImplementedError(f"\"{self.name}{last}_kernel_impl\" not implemented for '{type_word(x.dtype)}'")
+        out = self.run(x, dim)
         if x._meta is not None and mode.enabled:
-            self.record(x, plan.dim, out)
+            self.record(x, dim, out)
         return out
 
     def backward(self, g: Tensor, y: Tensor, dim: int) -> Tensor:
         if g.shape != y.shape or g.dtype is not y.dtype:
             raise RuntimeError(
                 f"{self.name}: the gradient must be like the output, {y.dtype} of shape {list(y.shape)}, but is"
-                f" {g.dtype} of"
-                f" shape {list(g.shape)}"
+                f" {g.dtype} of shape {list(g.shape)}"
             )
-        plan = self.backward_plans.get((y.dtype, y.shape, dim, y.device))
-        if plan is None:
-            plan = self._remember(self.backward_plans, self.plan(y, dim), y, dim, 3)
-        out = _empty_like(y, plan)
-        grad, output = (g if g._contig else contiguous(g)), (y if y._contig else contiguous(y))
-        native = plan.native
-        if native is not None:
-            native(
-                out._storage.ptr,
-                grad._storage.ptr + grad._offset * grad.dtype.itemsize,
-                output._storage.ptr + output._offset * output.dtype.itemsize,
-                *plan.lines,
-            )
-        elif plan.kernel is not None:
-            plan.kernel(out, grad, output, *plan.lines, log_result=self.log_result)
-        return out
-
-    def _remember(self, plans: dict[tuple, _Plan], plan: _Plan, x: Tensor, dim: int, buffers: int) -> _Plan:
-        if plan.nbytes and x.device is cpu:
-            plan.kernel = _KERNELS[buffers, len(plan.lines)]
-            kinds = (x.dtype,) * buffers + (int,) * len(plan.lines)
-            plan.native = plan.kernel.native(*kinds, log_result=self.log_result)
-        if len(plans) >= _MAX_PLANS:
-            plans.clear()
-        plans[x.dtype, x.shape, dim, x.device] = plan
-        return plan
+        return self.run_backward(g, y, dim)
 
     def record(self, x: Tensor, dim: int, out: Tensor) -> None:
         edge = gradient_edge(x)
@@ -113,19 +55,6 @@ class _Softmax:
             node.op, node.dim, node.saved = self, dim, SavedTensor(out, True)
             node.output_info = ((out.shape, out.dtype, out.device),)
             out._set_history(node)
-
-
-_KERNELS = {
-    (2, 2): kernels.softmax_rows,
-    (2, 3): kernels.softmax_columns,
-    (3, 2): kernels.softmax_backward_rows,
-    (3, 3): kernels.softmax_backward_columns,
-}
-_MAX_PLANS = 4096
-
-
-def _empty_like(x: Tensor, plan: _Plan) -> Tensor:
-    return new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
 
 
 class _SoftmaxNode(Node):
@@ -141,6 +70,8 @@ class _SoftmaxNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         out = self.saved.unpack(self)
+        if not mode.enabled:
+            return (self.op.backward(g, out, self.dim),)
         backward = log_softmax_backward if self.op.log_result else softmax_backward
         return (backward(g, out, self.dim, out.dtype),)
 

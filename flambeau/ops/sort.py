@@ -63,7 +63,7 @@ def sort_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
     values = empty(rows.shape, rows.dtype)
     if not numel_of(rows.shape):
         return values, index
-    if n >= radix_kernels.RADIX and n < 1 << 31:
+    if radix_kernels.SHORT <= n < 1 << 31:
         tasks = min(count, _TASKS)
         wide = rows.dtype in (dt.float64, dt.int64, dt.uint64)
         keys = empty((tasks, 2, n), dt.int64 if wide else dt.uint32)
@@ -159,35 +159,26 @@ def msort(input: Tensor) -> Tensor:
 _topk_result = named_result("topk", "values", "indices")
 
 
-def _top_index(input: Tensor, k: int, d: int, largest: bool) -> Tensor:
-    """Where the k best of each line are, best first."""
-    shape = (*input.shape[:d], k, *input.shape[d + 1 :])
-    index = empty(shape, dt.int64)
+def _top(input: Tensor, k: int, d: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """The k best of each line, best first, and where they are."""
+    shape = (*input.shape[:d], k, *input.shape[d + 1 :]) if input.shape else ()
+    values, index = empty(shape, input.dtype, input.device), empty(shape, dt.int64, input.device)
     outer, n, inner = split_at(input.shape, d)
-    if not numel_of(shape):
-        return index
+    if input.device is not cpu or not numel_of(shape) or not k:
+        return values, index
     x = contiguous(input)
     if k <= select_kernels.FEW and (k * 8 <= n or n <= select_kernels.FEW):
-        select_kernels.top_few(index, x, outer, n, inner, k, largest=largest)
-        return index
+        select_kernels.top_few(values, index, x, outer, n, inner, k, largest=largest)
+        return values, index
     tasks = min(outer * inner, _TASKS)
     select_kernels.top_many(index, x, outer, n, inner, k, tasks, largest=largest, long=n > select_kernels.SMALL)
-    picked = take_along(x, index, d, input.shape)
-    order = _sorted(picked, d, largest).result[1]
-    return take_along(index, order, d, index.shape)
+    values, order = _sorted(take_along(x, index, d, input.shape), d, largest).result
+    return values, take_along(index, order, d, index.shape)
 
 
 @primitive(grads={"input": _place_values}, label="TopkBackward0", function=False, method=False)
 def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
-    if input.device is not cpu:
-        shape = (*input.shape[:dim], k, *input.shape[dim + 1 :]) if input.shape else ()
-        index, values = empty(shape, dt.int64, input.device), empty(shape, input.dtype, input.device)
-    elif not input.shape:
-        index, values = empty((), dt.int64), input.clone()
-        index._array()[...] = 0
-    else:
-        index = _top_index(input, k, dim, largest)
-        values = take_along(input, index, dim, input.shape)
+    values, index = _top(input, k, dim, largest)
     return Saved(_topk_result((values, index)), index=index, shape=input.shape)
 
 

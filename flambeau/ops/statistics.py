@@ -91,7 +91,7 @@ def _check(name: str, input: Tensor, arguments: Spread) -> tuple[int, ...]:
         words = "std and var only support" if name in ("std", "var") else f"{name} only support"
         raise RuntimeError(f"{words} floating point and complex dtypes")
     dims = reduced_dims(arguments.dim, len(input.shape), name)
-    if numel_of([input.shape[d] for d in dims]) - arguments.correction <= 0:
+    if numel_of(tuple(input.shape[d] for d in dims)) - arguments.correction <= 0:
         warnings.warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input"
             " numel divided by output numel).",
@@ -116,7 +116,7 @@ _half_over = Pointwise("std_backward", lambda g, out: f.where(out == 0, 0, g / (
 def _var_grad(g: Tensor, input: Tensor, arguments: Spread) -> Tensor:
     rank = len(input.shape)
     dims = reduced_dims(arguments.dim, rank)
-    freedom = numel_of([input.shape[d] for d in dims]) - arguments.correction
+    freedom = numel_of(tuple(input.shape[d] for d in dims)) - arguments.correction
     scale = 2 / freedom if freedom > 0 else float("inf")
     center = input.mean(dims if rank else None, True)
     return _scaled_difference.call((restored(g, rank, dims, arguments.keepdim), input, center, scale))
@@ -128,7 +128,7 @@ def _std_grad(g: Tensor, input: Tensor, arguments: Spread, out: Tensor) -> Tenso
 
 def _mean_grad(g: Tensor, input: Tensor, arguments: Spread) -> Tensor:
     dims = reduced_dims(arguments.dim, len(input.shape))
-    return spread(g / numel_of([input.shape[d] for d in dims]), input.shape, dims, arguments.keepdim)
+    return spread(g / numel_of(tuple(input.shape[d] for d in dims)), input.shape, dims, arguments.keepdim)
 
 
 def _both(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -74,7 +74,7 @@ def _comparable(x: Tensor) -> np.ndarray:
 def _distinct_slices(input: Tensor, dim: int, everywhere: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Slices along `dim` that differ from all others (in order), or from the one before."""
     d = wrap_dim(dim, len(input.shape))
-    if input.shape and not numel_of([n for i, n in enumerate(input.shape) if i != d]):
+    if input.shape and not numel_of(tuple(n for i, n in enumerate(input.shape) if i != d)):
         raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
     array = _comparable(input) if input.shape else _comparable(input).reshape(1)
     n = array.shape[d]

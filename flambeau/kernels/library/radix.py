@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...core.dtype import uint32
-from ..loops import i64, local, loop_kernel, prange, scalar_function
+from ..loops import i64, local, loop_kernel, prange, scalar_function, unroll
 from .order import order_key
 
-RADIX = 1024  # rows at least this long are worth counting digits
-DIGIT = 11
+SHORT = 48  # rows at least this long are worth counting digits
+DIGIT = 8  # bits: larger digits are fewer, but their counts leave the first-level cache
 BINS = 1 << DIGIT
 
 
@@ -20,7 +20,7 @@ def count_digits(counts, keys, order, x, base, n, scratch, *, digits, descending
         key = order_key(x[base + i], kind=x.dtype, descending=descending)
         keys[scratch + i] = key
         order[scratch + i] = i
-        for d in range(digits):
+        for d in unroll(digits):
             counts[d * BINS + ((key >> (d * DIGIT)) & (BINS - 1))] += 1
 
 
@@ -29,7 +29,7 @@ def radix_sort_rows(values, indices, x, keys, order, rows, n, tasks, *, descendi
     """values, indices = each row of x sorted, stably, and the positions its elements had; from the lowest digit of the
     keys to the highest. `keys` (uint32, or int64 for 64-bit elements) and `order` (int32) are scratch memory for 2 * n
     elements per task. A digit that all elements share costs nothing."""
-    digits = 3 if keys.dtype is uint32 else 6
+    digits = 4 if keys.dtype is uint32 else 8
     for task in prange(tasks, 40 * n * rows // tasks):
         counts = local(i64, digits * BINS)
         home = task * 2 * n

@@ -17,9 +17,11 @@ from ..loops import (
     prange,
     scalar_function,
     simd,
+    unroll,
 )
 
 BLOCK = 64
+LINES = 4
 
 
 @scalar_function
@@ -48,12 +50,26 @@ def cumulate(out, x, outer, n, inner, *, op, reverse=False):
     kind = f64 if x.dtype is float32 else out
     start = 1 if op == "prod" else -inf if op == "logsumexp" else 0
     if inner == 1:
-        for line in prange(outer, 2 * n):
-            single = like(kind, start)
-            for step in range(n):
-                k = line * n + (n - 1 - step if reverse else step)
-                single = advance(single, x[k], op=op)
-                out[k] = like(out, single)
+        # LINES at a time: each step of one line has to wait for the one before.
+        for group in prange((outer + LINES - 1) // LINES, 2 * LINES * n):
+            base = group * LINES * n
+            if (group + 1) * LINES <= outer:
+                totals = local(kind, LINES)
+                for c in unroll(LINES):
+                    totals[c] = start
+                for step in range(n):
+                    k = base + (n - 1 - step if reverse else step)
+                    for c in unroll(LINES):
+                        v = advance(totals[c], x[k + c * n], op=op)
+                        totals[c] = v
+                        out[k + c * n] = like(out, v)
+            else:
+                for line in range(group * LINES, outer):
+                    single = like(kind, start)
+                    for step in range(n):
+                        k = line * n + (n - 1 - step if reverse else step)
+                        single = advance(single, x[k], op=op)
+                        out[k] = like(out, single)
     else:  # BLOCK neighbouring lines at a time, so that memory is read in order
         blocks = (inner + BLOCK - 1) // BLOCK
         for task in prange(outer * blocks, 2 * n * BLOCK):

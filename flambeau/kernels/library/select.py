@@ -122,9 +122,9 @@ def select_lines(values, indices, x, outer, n, inner, k, tasks, *, mode, long):
 
 
 @loop_kernel
-def top_few(indices, x, outer, n, inner, k, *, largest):
-    """indices[o, :, i] = where the k <= FEW largest (or smallest) elements of every line are, best first. One
-    comparison for most elements."""
+def top_few(values, indices, x, outer, n, inner, k, *, largest):
+    """values, indices[o, :, i] = the k <= FEW largest (or smallest) elements of every line and where they are, best
+    first. One comparison for most elements."""
     for line in prange(outer * inner, 2 * n):
         base = line // inner * n * inner + line % inner
         keys = local(i64, FEW)
@@ -153,6 +153,7 @@ def top_few(indices, x, outer, n, inner, k, *, largest):
         target = line // inner * k * inner + line % inner
         for i in range(k):
             indices[target + i * inner] = places[i]
+            values[target + i * inner] = x[base + places[i] * inner]
 
 
 @loop_kernel
