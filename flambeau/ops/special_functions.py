@@ -71,11 +71,16 @@ _log_ndtr = FormulaFunction(
 )
 _ndtri = FormulaFunction("ndtri", special.ndtri, lambda x, y: (math.sqrt(2 * math.pi) * f.exp(0.5 * y * y),))
 _i0 = FormulaFunction("i0", special.i0, lambda x, y: (_i1(x),))
-_i1 = FormulaFunction("i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / x),))
+_i1 = FormulaFunction("i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / _not_zero(x)),))
 _i0e = FormulaFunction("i0e", special.i0e, lambda x, y: (_i1e(x) - f.sign(x) * y,))
 _i1e = FormulaFunction(
-    "i1e", special.i1e, lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / x)),)
+    "i1e", special.i1e, lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / _not_zero(x))),)
 )
+
+
+def _not_zero(x: Expr) -> Expr:
+    """A divisor for a branch that zero does not take, but whose derivative would see it."""
+    return f.where(x == 0, 1, x)
 
 
 @pointwise(
