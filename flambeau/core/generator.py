@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from flambeau.core.device import cpu
 from flambeau.core.device import device as Device
-from flambeau.core.dtype import uint8
-from flambeau.core.tensor import Tensor, copy_of_array
+from flambeau.core.dtype import uint8, uint32
+from flambeau.core.size import make_size
+from flambeau.core.storage import UntypedStorage
+from flambeau.core.tensor import Tensor, copy_of_array, empty, from_array, new_tensor
 
 DEFAULT_SEED = 67280421310721
 STATE_BYTES = 5056
+SCRATCH_WORDS = 1 << 15  # words that native fills draw at a time
 
 _WORDS = 624  # MT19937 regenerates this many words at a time
 # seed, words left before regeneration (plus one), "seeded", position; 624 words widened to 64 bits follow.
@@ -43,6 +47,7 @@ class Generator:
         "_bits",
         "_device",
         "_kept_float",
+        "_native",
         "_seed",
         "_seeder",
         "_untouched",
@@ -59,6 +64,7 @@ class Generator:
         self._device = Device("cpu")
         self._bits = np.random.MT19937(0)
         self._seeder = np.random.RandomState(self._bits)
+        self._native: tuple[Tensor, Tensor, Tensor, np.ndarray] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
         self.lock = threading.RLock()
         self._reset(DEFAULT_SEED)
@@ -127,6 +133,21 @@ class Generator:
         if n:
             self._untouched = False
             self._bits.random_raw(n, output=False)
+
+    def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray]:
+        """What native code draws with: the engine's memory (624 words and the position of the next), scratch memory, and
+        two float64 for a kept normal sample, also as an array. To be used with `lock` held; marks the engine as used."""
+        if self._native is None:
+            place = self._bits.ctypes.state_address
+            storage = UntypedStorage.borrow(place, 4 * (_WORDS + 1), self._bits)
+            engine = new_tensor(storage, make_size((_WORDS + 1,)), (1,), 0, uint32, cpu, True)
+            known = self._bits.state["state"]
+            if engine._array().tolist() != [*known["key"].tolist(), known["pos"]]:
+                raise RuntimeError(f"NumPy {np.__version__} keeps its MT19937 engine in an unknown layout")
+            kept = np.zeros(2)
+            self._native = engine, empty((SCRATCH_WORDS,), uint32), from_array(kept), kept
+        self._untouched = False
+        return self._native
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ from flambeau.core.dtype import bfloat16, bool_, dtype, float16, float32, float6
 from flambeau.core.generator import Generator
 
 # A range this large takes a 64-bit number, so that the remainder stays nearly uniform.
-_WIDE_RANGE = 1 << 28
+WIDE_RANGE = 1 << 28
 # Up to 2**digits + 1 consecutive integers are exact in a floating dtype.
 _DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 _LARGEST_FINITE = {float16: 65504}
 _UNSIGNED = ("uint16", "uint32", "uint64")
 _INT64_MIN = -(2**63)
 # For permutations of this size 32-bit numbers would be too coarse.
-_COARSE = 0xFFFFFFFF // 20
+COARSE = 0xFFFFFFFF // 20
 # From here on resolving all swaps of a shuffle at once is faster than making them one by one.
 _MANY_SWAPS = 4096
 
@@ -39,8 +39,8 @@ def random_range(generator: Generator, n: int, to: dtype, low: int, high: int | 
         raise NotImplementedError(f'"random_" not implemented for {to}')
     if high is None and low == _INT64_MIN:
         return _full_64_bits(generator, n, to)
-    low, span = _bounds(to, low, high)
-    return _cast(_remainders(generator, n, span, span >= _WIDE_RANGE), low, to)
+    low, span = bounds(to, low, high)
+    return _cast(_remainders(generator, n, span, span >= WIDE_RANGE), low, to)
 
 
 def _remainders(generator: Generator, n: int, span: int, wide: bool) -> np.ndarray:
@@ -79,7 +79,7 @@ def _full_64_bits(generator: Generator, n: int, to: dtype) -> np.ndarray:
     return _from_int64(generator.random64(n).view(np.int64), to)
 
 
-def _bounds(to: dtype, low: int, high: int | None) -> tuple[int, int]:
+def bounds(to: dtype, low: int, high: int | None) -> tuple[int, int]:
     """The first value and the number of values, after PyTorch's checks."""
     if high is None:
         return _bounds_to_limit(to, low)
@@ -150,6 +150,16 @@ def _representable_high(to: dtype, high: int) -> int:
 
 def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
     """`randperm(n)`: a shuffle that swaps each place with itself or a later one (an earlier one for a huge n)."""
+    check_permutation(n, to)
+    if n < COARSE:
+        return _from_int64(_shuffled(_swap_targets(generator, n)), to)
+    words = generator.random64(n)
+    words %= np.arange(1, n + 1, dtype=np.uint64)
+    return _from_int64(_inside_out(words.view(np.int64)), to)
+
+
+def check_permutation(n: int, to: dtype) -> None:
+    """Raise for a permutation that the dtype cannot hold."""
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     if to is bool_ or to.is_complex or to.name in _UNSIGNED:
@@ -158,11 +168,6 @@ def randperm(generator: Generator, n: int, to: dtype = int64) -> np.ndarray:
         raise RuntimeError(f"n cannot be greater than 2^{_DIGITS[to]}+1 for {to}, but got {n}")
     if not to.is_floating_point and n - 1 > np.iinfo(to.numpy).max:
         raise RuntimeError(f"value cannot be converted to type {to} without overflow: {n - 1}")
-    if n < _COARSE:
-        return _from_int64(_shuffled(_swap_targets(generator, n)), to)
-    words = generator.random64(n)
-    words %= np.arange(1, n + 1, dtype=np.uint64)
-    return _from_int64(_inside_out(words.view(np.int64)), to)
 
 
 def _swap_targets(generator: Generator, n: int) -> np.ndarray:

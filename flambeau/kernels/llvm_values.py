@@ -232,6 +232,8 @@ LIBM = frozenset({
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "nextafter", "pow",
 })  # fmt: skip
+# The C library's own functions, for kernels whose results must have its bits (see loops_language).
+C_LIBRARY = frozenset({"c_log", "c_log1p", "c_sin", "c_cos"})
 
 
 def apply(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
@@ -436,6 +438,8 @@ def _apply_float(w: Writer, op: str, d: dtype, operands: list[str]) -> str:
         return _float_division(w, op, d, *operands)
     if op in LIBM:
         return w.libm(op, t, *operands)
+    if op in C_LIBRARY:
+        return w.libm(op[2:], t, *operands)
     return _float_test(w, op, d, a)
 
 

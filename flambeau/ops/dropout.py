@@ -14,8 +14,8 @@ from ..core.tensor import Tensor, empty, numel_of
 from .creation import empty_as
 from .declare import composite, primitive
 from .primitive import Saved
-from .random import bernoulli_samples
 from .random_fill import fill, store
+from .samplers import Bernoulli
 
 _ALPHA = 1.7580993408473766  # minus the limit of selu towards -infinity
 
@@ -108,7 +108,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> Saved:
         mask.fill_(True)  # type: ignore[attr-defined]
         return Saved((input.clone(), mask), mask=mask, scale=1.0)  # type: ignore[attr-defined]
     _check(p, RuntimeError)
-    fill(mask, default_generator, bernoulli_samples(1.0 - p))
+    fill(mask, default_generator, Bernoulli(1.0 - p))
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
     noise = mask.to(input.dtype).mul_(scale)  # type: ignore[attr-defined]
     return Saved((input.mul(noise), mask), mask=mask, scale=scale)  # type: ignore[attr-defined]

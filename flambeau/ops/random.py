@@ -17,28 +17,17 @@ from ..core.dtype import dtype
 from ..core.generator import Generator
 from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
-from ..core.tensor import Tensor, empty
+from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import Options, as_int, as_ints, as_shape, is_int, read_options
 from .creation import empty_as, finish, new, prepare_out
 from .declare import composite
 from .formula import type_word
-from .random_fill import Sampler, as_generator, fill, fill_inplace, store
+from .random_fill import as_generator, fill, fill_inplace
+from .samplers import Bernoulli, Exponential, General, Integers, Normal, Permutation, Sampler, Uniform
 
 
-def uniform_samples(low: float, high: float) -> Sampler:
-    return lambda generator, n, d, contiguous: algorithms.uniform(generator, n, d, low, high)
-
-
-def normal_samples(mean: float, std: float) -> Sampler:
-    return lambda generator, n, d, contiguous: algorithms.normal(generator, n, d, mean, std, contiguous)
-
-
-def integer_samples(low: int, high: int | None) -> Sampler:
-    return lambda generator, n, d, contiguous: integers.random_range(generator, n, d, low, high)
-
-
-_UNIT, _STANDARD = uniform_samples(0.0, 1.0), normal_samples(0.0, 1.0)
+_UNIT, _STANDARD, _PERMUTATION = Uniform(), Normal(), Permutation()
 
 
 # -- new tensors ------------------------------------------------------------------------------------------------------
@@ -111,7 +100,7 @@ def randint(*args: Any, generator: Any = None, out: Any = None, **options: Any) 
             f"({', '.join(type_name(a) for a in args)})"
         )
     shape = as_shape((as_ints(left[0] if left else options.pop("size"), "randint", "size", 1 + len(args)),), "randint")
-    sample = integer_samples(low, high)
+    sample = Integers(low, high)
     return _new_random("randint", shape, sample, generator, out, read_options("randint", options), dt.int64)
 
 
@@ -132,8 +121,7 @@ def randperm(n: Any, *, generator: Any = None, out: Any = None, **options: Any) 
         if out is not None
         else new(make_size((n,)), chosen, dt.int64)
     )
-    if t.device is cpu:
-        store(t, integers.randperm(source, n, t.dtype))
+    fill(t, source, _PERMUTATION)
     if out is None:
         return finish(t, chosen.requires_grad)
     t._bump("randperm")
@@ -173,7 +161,7 @@ def randint_like(input: Tensor, *args: Any, generator: Any = None, **options: An
     low, high, left = _bounds("randint_like", tuple(_number(a) for a in args), options, 0)
     if left:
         raise TypeError(f"randint_like() takes 2 or 3 positional arguments, but {1 + len(args)} were given")
-    return _like("randint_like", input, integer_samples(low, high), generator, options)
+    return _like("randint_like", input, Integers(low, high), generator, options)
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------
@@ -204,14 +192,14 @@ def uniform_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> 
     if len(args) > 2 or set(kwargs) - {"from", "to"} or set(bounds) & set(kwargs):
         raise TypeError(f"uniform_() takes from, to and generator, but got {len(args)} arguments and {sorted(kwargs)}")
     low, high = _reals("uniform_", **{"from": 0.0, "to": 1.0, **bounds, **kwargs})
-    return _fill_(self, "uniform_", "UniformBackward0", uniform_samples(low, high), generator)
+    return _fill_(self, "uniform_", "UniformBackward0", Uniform(low, high), generator)
 
 
 @composite(kind="random", function=False)
 def normal_(self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
     """Every element becomes a sample of the normal distribution."""
     mean, std = _reals("normal_", mean=mean, std=std)
-    return _fill_(self, "normal_", "NormalBackward0", normal_samples(mean, std), generator)
+    return _fill_(self, "normal_", "NormalBackward0", Normal(mean, std), generator)
 
 
 @composite(kind="random", function=False)
@@ -222,7 +210,7 @@ def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any
         self,
         "log_normal_",
         "LogNormalBackward0",
-        lambda source, n, d, contiguous: algorithms.log_normal(source, n, d, mean, std),
+        General(lambda source, n, d: algorithms.log_normal(source, n, d, mean, std)),
         generator,
     )
 
@@ -235,7 +223,7 @@ def exponential_(self: Tensor, lambd: Any = 1.0, *, generator: Any = None) -> Te
         self,
         "exponential_",
         "ExponentialBackward0",
-        lambda source, n, d, contiguous: algorithms.exponential(source, n, d, rate),
+        Exponential(rate),
         generator,
     )
 
@@ -248,7 +236,7 @@ def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any
         self,
         "cauchy_",
         "CauchyBackward0",
-        lambda source, n, d, contiguous: algorithms.cauchy(source, n, d, median, sigma),
+        General(lambda source, n, d: algorithms.cauchy(source, n, d, median, sigma)),
         generator,
     )
 
@@ -261,7 +249,7 @@ def geometric_(self: Tensor, p: Any, *, generator: Any = None) -> Tensor:
         self,
         "geometric_",
         "GeometricBackward0",
-        lambda source, n, d, contiguous: algorithms.geometric(source, n, d, chance),
+        General(lambda source, n, d: algorithms.geometric(source, n, d, chance)),
         generator,
     )
 
@@ -274,20 +262,12 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> T
         raise TypeError(f"random_() takes from, to and generator, but got {len(args)} arguments and {sorted(kwargs)}")
     given.update(kwargs)
     if not given:
-        return _fill_(self, "random_", "RandomBackward2", _any_integer, generator)
+        return _fill_(self, "random_", "RandomBackward2", General(integers.random_full), generator)
     label = "RandomBackward0" if "from" in given else "RandomBackward1"
     low = as_int(given.get("from", 0), "random_", "from", 1)
     high = given.get("to")
-    sample = integer_samples(low, None if high is None else as_int(high, "random_", "to", 2))
+    sample = Integers(low, None if high is None else as_int(high, "random_", "to", 2))
     return _fill_(self, "random_", label, sample, generator)
-
-
-def _any_integer(generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
-    return integers.random_full(generator, n, d)
-
-
-def bernoulli_samples(p: float) -> Sampler:
-    return lambda generator, n, d, contiguous: algorithms.bernoulli(generator, n, d, p)
 
 
 @composite(kind="random", function=False)
@@ -295,7 +275,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Every element becomes 1 with probability `p` (a number, or a tensor of one per element), else 0."""
     if not isinstance(p, Tensor):
         (chance,) = _reals("bernoulli_", p=p)
-        return _fill_(self, "bernoulli_", "BernoulliBackward2", bernoulli_samples(chance), generator)
+        return _fill_(self, "bernoulli_", "BernoulliBackward2", Bernoulli(chance), generator)
     source = as_generator(generator, "bernoulli_")
     return fill_inplace(self, "bernoulli_", "BernoulliBackward1", lambda: fill_bernoulli(self, p, source))
 
@@ -311,5 +291,3 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
         t._array()[...] = algorithms.place(flat, t.shape, t._strides, p._strides)
     return t
 
-
-__all__ = ["bernoulli_samples", "empty", "fill_bernoulli", "integer_samples", "normal_samples", "uniform_samples"]

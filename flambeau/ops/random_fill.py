@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..core.device import cpu
-from ..core.dtype import dtype
 from ..core.generator import Generator, default_generator
 from ..core.graph import mode
 from ..core.random_algorithms import place
-from ..core.tensor import Tensor, numel_of
+from ..core.tensor import Tensor, empty, numel_of
 from ..core.typenames import type_name
 from .inplace import check_writable, rebase_history
+from .plan import NATIVE
 from .primitive import Primitive
-
-# (generator, how many, dtype, whether the destination is contiguous) -> flat values in the order of the destination
-Sampler = Callable[[Generator, int, dtype, bool], np.ndarray]
-
+from .samplers import Sampler
 
 def as_generator(value: Any, name: str) -> Generator:
     """The generator= argument; None is the default generator."""
@@ -42,8 +39,19 @@ def store(t: Tensor, flat: np.ndarray) -> None:
 
 def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
     """Every element of `t` becomes a random number. No autograd, no version bump."""
-    if t.device is cpu:
-        store(t, sample(generator, numel_of(t.shape), t.dtype, t._contig))
+    if t.device is not cpu:
+        return t
+    n = numel_of(t.shape)
+    if NATIVE and n:
+        if t._contig:
+            if sample.native(t, n, generator, True):
+                return t
+        else:
+            flat = empty((n,), t.dtype)
+            if sample.native(flat, n, generator, False):
+                store(t, flat._array())
+                return t
+    store(t, sample.flat(generator, n, t.dtype, t._contig))
     return t
 
 

@@ -24,8 +24,9 @@ from .formula import type_word
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
 from .loss_arguments import need_tensors
-from .random import bernoulli_samples, fill_bernoulli, normal_samples
+from .random import fill_bernoulli
 from .random_fill import as_generator, fill
+from .samplers import Bernoulli, Normal
 
 
 def _zeros(g: Tensor, like: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ def _bernoulli_of(input: Tensor, generator: Generator) -> Tensor:
 
 @primitive(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0", function=False, method=False)
 def _bernoulli_with(input: Tensor, p: float, generator: Generator) -> Tensor:
-    return fill(empty(input.shape, input.dtype, input.device), generator, bernoulli_samples(p))
+    return fill(empty(input.shape, input.dtype, input.device), generator, Bernoulli(p))
 
 
 @composite(kind="random")
@@ -59,7 +60,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if p is None:
         fill_bernoulli(out, input, source)
     else:
-        fill(out, source, bernoulli_samples(p))
+        fill(out, source, Bernoulli(p))
     out._bump("bernoulli")
     return out
 
@@ -80,8 +81,8 @@ def _check_deviation(std: Any) -> None:
 def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor:
     """Noise, times std, plus mean, each step rounded: PyTorch's order of operations."""
     if not isinstance(std, Tensor):
-        return fill(t, generator, normal_samples(0.0, std)).add_(mean)  # type: ignore[attr-defined]
-    return fill(t, generator, normal_samples(0.0, 1.0)).mul_(std).add_(mean)  # type: ignore[attr-defined]
+        return fill(t, generator, Normal(0.0, std)).add_(mean)  # type: ignore[attr-defined]
+    return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)  # type: ignore[attr-defined]
 
 
 def _normal_like(mean: Any, std: Any, generator: Generator) -> Tensor:
@@ -143,7 +144,7 @@ def _normal_sized(mean: Any, std: Any, size: Any, source: Generator, out: Any, o
     shape = as_shape((as_ints(size, "normal", "size", 3),), "normal")
     chosen = read_options("normal", options)
     t = new(shape, chosen, get_default_dtype()) if out is None else prepare_out("normal", out, shape, chosen)
-    fill(t, source, normal_samples(mean, std))
+    fill(t, source, Normal(mean, std))
     if out is None:
         return finish(t, chosen.requires_grad)
     t._bump("normal")

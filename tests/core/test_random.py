@@ -140,7 +140,7 @@ def test_permutation_methods_agree():
 
 @pytest.mark.parametrize("n", [1, 2, 50, 6000])
 def test_permutation_of_a_huge_range_swaps_with_earlier_places(n, monkeypatch):
-    monkeypatch.setattr(ri, "_COARSE", n)
+    monkeypatch.setattr(ri, "COARSE", n)
     expected = []
     for place, word in enumerate(Generator().manual_seed(4).random64(n).tolist()):
         expected.append(place)
