@@ -21,6 +21,7 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
+from .backends.cpu.threads import get_num_threads, set_num_threads
 from .core.device import default_device as get_default_device
 from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
@@ -45,10 +46,23 @@ from .core.overrides import DisableTorchFunctionSubclass
 from .core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from .core.printing import get_printoptions, printoptions, set_printoptions
 from .core.promotion import get_default_dtype, set_default_dtype
+from .core.settings import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_warn_always,
+    use_deterministic_algorithms,
+)
 from .core.size import Size
 from .core.storage import UntypedStorage
 from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
+from .ops.legacy import STORAGE_TYPES as _STORAGE_TYPES
 from .ops.legacy import TENSOR_TYPES as _TENSOR_TYPES
 from .ops.legacy import is_storage, set_default_tensor_type, typename
 from .random import (
@@ -65,9 +79,11 @@ __version__ = "0.1.0"
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None
+legacy_contiguous_format = contiguous_format
 
 globals().update(_DTYPES)
 globals().update(_DTYPE_ALIASES)
+globals().update(_STORAGE_TYPES)
 globals().update(_TENSOR_TYPES)
 globals().update(ops.namespace("torch"))
 

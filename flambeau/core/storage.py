@@ -127,6 +127,26 @@ class UntypedStorage:
     def element_size(self) -> int:
         return 1
 
+    def untyped(self) -> UntypedStorage:
+        return self
+
+    def cpu(self) -> UntypedStorage:
+        return self
+
+    def type(self) -> str:
+        return "torch.storage.UntypedStorage"
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        return False
+
+    def get_device(self) -> int:
+        return -1 if self.device.index is None else self.device.index
+
+    @staticmethod
+    def from_buffer(buffer: Any, **options: Any) -> UntypedStorage:
+        """A storage with a copy of the bytes of an object with the buffer protocol."""
+        return _storage_from_bytes(bytes(memoryview(buffer)))
+
     @property
     def is_cuda(self) -> bool:
         return self.device.type == "cuda"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from . import dtype as dt
 from .bfloat16 import bits_to_float32, float32_to_bits
 from .device import device
 from .dtype import bfloat16, dtype
@@ -119,7 +120,13 @@ class TypedStorage:
             raise KeyError(f"dtype {self.dtype} has no storage class")
         return legacy.replace("Tensor", "Storage")
 
-    def _to(self, d: dtype) -> TypedStorage:
+    def type(self) -> str:
+        return f"torch.{self.pickle_storage_type()}"
+
+    def to(self, d: dtype) -> TypedStorage:
+        """A copy with elements of another dtype; itself if they have it."""
+        if d is self.dtype:
+            return self
         fresh = TypedStorage(self.size(), d)
         fresh[:] = self.tolist()
         return fresh
@@ -141,3 +148,19 @@ class TypedStorage:
 
     def __reduce__(self) -> tuple:
         return (TypedStorage, (self._untyped, self.dtype))
+
+
+def _converter(d: dtype) -> Any:
+    def convert(self: TypedStorage) -> TypedStorage:
+        return self.to(d)
+
+    convert.__doc__ = f"The elements as {d.name}."
+    return convert
+
+
+for _name, _dtype in {
+    "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16, "int": dt.int32,
+    "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_,
+    "complex_float": dt.complex64, "complex_double": dt.complex128,
+}.items():  # fmt: skip
+    setattr(TypedStorage, _name, _converter(_dtype))

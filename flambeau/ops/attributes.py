@@ -35,15 +35,6 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
     return self._strides[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
-def get_device(self: Tensor) -> int:
-    """The index of the device; -1 for the CPU and meta."""
-    return -1 if self.device.index is None else self.device.index
-
-
-def is_same_size(self: Tensor, other: Tensor) -> bool:
-    return self.shape == other.shape
-
-
 def dim_order(self: Tensor, ambiguity_check: Any = False) -> tuple[int, ...]:
     """Dimensions from the outermost to the innermost in memory."""
     return tuple(sorted(range(len(self.shape)), key=lambda d: -self._strides[d]))
@@ -112,8 +103,8 @@ def share_memory_(self: Tensor) -> Tensor:
 
 
 _METHODS = {
-    "size": size, "stride": stride, "get_device": get_device, "is_same_size": is_same_size, "dim_order": dim_order,
-    "pin_memory": pin_memory, "share_memory_": share_memory_,
+    "size": size, "stride": stride, "dim_order": dim_order,
+    "const_data_ptr": Tensor.data_ptr, "is_distributed": lambda self: False, "pin_memory": pin_memory, "share_memory_": share_memory_,
     "nelement": Tensor.numel, "ndimension": Tensor.dim,
     "is_pinned": lambda self, device=None: False,
     "is_shared": lambda self: self._storage.is_shared(),
@@ -208,6 +199,24 @@ def is_neg(input: Tensor) -> bool:
 def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
     return input._storage.version >= INFERENCE
+
+
+@composite
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero."""
+    return bool(input)
+
+
+@composite
+def get_device(input: Tensor) -> int:
+    """The index of the device; -1 for the CPU and meta."""
+    return -1 if input.device.index is None else input.device.index
+
+
+@composite
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether the shapes are equal."""
+    return input.shape == other.shape
 
 
 @composite(method=False)

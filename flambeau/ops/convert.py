@@ -340,6 +340,29 @@ def detach(input: Tensor) -> Tensor:
     return input._bare_alias()
 
 
+@composite(function=False)
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+    """Itself: strided tensors are dense already."""
+    return self if dtype is None else converted(self, as_dtype(dtype, "to_dense"), self.device)
+
+
+@composite(function=False)
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write `fill_value` on the main diagonal; `wrap` starts over below it in tall matrices."""
+    n = len(self.shape)
+    if n < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if n > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    step, side = sum(self._strides), min(self.shape)
+    cells = self.as_strided((side,), (step,), self._offset)
+    _overwrite(cells, _fill_value(fill_value, self.dtype, "fill_diagonal_"), "fill_diagonal_")
+    if wrap and n == 2 and self.shape[0] > self.shape[1] + 1:
+        below = self[self.shape[1] + 1 :]
+        fill_diagonal_(below, fill_value, True)
+    return self
+
+
 @view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
 def alias(input: Tensor) -> Tensor:
     """Another header over the same memory, a view as far as autograd is concerned."""

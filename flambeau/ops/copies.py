@@ -8,7 +8,7 @@ from typing import Any
 from ..core.layout import contiguous_format
 from ..core.tensor import Tensor
 from .complex_views import view_as_complex, view_as_real
-from .convert import alias, clone
+from .convert import alias, clone, detach
 from .declare import composite
 from .parts import unfold
 from .reshape import view_
@@ -31,7 +31,7 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
 
 
 for _name, _see in {
-    "alias_copy": alias, "as_strided_copy": as_strided, "expand_copy": expand, "permute_copy": permute,
+    "alias_copy": alias, "detach_copy": detach, "as_strided_copy": as_strided, "expand_copy": expand, "permute_copy": permute,
     "select_copy": select, "slice_copy": _slice, "squeeze_copy": squeeze, "t_copy": t, "transpose_copy": transpose,
     "unfold_copy": unfold, "unsqueeze_copy": unsqueeze, "view_as_complex_copy": view_as_complex,
     "view_as_real_copy": view_as_real, "view_copy": view_,

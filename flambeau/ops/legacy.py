@@ -93,6 +93,32 @@ TENSOR_TYPES: dict[str, Any] = {
 _BY_STRING = {f"torch.{name}": kind for name, kind in TENSOR_TYPES.items()}
 
 
+class _StorageType(type):
+    """The class of FloatStorage and its kin: calling one makes a TypedStorage, isinstance asks for its dtype."""
+
+    dtype: dtype
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        source = kwargs.get("wrap_storage", args[0] if args else None)
+        return TypedStorage(source, cls.dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.storage.{cls.__name__}'>"
+
+
+def _storage_type(d: dtype) -> Any:
+    fields = {"dtype": d, "__module__": "torch", "__doc__": f"Storages of {d.name} elements."}
+    return _StorageType(str(d.legacy_name).replace("Tensor", "Storage"), (), fields)
+
+
+STORAGE_TYPES: dict[str, Any] = {
+    kind.__name__: kind for kind in (_storage_type(d) for d in ALL_DTYPES if d.legacy_name)
+}
+
+
 def dtype_of_type(kind: Any) -> dtype:
     """What x.type(kind) converts to: a dtype, a tensor class or its name."""
     if isinstance(kind, dtype):

@@ -118,6 +118,11 @@ def iterate(self: Tensor) -> Any:
     return iter(self.unbind(0))
 
 
+def reverse(self: Tensor) -> Tensor:
+    """reversed(x): the first dimension in reverse order."""
+    return self.flip(0) if self.shape else self
+
+
 def contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, bool, int, float, complex)):
         return bool((self == element).any().item())
@@ -294,7 +299,7 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
 
 _SPECIAL = {
     "__bool__": to_bool, "__int__": to_int, "__float__": to_float, "__complex__": to_complex, "__index__": to_index,
-    "__len__": length, "__iter__": iterate, "__contains__": contains, "__dir__": listing, "__repr__": text,
+    "__len__": length, "__iter__": iterate, "__reversed__": reverse, "__contains__": contains, "__dir__": listing, "__repr__": text,
     "__format__": formatted, "__array__": as_array, "__array_wrap__": wrap_array, "__dlpack__": to_dlpack,
     "__dlpack_device__": dlpack_device, "__reduce_ex__": reduce_ex, "__setstate__": set_state, "__copy__": shallow_copy,
     "__deepcopy__": deep_copy,

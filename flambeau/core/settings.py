@@ -1,0 +1,80 @@
+"""Global switches that programs written for PyTorch set.
+
+Results on the CPU are the same in every run and float32 products are computed in float32, so the switches for
+determinism and precision are remembered for whoever asks, and change nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+_MODES = {"default": 0, "warn": 1, "error": 2}
+_PRECISIONS = ("highest", "high", "medium")
+
+
+class _State:
+    deterministic = False
+    warn_only = False
+    precision = "highest"
+    warn_always = False
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for results that do not differ between runs; here they never do."""
+    if not isinstance(mode, bool):
+        raise TypeError(
+            f"use_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}"
+        )
+    _State.deterministic, _State.warn_only = mode, warn_only
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    return _State.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    return _State.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """0 or "default", 1 or "warn", 2 or "error"."""
+    if isinstance(debug_mode, str):
+        if debug_mode not in _MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = _MODES[debug_mode]
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    return (1 if _State.warn_only else 2) if _State.deterministic else 0
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """How exact float32 matrix products must be: "highest", "high" or "medium"."""
+    if precision not in _PRECISIONS:
+        warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; nothing was changed.", stacklevel=2)
+        return
+    _State.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    return _State.precision
+
+
+def set_warn_always(b: bool) -> None:
+    """Show warnings every time, not once per place."""
+    _State.warn_always = bool(b)
+    if _State.warn_always:
+        warnings.simplefilter("always", UserWarning)
+
+
+def is_warn_always_enabled() -> bool:
+    return _State.warn_always
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Returns whether the processor was told to flush tiny numbers to zero: never, they are computed exactly."""
+    return False
