@@ -21,7 +21,12 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .backends.cpu.threads import get_num_threads, set_num_threads
+from .backends.cpu.threads import (
+    get_num_interop_threads,
+    get_num_threads,
+    set_num_interop_threads,
+    set_num_threads,
+)
 from .core.device import default_device as get_default_device
 from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES

@@ -17,6 +17,7 @@ _SPIN_COUNT = "4000"
 
 _native = ctypes.c_int64(1)  # what kernels read
 _requested: int | None = None
+_side_by_side = 1
 _library: ctypes.CDLL | None = None
 _library_tried = False
 _forked = False
@@ -79,6 +80,21 @@ def set_num_threads(count: int) -> None:
     _apply()
     for callback in _listeners:
         callback()
+
+
+def get_num_interop_threads() -> int:
+    """Threads asked for to run operators side by side. Flambeau runs one operator at a time, on several threads each."""
+    return _side_by_side
+
+
+def set_num_interop_threads(count: int) -> None:
+    """Kept for programs that set it; see `get_num_interop_threads`."""
+    global _side_by_side
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"set_num_interop_threads expects an int, but got {type(count).__name__}")
+    if count <= 0:
+        raise RuntimeError(f"set_num_interop_threads expects a positive integer, but got {count}")
+    _side_by_side = count
 
 
 def on_change(callback: Callable[[], None]) -> None:
