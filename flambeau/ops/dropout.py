@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 from ..core import dtype as dt
 from ..core import random_algorithms as algorithms
 from ..core.device import cpu
@@ -13,6 +15,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, empty, numel_of
 from .creation import empty_as
 from .declare import composite, primitive
+from .formula import type_word
 from .primitive import Saved
 from .random_fill import fill, store
 from .samplers import Bernoulli
@@ -38,6 +41,15 @@ def _noise(input: Tensor, features: bool) -> Tensor:
     return empty(make_size(_noise_shape(input, True)), input.dtype, input.device) if features else empty_as(input)
 
 
+def _kept(p: float, input: Tensor) -> float:
+    """1 / (1 - p), rounded as arithmetic of the input's dtype does."""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {type_word(input.dtype)}"
+        )
+    return 1.0 / (1.0 - p) if input.dtype is dt.float64 else float(np.float32(1) / np.float32(1.0 - p))
+
+
 def _dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
     _check(p, RuntimeError)
     if p == 0 or not train or numel_of(input.shape) == 0:
@@ -45,10 +57,7 @@ def _dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool
     if p == 1:
         noise = input.new_zeros(())  # type: ignore[attr-defined]
     else:
-        noise = _noise(input, features)
-        if noise.device is cpu:
-            flat = algorithms.dropout_noise(default_generator, numel_of(noise.shape), noise.dtype, p)
-            store(noise, flat)
+        noise = fill(_noise(input, features), default_generator, Bernoulli(1.0 - p, _kept(p, input)))
     return input.mul_(noise) if inplace else input.mul(noise)  # type: ignore[attr-defined]
 
 
