@@ -1,0 +1,387 @@
+"""Max pooling with sliding windows.
+
+Small windows in two dimensions keep one byte per output for the backward pass (which element of the window was the
+largest); all others keep the position of that element in its plane, which is also what return_indices gives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.layout import channels_last, channels_last_strides
+from ..core.size import make_size
+from ..core.tensor import Tensor, empty, empty_strided, numel_of
+from ..kernels.library import pool as kernels
+from .declare import composite, primitive
+from .primitive import Saved
+from .windows import (
+    Window,
+    bare,
+    is_computed,
+    is_last,
+    need_dtype,
+    need_tensor,
+    new_like,
+    planes,
+    pool_sizes,
+    read_window,
+    recording,
+    sliding,
+    window_table,
+)
+
+_FUNCTIONAL = ("nn.functional",)
+_UNROLLED = 25  # elements of a window that is written out in the kernel
+_MOST_CODES = 256
+
+
+# -- windows from tables, and positions -----------------------------------------------------------------------------------
+
+
+def pool_by_table(
+    input: Tensor, sizes: tuple[int, ...], table: np.ndarray, steps: tuple[int, ...], with_indices: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Maxima over the windows of a table (see kernels.max_pool_windows), and their positions."""
+    dims = len(sizes)
+    shape = (*input.shape[: len(input.shape) - dims], *sizes)
+    out = empty(shape, input.dtype, input.device)
+    indices = empty(shape, dt.int64, input.device) if with_indices else None
+    if not is_computed(input) or not out.numel():
+        return out, indices
+    extent = (1,) * (3 - dims) + tuple(input.shape[len(input.shape) - dims :])
+    target = (1,) * (3 - dims) + tuple(sizes)
+    tables = table.shape[0] if table.ndim == 2 else 1
+    kernels.max_pool_windows(
+        out, indices, bare(input), table, planes(input, dims), tables, *extent, *target, *(1,) * (3 - dims), *steps
+    )
+    return out, indices
+
+
+def in_format_of(x: Tensor, result: Tensor) -> Tensor:
+    """A contiguous result, in the memory format of x."""
+    if not is_last(x):
+        return result
+    fmt = channels_last if len(result.shape) == 4 else None
+    if fmt is None:
+        copy = empty_strided(result.shape, channels_last_strides(result.shape), result.dtype, result.device)
+        return copy.copy_(result)  # type: ignore[attr-defined]
+    return result.contiguous(memory_format=fmt)  # type: ignore[attr-defined]
+
+
+def _report(error: np.ndarray, size: tuple[int, ...]) -> None:
+    if error[0]:
+        extent = "x".join(map(str, size))
+        raise RuntimeError(f"Found an invalid max index: {error[1]} (output volumes are of size {extent})")
+
+
+@primitive(
+    grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)},
+    label="MaxPoolBackwardBackward0",
+    function=False,
+    method=False,
+)
+def add_at_positions(values: Tensor, indices: Tensor, shape: Any, dims: int) -> Tensor:
+    """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
+    return place_values(values, indices, tuple(shape), dims, add=True)
+
+
+def place_values(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int, add: bool) -> Tensor:
+    out = empty(make_size(shape), values.dtype, values.device)
+    if not is_computed(values) or not numel_of(shape):
+        return out
+    size = shape[len(shape) - dims :]
+    error = np.zeros(2, np.int64)
+    count = numel_of(values.shape[len(values.shape) - dims :])
+    kernels.place_in_planes(
+        out, bare(values), bare(indices), error, numel_of(shape[: len(shape) - dims]), numel_of(size), count, add=add
+    )
+    _report(error, size)
+    return out
+
+
+@primitive(
+    grads={"input": lambda g, indices, input_shape, dims: add_at_positions(g, indices, input_shape, dims)},
+    label="MaxPoolBackwardBackward0",
+    function=False,
+    method=False,
+)
+def take_positions(input: Tensor, indices: Tensor, dims: int) -> Tensor:
+    """The elements of each plane of the last `dims` dimensions that stand at `indices`."""
+    out = empty(indices.shape, input.dtype, input.device)
+    if not is_computed(input) or not out.numel():
+        return out
+    size = input.shape[len(input.shape) - dims :]
+    error = np.zeros(2, np.int64)
+    count = numel_of(indices.shape[len(indices.shape) - dims :])
+    kernels.take_from_planes(out, bare(input), bare(indices), error, planes(input, dims), numel_of(size), count)
+    _report(error, size)
+    return out
+
+
+# -- small windows in two dimensions --------------------------------------------------------------------------------------
+
+
+def _is_small(input: Tensor, window: Window) -> bool:
+    area = window.kernel[0] * window.kernel[1]
+    return window.dilation == (1, 1) and area <= (_MOST_CODES if is_last(input) else _UNROLLED)
+
+
+def _geometry(shape: tuple[int, ...], sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    """planes, h, w, oh, ow, ph, pw"""
+    return numel_of(shape[:-2]), *shape[-2:], *sizes, *window.padding
+
+
+def _constants(window: Window) -> dict[str, int]:
+    (kh, kw), (sh, sw) = window.kernel, window.stride
+    return {"kh": kh, "kw": kw, "sh": sh, "sw": sw}
+
+
+def _channels_geometry(shape: tuple[int, ...], sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    n, c, h, w = shape
+    return (n, h, w, c, *sizes, *window.padding, *window.kernel, *window.stride)
+
+
+def _pool_small(input: Tensor, window: Window, sizes: tuple[int, ...], with_codes: bool) -> tuple[Tensor, Tensor | None]:
+    shape = (*input.shape[:-2], *sizes)
+    out = new_like(input, shape)
+    codes = new_like(input, shape, dt.uint8) if with_codes else None
+    if not is_computed(input) or not out.numel():
+        return out, codes
+    if is_last(input):
+        kernels.max_pool_channels(out, codes, input, *_channels_geometry(input.shape, sizes, window))
+    else:
+        kernels.max_pool_rows(out, codes, bare(input), *_geometry(input.shape, sizes, window), **_constants(window))
+    return out, codes
+
+
+@primitive(
+    grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
+    label="MaxPool2DWithIndicesBackwardBackward0",
+    function=False,
+    method=False,
+)
+def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: Any, window: Window) -> Tensor:
+    """The gradient with respect to the input of `shape`, from the codes that pooling kept."""
+    sizes = codes.shape[-2:]
+    if is_last(codes):
+        out = empty_strided(make_size(shape), channels_last_strides(tuple(shape)), g.dtype, g.device)
+        if is_computed(g) and out.numel():
+            grad = g._bare_alias().contiguous(memory_format=channels_last)  # type: ignore[attr-defined]
+            kernels.max_pool_channels_backward(out, grad, codes, *_channels_geometry(tuple(shape), sizes, window))
+        return out
+    out = empty(make_size(shape), g.dtype, g.device)
+    if is_computed(g) and out.numel():
+        apart = window.kernel == window.stride and window.padding == (0, 0) and not window.ceil_mode
+        kernels.max_pool_rows_backward(
+            out, bare(g), codes, *_geometry(tuple(shape), sizes, window), **_constants(window), apart=apart
+        )
+    return out
+
+
+def _positions(codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    plain = bare(codes)
+    indices = empty(codes.shape, dt.int64, codes.device)
+    if is_computed(codes) and codes.numel():
+        (_, kw), (sh, sw) = window.kernel, window.stride
+        p, _, w, *rest = _geometry(shape, codes.shape[-2:], window)
+        kernels.positions_of_codes(indices, plain, p, w, *rest, kw=kw, sh=sh, sw=sw)
+    return indices
+
+
+def pick_by_codes(g: Tensor, codes: Tensor, window: Window) -> Tensor:
+    """What the codes of another input's pooling pick from g: the transpose of max_pool2d_codes_backward."""
+    return take_positions(g, _positions(codes, g.shape, window), 2)
+
+
+# -- the recorded operators -----------------------------------------------------------------------------------------------
+
+
+def _table(input: Tensor, window: Window, sizes: tuple[int, ...]) -> np.ndarray:
+    dims = len(sizes)
+    full = [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (3 - dims)
+    return window_table([*full, *(sliding(*part) for part in zip(
+        input.shape[len(input.shape) - dims :], sizes, window.kernel, window.stride, window.padding, window.dilation
+    ))])  # fmt: skip
+
+
+def _pool_with_indices(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    if len(sizes) == 2 and _is_small(input, window):
+        out, codes = _pool_small(input, window, sizes, True)
+        assert codes is not None
+        return out, in_format_of(codes, _positions(codes, input.shape, window))
+    out, indices = pool_by_table(input, sizes, _table(input, window, sizes), window.dilation, True)
+    assert indices is not None
+    return in_format_of(input, out), in_format_of(input, indices)
+
+
+def _pool(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
+    if len(sizes) == 2 and _is_small(input, window):
+        return _pool_small(input, window, sizes, False)[0]
+    return in_format_of(input, pool_by_table(input, sizes, _table(input, window, sizes), window.dilation, False)[0])
+
+
+@primitive(
+    grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
+    label="MaxPool2DWithIndicesBackward0",
+    function=False,
+    method=False,
+)
+def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
+    """Max pooling that keeps codes for its backward pass."""
+    out, codes = _pool_small(input, window, sizes, True)
+    return Saved(out, codes=codes)
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
+    label="MaxPool2DWithIndicesBackward0",
+    function=False,
+    method=False,
+)
+def max_pool2d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima and their positions in each plane."""
+    return _pool_with_indices(input, window, sizes)
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
+    label="MaxPool3DWithIndicesBackward0",
+    function=False,
+    method=False,
+)
+def max_pool3d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima and their positions in each volume."""
+    return _pool_with_indices(input, window, sizes)
+
+
+def _max_pool2d(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
+    need_tensor(name, input)
+    sizes = pool_sizes(name, input, window)
+    need_dtype(name, input, integers=True)
+    if with_indices:
+        return max_pool2d_indexed(input, window, sizes)
+    if not recording(input):
+        return _pool(input, window, sizes)
+    if _is_small(input, window):
+        return max_pool2d_coded(input, window, sizes)
+    return max_pool2d_indexed(input, window, sizes)[0]
+
+
+def _max_pool3d(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
+    need_tensor(name, input)
+    sizes = pool_sizes(name, input, window)
+    need_dtype(name, input, integers=True)
+    if with_indices or recording(input):
+        result = max_pool3d_indexed(input, window, sizes)
+        return result if with_indices else result[0]
+    return _pool(input, window, sizes)
+
+
+# -- one dimension --------------------------------------------------------------------------------------------------------
+
+
+def _read_window1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Window:
+    name = "max_pool1d"
+    need_tensor(name, input)
+    if len(input.shape) not in (2, 3):
+        raise RuntimeError(
+            f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
+            f"{list(input.shape)}"
+        )
+    for argument, value in (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation)):
+        if isinstance(value, (tuple, list)) and len(value) > 1 or value == () and argument != "stride":
+            raise RuntimeError(
+                f"max_pool1d() {argument} must be an int, list of ints or tuple of ints of size 1 but got size {len(value)}"
+            )
+    window = read_window(name, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    (k,), (s,), (p,), (d,), _ = window
+    for argument, number in (("kernel_size", k), ("stride", s), ("dilation", d)):
+        if number <= 0:
+            raise RuntimeError(f"max_pool1d() {argument} must be greater than zero, but got {number}")
+    if p < 0:
+        raise RuntimeError(f"max_pool1d() padding must be non-negative, but got {p}")
+    if p > k // 2:
+        raise RuntimeError(
+            f"max_pool1d() padding should be at most half of kernel size, but got padding={p} and kernel_size={k}"
+        )
+    return window
+
+
+def _max_pool1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, with_indices: bool) -> Any:
+    """As two dimensions of which the first has size 1."""
+    window = _read_window1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    flat = Window((1, *window.kernel), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode)
+    if input.dtype is dt.bool_ or input.dtype.is_complex:
+        need_dtype("max_pool1d_impl", input, integers=True)
+    result = _max_pool2d("max_pool1d", input.unsqueeze(-2), flat, with_indices)  # type: ignore[attr-defined]
+    return tuple(t.squeeze(-2) for t in result) if with_indices else result.squeeze(-2)
+
+
+# -- public functions -----------------------------------------------------------------------------------------------------
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of every window of a signal (N, C, L) or (C, L)."""
+    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """max_pool1d together with the positions of the largest elements."""
+    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of every window of images (N, C, H, W) or (C, H, W)."""
+    window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool2d("max_pool2d", input, window, return_indices)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """max_pool2d together with the positions of the largest elements in their planes."""
+    window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool2d("max_pool2d", input, window, True)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """The largest element of every window of volumes (N, C, D, H, W) or (C, D, H, W)."""
+    window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool3d("max_pool3d", input, window, return_indices)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """max_pool3d together with the positions of the largest elements in their volumes."""
+    window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool3d("max_pool3d", input, window, True)
+
+
+@composite(method=False, name="max_pool1d")
+def torch_max_pool1d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    """The largest element of every window of a signal."""
+    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, False)
+
+
+@composite(method=False, name="max_pool1d_with_indices")
+def torch_max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+    """The largest element of every window of a signal, and its position."""
+    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+@composite(method=False, name="max_pool2d")
+def torch_max_pool2d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    """The largest element of every window of images."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@composite(method=False, name="max_pool3d")
+def torch_max_pool3d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+    """The largest element of every window of volumes."""
+    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)

@@ -1,0 +1,203 @@
+"""Sliding windows: reading their arguments, checking them as PyTorch does, and where each window lies."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.device import cpu
+from ..core.graph import mode
+from ..core.layout import channels_last_strides, is_channels_last
+from ..core.tensor import Tensor, empty, empty_strided, numel_of
+from ..core.typenames import type_name
+from .arguments import as_ints, is_int
+from .formula import type_word
+
+_NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+class Window(NamedTuple):
+    """A window that slides over the last dimensions: one number per dimension."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+
+def spread(value: Any, dims: int, name: str, argument: str, position: int) -> tuple[int, ...]:
+    """One int for all dimensions, or one for each."""
+    if is_int(value):
+        return (int(value),) * dims
+    values = as_ints(value, name, argument, position)
+    if len(values) == 1:
+        return values * dims
+    if len(values) != dims:
+        if dims == 1:
+            raise RuntimeError(f"{name}() argument '{argument}' should contain one int (got {len(values)})")
+        raise RuntimeError(f"{name}: {argument} must either be a single int, or a tuple of {_NUMBERS[dims]}")
+    return values
+
+
+def read_window(
+    name: str, dims: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1, ceil_mode: bool = False
+) -> Window:
+    kernel = spread(kernel_size, dims, name, "kernel_size", 2)
+    if stride is None or (isinstance(stride, (tuple, list)) and len(stride) == 0):
+        steps = kernel
+    else:
+        steps = spread(stride, dims, name, "stride", 3)
+    return Window(
+        kernel, steps, spread(padding, dims, name, "padding", 4), spread(dilation, dims, name, "dilation", 5), bool(ceil_mode)
+    )
+
+
+def need_tensor(name: str, input: Any) -> None:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+
+
+def need_dtype(kernel: str, input: Tensor, integers: bool = False) -> None:
+    """Floating point always; integers where the operator has them."""
+    if not input.dtype.is_floating_point and not (integers and input.dtype.category == 1):
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def pooled_size(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """The number of windows along one dimension."""
+    if stride == 0:
+        raise RuntimeError("stride should not be zero")
+    if padding < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {padding}")
+    if padding > ((kernel - 1) * dilation + 1) // 2:
+        raise RuntimeError(
+            f"pad should be at most half of effective kernel size, but got pad={padding}, kernel_size={kernel} and"
+            f" dilation={dilation}"
+        )
+    span = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
+    if ceil_mode and (count - 1) * stride >= size + padding:
+        count -= 1  # the last window would start in the padding
+    return count
+
+
+_AXES = {1: "W", 2: "HW", 3: "THW"}
+
+
+def _named(values: tuple[int, ...], prefix: str) -> str:
+    return " ".join(f"{prefix}{axis}: {v}" for axis, v in zip(_AXES[len(values)], values))
+
+
+def pool_sizes(name: str, input: Tensor, window: Window) -> tuple[int, ...]:
+    """The sizes of a pooled result, after PyTorch's checks of input and window."""
+    dims = len(window.kernel)
+    _check_rank(name, input, dims)
+    sizes = input.shape[len(input.shape) - dims :]
+    found = tuple(
+        pooled_size(n, k, s, p, d, window.ceil_mode)
+        for n, k, s, p, d in zip(sizes, window.kernel, window.stride, window.padding, window.dilation)
+    )
+    for values, word, prefix in (
+        (window.kernel, "kernel size", "k"),
+        (window.stride, "stride", "d"),
+        (window.dilation, "dilation", "dilation"),
+    ):
+        if min(values) <= 0:
+            raise RuntimeError(f"{word} should be greater than zero, but got {_named(values, prefix)}")
+    _check_not_empty(name, input, dims)
+    if min(found) < 1:
+        channels = input.shape[len(input.shape) - dims - 1]
+        before = "x".join(map(str, (channels, *sizes)))
+        after = "x".join(map(str, (channels, *(max(n, 0) for n in found))))
+        raise RuntimeError(
+            f"Given input size: ({before}). Calculated output size: ({after}). Output size is too small"
+        )
+    return found
+
+
+def _check_rank(name: str, input: Tensor, dims: int) -> None:
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"{name}(): non-empty {dims + 1}D or {dims + 2}D (batch mode) tensor expected for input, but got:"
+            f"{list(input.shape)}"
+        )
+
+
+def _check_not_empty(name: str, input: Tensor, dims: int) -> None:
+    batched = len(input.shape) == dims + 2
+    if 0 in input.shape[1 if batched else 0 :]:
+        raise RuntimeError(
+            f"{name}(): Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but"
+            f" got:{list(input.shape)}"
+        )
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------------
+
+
+def is_last(x: Tensor) -> bool:
+    """Whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
+    return not x._contig and is_channels_last(x.shape, x._strides)
+
+
+def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
+    """An uninitialised result in the memory format of x."""
+    if is_last(x):
+        return empty_strided(shape, channels_last_strides(shape), d or x.dtype, x.device)
+    return empty(shape, d or x.dtype, x.device)
+
+
+def bare(x: Tensor) -> Tensor:
+    """The values of x, contiguous, without history."""
+    return (x if x._meta is None else x._bare_alias()).contiguous()  # type: ignore[attr-defined]
+
+
+def recording(x: Tensor) -> bool:
+    """Whether autograd will want the gradient of what is computed from x now."""
+    return mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
+
+
+def is_computed(x: Tensor) -> bool:
+    """Whether there is memory to work on: not on the meta device."""
+    return x.device is cpu
+
+
+def planes(x: Tensor, dims: int) -> int:
+    return numel_of(x.shape[: len(x.shape) - dims])
+
+
+# -- tables of windows ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(256)
+def sliding(size: int, count: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[np.ndarray, np.ndarray]:
+    """First element inside, and number of elements inside, of every window along one dimension."""
+    start = np.arange(count) * stride - padding
+    skipped = np.maximum(-(start // dilation), 0)  # elements of the window before the first
+    first = start + skipped * dilation
+    inside = np.minimum(kernel - skipped, (size - 1 - first) // dilation + 1)
+    return first, np.maximum(inside, 0)
+
+
+@lru_cache(256)
+def adaptive(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """First element and number of elements of `count` windows that cover `size` elements evenly."""
+    place = np.arange(count)
+    first = place * size // max(count, 1)
+    return first, -(-(place + 1) * size // max(count, 1)) - first
+
+
+def window_table(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """What the kernel max_pool_windows reads, for three dimensions."""
+    return np.concatenate([row for part in parts for row in part]).astype(np.int64)
+
+
