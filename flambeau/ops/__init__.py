@@ -35,6 +35,7 @@ from . import (  # noqa: F401
     masked,
     matmul,
     max_pool,
+    max_pool_more,
     normalization,
     norms,
     parts,

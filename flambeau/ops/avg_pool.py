@@ -79,7 +79,7 @@ def _integer_average(input: Tensor, bands: Bands) -> Tensor:
     return total.div(divisor, rounding_mode="trunc")  # type: ignore[attr-defined]
 
 
-def _check_signal(name: str, input: Tensor) -> None:
+def check_signal(name: str, input: Tensor) -> None:
     need_tensor(name, input)
     if len(input.shape) not in (2, 3):
         raise RuntimeError(
@@ -91,7 +91,7 @@ def _check_signal(name: str, input: Tensor) -> None:
 @composite(method=False, namespaces=_BOTH)
 def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
     """The average of every window of a signal (N, C, L) or (C, L)."""
-    _check_signal("avg_pool1d", input)
+    check_signal("avg_pool1d", input)
     (k,), (s,), (p,), _, ceil = read_window("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode)
     window = Window((1, k), (1, s), (0, p), (1, 1), ceil)
     flat = input.unsqueeze(-2)  # type: ignore[attr-defined]
@@ -158,7 +158,7 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
 @composite(method=False, namespaces=_BOTH)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over `output_size` windows that cover a signal evenly."""
-    _check_signal("adaptive_avg_pool1d", input)
+    check_signal("adaptive_avg_pool1d", input)
     size = spread(output_size, 1, "adaptive_avg_pool1d", "output_size", 2)
     flat = input.unsqueeze(-2)  # type: ignore[attr-defined]
     return _adaptive_average("adaptive_avg_pool2d", flat, (1, *size), 2).squeeze(-2)  # type: ignore[attr-defined]

@@ -1,0 +1,370 @@
+"""Max pooling over other windows than sliding ones (adaptive, fractional), and putting maxima back (unpooling)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.size import make_size
+from ..core.tensor import Tensor, numel_of
+from .avg_pool import adaptive_size, check_signal
+from .declare import composite, primitive
+from .formula import type_word
+from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
+from .random import rand
+from .windows import adaptive, need_dtype, need_tensor, read_window, spread, window_table
+
+_FUNCTIONAL = ("nn.functional",)
+
+
+def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The windows along the dimensions that are not there."""
+    return [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (3 - dims)
+
+
+# -- adaptive -------------------------------------------------------------------------------------------------------------
+
+
+def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    dims = len(sizes)
+    table = window_table([*_whole(dims), *map(adaptive, input.shape[-dims:], sizes)])
+    out, indices = pool_by_table(input, sizes, table, (1,) * dims, True)
+    assert indices is not None
+    return in_format_of(input, out), in_format_of(input, indices)
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
+    label="AdaptiveMaxPool2DBackward0",
+    function=False,
+    method=False,
+)
+def adaptive_max2d(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima over windows that cover images evenly, and their positions."""
+    return _adaptive_max(input, sizes)
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
+    label="AdaptiveMaxPool3DBackward0",
+    function=False,
+    method=False,
+)
+def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Maxima over windows that cover volumes evenly, and their positions."""
+    return _adaptive_max(input, sizes)
+
+
+def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
+    need_tensor(name, input)
+    sizes = adaptive_size(name, input, output_size, dims)
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
+    for i in range(1 if len(input.shape) == dims + 2 else 0, len(input.shape)):
+        if input.shape[i] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes"
+                f" {list(input.shape)} with dimension {i} being empty"
+            )
+    if min(sizes) < 0:
+        shape = [*input.shape[:-dims], *sizes]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {shape}")
+    need_dtype(name, input)
+    return adaptive_max2d(input, sizes) if dims == 2 else adaptive_max3d(input, sizes)
+
+
+def _adaptive_signal(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    name = "adaptive_max_pool1d"
+    check_signal(name, input)
+    size = adaptive_size(name, input, output_size, 1)
+    values, indices = _adaptive("adaptive_max_pool2d", input.unsqueeze(-2), (1, *size), 2)  # type: ignore[attr-defined]
+    return values.squeeze(-2), indices.squeeze(-2)  # type: ignore[attr-defined]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of `output_size` windows that cover a signal evenly."""
+    result = _adaptive_signal(input, output_size)
+    return result if return_indices else result[0]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool1d together with the positions of the maxima."""
+    return _adaptive_signal(input, output_size)
+
+
+@composite(method=False, name="adaptive_max_pool1d")
+def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
+    """The maxima of windows that cover a signal evenly, and their positions."""
+    return _adaptive_signal(input, output_size)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover images evenly."""
+    result = _adaptive("adaptive_max_pool2d", input, output_size, 2)
+    return result if return_indices else result[0]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool2d together with the positions of the maxima in their planes."""
+    return _adaptive("adaptive_max_pool2d", input, output_size, 2)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover volumes evenly."""
+    result = _adaptive("adaptive_max_pool3d", input, output_size, 3)
+    return result if return_indices else result[0]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool3d together with the positions of the maxima in their volumes."""
+    return _adaptive("adaptive_max_pool3d", input, output_size, 3)
+
+
+# -- fractional -----------------------------------------------------------------------------------------------------------
+
+
+def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np.ndarray:
+    """Where `count` windows start, for each random number in [0, 1): steps of two neighbouring lengths in random order,
+    the last window ending at the border."""
+    starts = np.full((len(sample), count), size - kernel, np.int64)
+    if count > 1:
+        pace = sample.dtype.type((size - kernel) / (count - 1))
+        shifted = (np.arange(count - 1, dtype=sample.dtype) + sample[:, None]) * pace
+        starts[:, :-1] = shifted.astype(np.int64) - (sample * pace).astype(np.int64)[:, None]
+        if starts.min(initial=0) < 0 or starts.max(initial=0) > size - kernel:
+            raise RuntimeError("Expect _random_samples to lie in [0, 1): these put windows outside the input")
+    return starts
+
+
+def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> tuple[Tensor, Tensor]:
+    dims = len(sizes)
+    wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples  # type: ignore[attr-defined]
+    numbers = wide._array().reshape(-1, dims)
+    if dims == 2:
+        numbers = numbers[:, ::-1]  # for images the first number is that of the columns
+    table = [np.broadcast_to(row, (len(numbers), 1)) for part in _whole(dims) for row in part]
+    for d in range(dims):
+        table.append(_random_starts(numbers[:, d], input.shape[len(input.shape) - dims + d], sizes[d], kernel[d]))
+        table.append(np.full((len(numbers), sizes[d]), kernel[d]))
+    windows = np.ascontiguousarray(np.concatenate(table, axis=1), np.int64)
+    out, indices = pool_by_table(input, sizes, windows, (1,) * dims, True)
+    assert indices is not None
+    return out, indices
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
+    label="FractionalMaxPool2DBackward0",
+    function=False,
+    method=False,
+)
+def fractional_max2d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
+    """Maxima over windows at random places in images, and their positions."""
+    return _fractional(input, kernel, sizes, samples)
+
+
+@primitive(
+    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
+    label="FractionalMaxPool3DBackward0",
+    function=False,
+    method=False,
+)
+def fractional_max3d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
+    """Maxima over windows at random places in volumes, and their positions."""
+    return _fractional(input, kernel, sizes, samples)
+
+
+_SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
+
+
+def _fractional_pool(
+    input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any, dims: int
+) -> tuple[Tensor, Tensor]:
+    name = f"fractional_max_pool{dims}d"
+    need_tensor(name, input)
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
+    kernel = spread(kernel_size, dims, name, "kernel_size", 2)
+    if output_size is None:
+        ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * dims
+        if len(ratios) != dims or not all(0 < r < 1 for r in ratios):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+        output_size = [int(n * r) for n, r in zip(input.shape[-dims:], ratios)]
+    sizes = spread(output_size, dims, name, "output_size", 3)
+    if 0 in input.shape[-dims - 1 :]:
+        raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}")
+    for side, n, count, k in zip(_SIDES[dims], input.shape[-dims:], sizes, kernel):
+        if count <= 0 or k <= 0:
+            raise RuntimeError(f"{name}(): kernel and output {side} must be positive, but got {k} and {count}")
+        if count + k - 1 > n:
+            raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")
+    need_dtype(f"{name}_out_frame", input)
+    run: Any = fractional_max2d if dims == 2 else fractional_max3d
+    return run(input, kernel, sizes, _samples(name, input, samples, dims))
+
+
+def _samples(name: str, input: Tensor, samples: Any, dims: int) -> Tensor:
+    batch = input.shape[0] if len(input.shape) == dims + 2 else 1
+    channels = input.shape[-dims - 1]
+    if samples is None:
+        return rand(batch, channels, dims, dtype=input.dtype, device=input.device)
+    if samples.dtype is not input.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
+    if len(samples.shape) != 3:
+        raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {len(samples.shape)}")
+    if samples.shape[0] < batch:
+        raise RuntimeError("Expect _random_samples.size(0) no less then input batch size.")
+    if samples.shape[1] != channels:
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
+    if samples.shape[2] != dims:
+        raise RuntimeError(f"Expect _random_samples.size(2) equals to {dims}; got {samples.shape[2]}.")
+    return samples[:batch].detach()
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+    """The maxima of windows that lie at random places in images."""
+    result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+    return result if return_indices else result[0]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+    """fractional_max_pool2d together with the positions of the maxima in their planes."""
+    return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+    """The maxima of windows that lie at random places in volumes."""
+    result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+    return result if return_indices else result[0]
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+    """fractional_max_pool3d together with the positions of the maxima in their volumes."""
+    return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+
+
+# -- unpooling ------------------------------------------------------------------------------------------------------------
+
+
+@primitive(
+    grads={"input": lambda g, indices: take_positions(g, indices, 2)},
+    label="MaxUnpool2DBackward0",
+    function=False,
+    method=False,
+)
+def unpool2d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
+    """Zeros of `shape` with the elements of input at their positions in each plane."""
+    return place_values(input, indices, tuple(shape), 2, add=False)
+
+
+@primitive(
+    grads={"input": lambda g, indices: take_positions(g, indices, 3)},
+    label="MaxUnpool3DBackward0",
+    function=False,
+    method=False,
+)
+def unpool3d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
+    """Zeros of `shape` with the elements of input at their positions in each volume."""
+    return place_values(input, indices, tuple(shape), 3, add=False)
+
+
+def _unpooled_size(
+    input: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...], output_size: Any
+) -> tuple[int, ...]:
+    """The size that pooling may have come from; a given one must not be further than a stride from it."""
+    dims = len(kernel)
+    usual = tuple((n - 1) * s + k - 2 * p for n, s, k, p in zip(input.shape[-dims:], stride, kernel, padding))
+    if output_size is None:
+        return usual
+    wanted = tuple(output_size)
+    if len(wanted) == dims + 2:
+        wanted = wanted[2:]
+    if len(wanted) != dims:
+        raise ValueError(
+            f"output_size should be a sequence containing {dims} or {dims + 2} elements, but it has a length of"
+            f" '{len(wanted)}'"
+        )
+    lowest = [n - s for n, s in zip(usual, stride)]
+    highest = [n + s for n, s in zip(usual, stride)]
+    if not all(low < n < high for low, n, high in zip(lowest, wanted, highest)):
+        raise ValueError(f'invalid output_size "{list(wanted)}" (dim 0 must be between {lowest[0]} and {highest[0]})')
+    return wanted
+
+
+def _check_unpool(input: Tensor, indices: Tensor, dims: int) -> None:
+    if not isinstance(indices, Tensor) or indices.dtype is not dt.int64:
+        found = type_word(indices.dtype) if isinstance(indices, Tensor) else type(indices).__name__
+        raise RuntimeError(f"elements in indices should be type int64 but got: {found}")
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Input to max_unpooling{dims}d should be a {dims + 1}d or {dims + 2}d Tensor, but got a tensor with"
+            f" {len(input.shape)} dimensions"
+        )
+    if input.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices tensor"
+            f" with shape: {list(indices.shape)}"
+        )
+    if numel_of(input.shape[1 if len(input.shape) == dims + 2 else 0 :]) == 0:
+        raise RuntimeError(
+            f"max_unpooling{dims}d(): Expected input to have non-zero size for non-batch dimensions, but got input with shape"
+            f" {list(input.shape)}"
+        )
+    need_dtype(f"max_unpool{dims}d", input, integers=True)
+
+
+def _unpool(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any, dims: int) -> Tensor:
+    name = f"max_unpool{dims}d"
+    need_tensor(name, input)
+    kernel, steps, pads, _, _ = read_window(name, dims, kernel_size, stride, padding)
+    if min(steps) <= 0 and dims == 3:
+        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(steps)}")
+    sizes = _unpooled_size(input, kernel, steps, pads, output_size)
+    if dims == 1:
+        _check_unpool_ranks(input, indices)
+        flat, where = input.unsqueeze(-1), indices.unsqueeze(-1)  # type: ignore[attr-defined]
+        _check_unpool(flat, where, 2)
+        shape = make_size((*input.shape[:-1], *sizes, 1))
+        return unpool2d(flat, where, shape).squeeze(-1)
+    _check_unpool(input, indices, dims)
+    run: Any = unpool2d if dims == 2 else unpool3d
+    return run(input, indices, make_size((*input.shape[:-dims], *sizes)))
+
+
+def _check_unpool_ranks(input: Tensor, indices: Any) -> None:
+    if len(input.shape) not in (2, 3) or not isinstance(indices, Tensor) or not indices.shape:
+        raise RuntimeError(
+            f"Input to max_unpooling1d should be a 2d or 3d Tensor, but got a tensor with {len(input.shape)} dimensions"
+        )
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Put the maxima that max_pool1d found back where they came from, zeros elsewhere."""
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 1)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Put the maxima that max_pool2d found back where they came from, zeros elsewhere."""
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 2)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Put the maxima that max_pool3d found back where they came from, zeros elsewhere."""
+    return _unpool(input, indices, kernel_size, stride, padding, output_size, 3)
