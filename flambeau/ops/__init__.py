@@ -46,6 +46,7 @@ from . import (  # noqa: F401
     ranges,
     rearrange,
     reduce,
+    resize,
     rnn,
     rounding,
     sampling,
