@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     attributes,
     avg_pool,
     bitwise,
+    border,
     comparison,
     complex_views,
     conjugate,

@@ -20,7 +20,8 @@ from .windows import bare, is_computed, is_last
 
 Bands = tuple[Band, ...]
 _TASKS = 32  # parallel pieces a map is cut into at least, if it is large
-_GATHERED = (1, 2, 4)
+_GATHERED = 4  # taps that are written out in the kernel
+_MOST_TAPS = 9  # inputs of an output, beyond which two passes are cheaper than one
 _ONE = Band(1, np.zeros(1), np.ones(1), divisors=np.ones(1))  # a dimension of size 1 that stays
 
 
@@ -72,20 +73,20 @@ def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, d
     if rows.flat != columns.flat:
         rows, columns = rows.weighted, columns.weighted
     kept = opmath(x.dtype)
-    form, step, lead, tail, taps = "any", 0, 0, 0, 0
+    form, step, lead, tail, taps, ragged = "any", 0, 0, 0, 0, False
     if columns.steps is not None:
         step, lead, taps = columns.steps
         tail = max(0, (columns.out - 1) * step - lead + taps - w)
         form, columns = "steps", columns.stepped
-    elif columns.taps in _GATHERED and not columns.flat and columns.count.min() == columns.taps:
-        form, taps = "gather", columns.taps
+    elif columns.taps <= _GATHERED and not columns.flat:
+        form, taps, ragged = "gather", columns.taps, bool(columns.count.min() < columns.taps)
         lead = max(0, -int(columns.first.min()))
         tail = max(0, int(columns.first.max()) + taps - w)
     parts = min(rows.out, -(-_TASKS // planes))
     scratch = empty((planes * parts, lead + w + tail), kept)
     kernels.resample_planes(
         out, x, scratch, *rows.tables(kept), *columns.tables(kept), planes, parts, h, w, rows.out, columns.out, lead, tail,
-        form=form, step=step, taps=taps, flat=rows.flat, divide=divide,
+        form=form, step=step, taps=taps, ragged=ragged, flat=rows.flat, divide=divide,
     )  # fmt: skip
 
 
@@ -99,6 +100,12 @@ def _apply_last(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
         rows, columns = bands
         kernels.pick_planes(
             out, x, rows.tables(d)[0], columns.tables(d)[0], n, *sizes, rows.out, columns.out, channels, repeat=0
+        )
+        return
+    if len(bands) == 2 and bands[0].taps * bands[1].taps <= _MOST_TAPS and bands[0].flat == bands[1].flat:
+        tables = (*bands[0].tables(opmath(x.dtype)), *bands[1].tables(opmath(x.dtype)))
+        kernels.resample_channels(
+            out, x, *tables, n, *sizes, channels, bands[0].out, bands[1].out, flat=bands[0].flat, divide=divide
         )
         return
     # Along dimensions that shrink first: less is left for the others.

@@ -40,7 +40,10 @@ def _sources(size: int, out: int, align_corners: bool, factor: float | None, rea
     """The place among the inputs that each output looks at."""
     place = np.arange(out).astype(real)
     scale = spacing(size, out, align_corners, factor, real)
-    return place * scale if align_corners else scale * (place + real(0.5)) - real(0.5)
+    if align_corners:
+        return place * scale
+    # Rounded once, as a fused multiply-add does it.
+    return (np.float64(scale) * (place + real(0.5)) - 0.5).astype(real)
 
 
 @lru_cache(512)

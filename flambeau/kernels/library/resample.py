@@ -8,7 +8,7 @@ Pooling, interpolation, and the transposes of both are such maps.
 
 from __future__ import annotations
 
-from ..loops import like, local, loop_kernel, maximum, minimum, prange, simd, unroll
+from ..loops import like, local, loop_kernel, maximum, minimum, prange, simd, unroll, where
 
 BLOCK = 128  # elements summed together in resample_lines
 
@@ -16,13 +16,14 @@ BLOCK = 128  # elements summed together in resample_lines
 @loop_kernel
 def resample_planes(
     out, x, scratch, h_first, h_count, h_weights, w_first, w_count, w_weights, planes, parts, h, w, oh, ow, lead, tail,
-    *, form, step, taps, flat, divide,
+    *, form, step, taps, ragged, flat, divide,
 ):  # fmt: skip
     """out (planes, oh, ow) from x (planes, h, w). Each task combines rows of x into one row of `scratch` (which has room
     for `lead` elements before it and `tail` after), and sums along that.
 
     form "steps": output j starts at j * step - lead, has `taps` inputs, and there is nothing outside;
-    form "gather": any place, `taps` inputs, the border goes on outside; form "any": any place and number."""
+    form "gather": any place, `taps` inputs (or fewer, if `ragged`), the border goes on outside;
+    form "any": any place and number."""
     width = lead + w + tail
     size = (oh + parts - 1) // parts
     for task in prange(planes * parts, size * (2 * w + 3 * ow)):
@@ -89,9 +90,10 @@ def resample_planes(
                     scratch[row + w + j] = scratch[row + w - 1]
                 for j in simd(ow):
                     place = w_first[j]
-                    total = w_weights[j] * scratch[row + place]
-                    for k in unroll(1, taps):
-                        total = total + w_weights[k * ow + j] * scratch[row + place + k]
+                    total = like(scratch, 0)
+                    for k in unroll(taps):
+                        part = w_weights[k * ow + j] * scratch[row + place + k]
+                        total = total + (where(k < w_count[j], part, 0) if ragged else part)
                     out[target + j] = total
             else:
                 for j in range(ow):
@@ -135,6 +137,61 @@ def resample_lines(out, x, first, count, weights, outer, n, on, inner, *, flat, 
             else:
                 for c in simd(size):
                     out[target + c] = total[c]
+
+
+@loop_kernel
+def resample_channels(
+    out, x, h_first, h_count, h_weights, w_first, w_count, w_weights, batch, h, w, channels, oh, ow, *, flat, divide
+):  # fmt: skip
+    """out (batch, oh, ow, channels) from x (batch, h, w, channels): both dimensions at once, for few taps."""
+    for task in prange(batch * oh, 4 * ow * channels):
+        i = task % oh
+        slab = task // oh * h
+        for j in range(ow):
+            target = (task * ow + j) * channels
+            scale = like(x, 1)
+            if flat and divide:
+                scale = like(x, h_weights[i] * w_weights[j])
+            top = (slab + minimum(maximum(h_first[i], 0), h - 1)) * w
+            bottom = (slab + minimum(maximum(h_first[i] + 1, 0), h - 1)) * w
+            left = minimum(maximum(w_first[j], 0), w - 1)
+            right = minimum(maximum(w_first[j] + 1, 0), w - 1)
+            if h_count[i] == 2 and w_count[j] == 2:
+                one = (top + left) * channels
+                two = (top + right) * channels
+                three = (bottom + left) * channels
+                four = (bottom + right) * channels
+                if flat:
+                    for c in simd(channels):
+                        total = x[one + c] + x[two + c] + x[three + c] + x[four + c]
+                        out[target + c] = total / scale if divide else total
+                else:
+                    p = like(x, h_weights[i])
+                    q = like(x, h_weights[oh + i])
+                    r = like(x, w_weights[j])
+                    s = like(x, w_weights[ow + j])
+                    for c in simd(channels):
+                        upper = r * x[one + c] + s * x[two + c]
+                        out[target + c] = p * upper + q * (r * x[three + c] + s * x[four + c])
+            else:
+                for begin in range(0, channels, BLOCK):
+                    size = minimum(BLOCK, channels - begin)
+                    sums = local(x, BLOCK)
+                    for c in range(size):
+                        sums[c] = 0
+                    for a in range(h_count[i]):
+                        row = (slab + minimum(maximum(h_first[i] + a, 0), h - 1)) * w
+                        for b in range(w_count[j]):
+                            source = (row + minimum(maximum(w_first[j] + b, 0), w - 1)) * channels + begin
+                            if flat:
+                                for c in simd(size):
+                                    sums[c] = sums[c] + x[source + c]
+                            else:
+                                u = like(x, h_weights[a * oh + i] * w_weights[b * ow + j])
+                                for c in simd(size):
+                                    sums[c] = sums[c] + u * x[source + c]
+                    for c in simd(size):
+                        out[target + begin + c] = sums[c] / scale if flat and divide else sums[c]
 
 
 @loop_kernel
