@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     einsum,
     embedding,
     extremes,
+    fold,
     gather,
     header_changes,
     histogram,
