@@ -1,0 +1,80 @@
+"""Adagrad: steps shrink with the sum of all squared gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..ops.creation import full_like
+from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
+from .formula import sqrt
+from .fused import update
+from .optimizer import ParamsT
+
+
+@update(scalars=("step",))
+def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize):  # type: ignore[no-untyped-def]
+    if maximize:
+        grad = -grad
+    if weight_decay is not None:
+        grad = grad + weight_decay * param
+    sum = sum + grad * grad
+    param = param - lr / (1 + step * lr_decay) * (grad / (sqrt(sum) + eps))
+    return {"param": param, "sum": sum, "step": step + 1}
+
+
+class Adagrad(ElementwiseOptimizer):
+    """Large steps for rare features, small ones for frequent features."""
+
+    update = adagrad
+    later_options = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        check_range("lr_decay value", lr_decay, lr_decay >= 0)
+        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        check_range("initial_accumulator_value value", initial_accumulator_value, initial_accumulator_value >= 0)
+        check_range("epsilon value", eps, eps >= 0)
+        defaults = {
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize,
+            "differentiable": differentiable, "fused": fused,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        check_fused_options(self)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self._begin(group, self.state[p], p, p)
+
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        super()._begin(group, state, p, grad)
+        start = self.defaults["initial_accumulator_value"]
+        state["sum"] = full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
+
+    def share_memory(self) -> None:
+        """Move the sums to memory that other processes see."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["sum"].share_memory_()
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "lr": to_scalar(group["lr"]),
+            "lr_decay": group["lr_decay"],
+            "eps": group["eps"],
+            "weight_decay": nonzero(group["weight_decay"]),
+            "maximize": bool(group["maximize"]),
+        }

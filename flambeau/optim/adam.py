@@ -1,0 +1,143 @@
+"""Adam, and AdamW, which decays the weights themselves instead of adding to the gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+from .elementwise import (
+    ElementwiseOptimizer,
+    check_betas,
+    check_fused_options,
+    check_lr,
+    check_range,
+    nonzero,
+    to_scalar,
+)
+from .formula import lerp, maximum, sqrt
+from .fused import update
+from .optimizer import ParamsT, check_one_element
+
+
+@update(scalars=("step",))
+def adam(  # type: ignore[no-untyped-def]
+    param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, step,
+    *, lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize,
+):  # fmt: skip
+    step = step + 1
+    if maximize:
+        grad = -grad
+    if weight_decay is not None:
+        if decoupled:
+            param = param * (1 - lr * weight_decay)
+        else:
+            grad = grad + weight_decay * param
+    exp_avg = lerp(exp_avg, grad, 1 - beta1)
+    exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * grad * grad
+    result = {"step": step, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    second = exp_avg_sq
+    if amsgrad:
+        second = result["max_exp_avg_sq"] = maximum(max_exp_avg_sq, exp_avg_sq)
+    denominator = sqrt(second) / sqrt(1 - beta2**step) + eps
+    result["param"] = param - lr / (1 - beta1**step) * (exp_avg / denominator)
+    return result
+
+
+class Adam(ElementwiseOptimizer):
+    """Steps of about `lr` in each coordinate: the gradient's running mean over the root of its running square.
+
+    >>> w = flambeau.ones(2, requires_grad=True)
+    >>> optimizer = flambeau.optim.Adam([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.9000, 0.9000], requires_grad=True)
+    """
+
+    update = adam
+    sparse_advice = ", please consider SparseAdam instead"
+    later_options = {
+        "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+        "decoupled_weight_decay": False, "fused": None,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
+            if isinstance(value, Tensor) and foreach and not capturable:
+                raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
+            check_one_element(name, value)
+        check_lr(lr)
+        check_range("epsilon value", eps, eps >= 0)
+        check_betas(betas)
+        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        if not any(all(isinstance(b, kind) for b in betas) for kind in (float, Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")
+        defaults = {
+            "lr": lr, "betas": tuple(map(to_scalar, betas)), "eps": eps, "weight_decay": weight_decay,
+            "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        check_fused_options(self)
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        beta1, beta2 = group["betas"]
+        if group["foreach"] and isinstance(group["lr"], Tensor) and not group["capturable"]:
+            raise RuntimeError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        return {
+            "lr": to_scalar(group["lr"]),
+            "beta1": to_scalar(beta1),
+            "beta2": to_scalar(beta2),
+            "eps": group["eps"],
+            "weight_decay": nonzero(group["weight_decay"]),
+            "decoupled": bool(group["decoupled_weight_decay"]),
+            "amsgrad": bool(group["amsgrad"]),
+            "maximize": bool(group["maximize"]),
+        }
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient: param -= lr * weight_decay * param."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # checkpoints from before this was an option of Adam say nothing about it
+            group["decoupled_weight_decay"] = True

@@ -1,0 +1,133 @@
+"""Optimizers whose update treats all elements alike: a formula and a description of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..core.tensor import Tensor
+from ..ops.creation import full, zeros_like
+from .fused import Update
+from .optimizer import Optimizer, evaluated, scalar_dtype, to_scalar, without_grad
+
+
+class ElementwiseOptimizer(Optimizer):
+    """A subclass gives the formula, its options for a group, and the state of a new parameter."""
+
+    update: ClassVar[Update]
+    zero_states: ClassVar[tuple[str, ...]] = ()  # state that starts as zeros in the parameter's shape
+    later_options: ClassVar[dict[str, Any]] = {}  # options that old checkpoints may lack
+    sparse_advice: ClassVar[str] = ""
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Keyword arguments of the formula."""
+        raise NotImplementedError
+
+    def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """State that starts as zeros, as far as the group's options call for it."""
+        return self.zero_states
+
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        """Fill the state of a parameter that is updated for the first time."""
+        state["step"] = self._scalar(0.0, group, p)
+        for name in self._state_names(group):
+            state[name] = zeros_like(p)
+
+    def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
+        """A number in the state."""
+        if group.get("fused"):
+            check_fused(p)
+        where = p.device if group.get("capturable") or group.get("fused") else "cpu"
+        return full((), value, dtype=scalar_dtype(group.get("fused")), device=where)
+
+    @without_grad
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        loss = evaluated(closure)
+        if self._gradients_are_finite():
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        self._run(group, group["params"], self._options(group))
+
+    def _run(self, group: dict[str, Any], params: list[Tensor], options: dict[str, Any]) -> None:
+        self.update.run(self, group, params, options)
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        """Update a parameter whose gradient is sparse."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients{self.sparse_advice}")
+
+    def _gradients_are_finite(self) -> bool:
+        """A gradient scaler may leave it to the step to unscale gradients, and to do nothing if one overflowed."""
+        found_inf, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        if found_inf is not None and found_inf.item():
+            return False
+        if scale is not None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.grad.div_(scale)
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.later_options.items():
+                group.setdefault(name, value)
+            for p in group["params"]:
+                saved = self.state.get(p)
+                if saved:
+                    self._numbers_to_tensors(group, saved, p)
+
+    def _numbers_to_tensors(self, group: dict[str, Any], saved: dict[str, Any], p: Tensor) -> None:
+        """Old checkpoints have plain numbers where tensors are now."""
+        for name in self.update.scalars:
+            if name in saved and not isinstance(saved[name], Tensor):
+                saved[name] = self._scalar(float(saved[name]), group, p)
+
+
+def check_fused(p: Tensor) -> None:
+    if not p.is_floating_point():
+        raise RuntimeError(
+            f"`fused=True` requires all the params to be floating point Tensors of supported devices, but got {p.dtype} on"
+            f" {p.device}"
+        )
+
+
+def check_fused_options(optimizer: Optimizer) -> None:
+    """`fused` excludes other ways to run a step."""
+    defaults = optimizer.defaults
+    if defaults["fused"]:
+        if defaults["differentiable"]:
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if defaults["foreach"]:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+
+
+def check_range(name: str, value: Any, valid: Any) -> None:
+    if not valid:
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def check_lr(lr: Any) -> None:
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check_range("learning rate", lr, lr >= 0)
+
+
+def check_betas(betas: Any) -> None:
+    for i in (0, 1):
+        check_range(f"beta parameter at index {i}", betas[i], 0 <= betas[i] < 1)
+
+
+def nonzero(value: Any) -> Any:
+    """None instead of 0: a formula leaves out what an option of 0 would switch off."""
+    return value if value != 0 else None
+
+
+__all__ = [
+    "ElementwiseOptimizer", "check_betas", "check_fused_options", "check_lr", "check_range", "nonzero", "to_scalar",
+]  # fmt: skip

@@ -1,0 +1,66 @@
+"""The words of update formulas. They take formula symbols, tensors or plain numbers, so that a formula can be compiled,
+carried out with tensor operations, or evaluated on numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..expr import Expr
+from ..expr import functions as symbolic
+from ..ops.comparison import maximum as tensor_maximum
+from ..ops.comparison import minimum as tensor_minimum
+from ..ops.comparison import where as tensor_where
+
+
+def sqrt(x: Any) -> Any:
+    """The square root; nan for negative numbers."""
+    if isinstance(x, Expr):
+        return symbolic.sqrt(x)
+    if isinstance(x, Tensor):
+        return x.sqrt()
+    return math.sqrt(x) if x >= 0 else math.nan
+
+
+def sign(x: Any) -> Any:
+    if isinstance(x, Expr):
+        return symbolic.sign(x)
+    return x.sign()
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """a where the condition holds, else b."""
+    if any(isinstance(x, Expr) for x in (condition, a, b)):
+        return symbolic.where(condition, a, b)
+    if isinstance(condition, Tensor):
+        return tensor_where(condition, a, b)
+    return a if condition else b
+
+
+def maximum(a: Any, b: Any) -> Any:
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return symbolic.maximum(a, b)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return tensor_maximum(a, b)
+    if isinstance(a, Tensor):
+        return a.clamp(min=b)
+    return b.clamp(min=a) if isinstance(b, Tensor) else max(a, b)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return symbolic.minimum(a, b)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return tensor_minimum(a, b)
+    if isinstance(a, Tensor):
+        return a.clamp(max=b)
+    return b.clamp(max=a) if isinstance(b, Tensor) else min(a, b)
+
+
+def lerp(start: Any, end: Any, weight: Any) -> Any:
+    """The point between start (weight 0) and end (weight 1)."""
+    return start + (end - start) * weight
+
+
+__all__ = ["lerp", "maximum", "minimum", "sign", "sqrt", "where"]

@@ -1,0 +1,374 @@
+"""Update formulas run over whole lists of parameters.
+
+An update is written once, as a function of one element:
+
+    @update(scalars=("step",))
+    def adam(param, grad, exp_avg, exp_avg_sq, step, *, lr, beta1, beta2, eps):
+        step = step + 1
+        exp_avg = lerp(exp_avg, grad, 1 - beta1)
+        exp_avg_sq = lerp(exp_avg_sq, grad * grad, 1 - beta2)
+        denominator = sqrt(exp_avg_sq / (1 - beta2**step)) + eps
+        param = param - lr / (1 - beta1**step) * exp_avg / denominator
+        return {"param": param, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "step": step}
+
+Positional arguments are the parameter, its gradient and the optimizer's state; `scalars` names the state that is one
+number per parameter. Keyword arguments are options: numbers (they may change with every step), or flags, strings and None,
+which choose the formula. The result says what changes.
+
+The formula is traced with symbols and cut in two. What depends on scalars and options only becomes a Python function,
+evaluated once per step (once per distinct step count). The rest becomes one compiled kernel that reads and writes all
+tensors of a parameter in one pass. `differentiable=True`, other devices and machines without a compiler call the same
+formula with tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from ..core import dtype as dt
+from ..core.device import cpu
+from ..core.dtype import dtype, opmath
+from ..core.graph import user_frame
+from ..core.tensor import Tensor
+from ..expr import Expr, arg, as_expr
+from ..expr.node import PREDICATES, cast, children, rebuild, walk
+from ..expr.simplify import simplify
+from ..ops.complex_views import view_as_complex, view_as_real
+from ..ops.inplace import check_writable
+from ..ops.plan import NATIVE, Layout, kernel
+from . import formula as words
+
+_NUMBER = object()  # stands for any number in the key of a variant
+_MAX_PLANS = 4096
+
+
+def update(scalars: tuple[str, ...] = ()) -> Callable[[Callable], Update]:
+    """Declare an update formula."""
+    return lambda formula: Update(formula, scalars)
+
+
+class Owner(Protocol):
+    """What an update needs of the optimizer it belongs to."""
+
+    state: Any
+
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        """Fill the state of a parameter that is updated for the first time."""
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        """Update a parameter whose gradient is sparse."""
+
+
+class Update:
+    """A formula and what has been compiled from it."""
+
+    def __init__(self, formula: Callable, scalars: tuple[str, ...] = ()):
+        self.formula = formula
+        self.name = formula.__name__
+        parameters = inspect.signature(formula).parameters.values()
+        positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self.positional = tuple(positional)
+        self.elements = tuple(n for n in positional if n not in scalars)  # "param", "grad", state of the same shape
+        self.scalars = scalars
+        self.variants: dict[tuple, Variant] = {}
+
+    def __call__(self, *args: Any, **options: Any) -> dict[str, Any]:
+        return self.formula(*args, **options)
+
+    def run(self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]) -> None:
+        """Update every parameter that has a gradient."""
+        recorded = bool(group.get("differentiable"))
+        if recorded or not NATIVE:
+            for p in params:
+                if p.grad is not None:
+                    self.run_tensors(owner, group, p, options)
+            return
+        numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
+        run = self.variant(options).run
+        run(params, owner.state, partial(owner._begin, group), partial(self.run_one, owner, group, options), *numbers)
+
+    def variant(self, options: dict[str, Any]) -> Variant:
+        """What was compiled for these flags."""
+        key = tuple(_NUMBER if _is_number(v) else v for v in options.values())
+        found = self.variants.get(key)
+        if found is None:
+            found = self.variants[key] = Variant(self, options)
+        return found
+
+    def run_one(self, owner: Owner, group: dict[str, Any], options: dict[str, Any], p: Tensor) -> None:
+        """Update a parameter that native code cannot."""
+        if p.grad.is_sparse:  # type: ignore[union-attr]
+            owner._sparse_gradient(group, p, options)
+        else:
+            self.run_tensors(owner, group, p, options)
+
+    def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        """The same update by tensor operations, which autograd sees if the group is differentiable."""
+        recorded = bool(group.get("differentiable"))
+        used = self.variant(options)
+        grad: Any = p.grad
+        state: dict[str, Any] = {}
+        if used.states or used.scalars:
+            state = owner.state[p]
+            if not state:
+                owner._begin(group, state, p, grad)
+        held = {"param": p, "grad": grad, **{n: state[n] for n in (*used.states, *used.scalars)}}
+        given: dict[str, Any] = {}
+        for name, t in held.items():
+            if name in self.scalars:
+                # A number, unless autograd is to see where it goes.
+                given[name] = t.clone() if recorded else t.item()
+            else:
+                t = view_as_real(t) if t.dtype.is_complex else t
+                # The tensors are overwritten below, and autograd may have saved what the formula read.
+                given[name] = t.clone() if recorded and name != "grad" else t
+        if not recorded:
+            options = {n: v.item() if isinstance(v, Tensor) else v for n, v in options.items()}
+        result = self.formula(*(given.get(n) for n in self.positional), **options)
+        for name, value in result.items():
+            target = held[name]
+            if not isinstance(value, Tensor):
+                target.fill_(value)
+            else:
+                target.copy_(view_as_complex(value) if target.dtype.is_complex else value)
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and type(value) not in (bool, str)
+
+
+class Variant:
+    """A formula with its flags decided: the Python function of the scalars and, by layout, compiled kernels."""
+
+    def __init__(self, update: Update, options: dict[str, Any]):
+        self.name = update.name
+        numbers = [n for n, v in options.items() if _is_number(v)]
+        elements = update.elements
+        symbols = {n: arg(i) for i, n in enumerate((*elements, *update.scalars, *numbers))}
+        given = {n: symbols[n] if n in numbers else options[n] for n in options}
+        traced = update.formula(*(symbols[n] for n in update.positional), **given)
+        results = {name: as_expr(value) for name, value in traced.items()}
+        # State that the flags have made superfluous is not asked for.
+        read = {x.args[0] for x in walk(tuple(results.values())) if x.op == "arg"}
+        used = [i for i, n in enumerate(elements) if i < 2 or i in read or n in results]
+        self.states = tuple(elements[i] for i in used[2:])
+        self.scalars = tuple(n for i, n in enumerate(update.scalars, len(elements)) if i in read or n in results)
+        self.outputs = tuple(n for n in elements if n in results)
+        self.positions = tuple(("param", "grad", *self.states).index(n) for n in self.outputs)
+        self.roots, hoisted = _split([results[n] for n in self.outputs], {i: k for k, i in enumerate(used)}, len(elements))
+        self.predicates = tuple(x.op in PREDICATES for x in hoisted)
+        scalar_results = [results.get(n, symbols[n]) for n in self.scalars]
+        inputs = {id(symbols[n]): n for n in (*self.scalars, *numbers)}
+        self.prologue = _python_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
+        self.plans: dict[tuple, tuple] = {}
+        self.run = _driver(self, numbers, len(hoisted))
+
+    def make_plan(self, key: tuple, tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
+        """A kernel for tensors of these layouts and its first argument; (None, None) for no elements."""
+        param = tensors[0]
+        for name, t in zip(("param", "grad", *self.states), tensors):
+            if t.shape != param.shape or t.dtype.is_complex != param.dtype.is_complex:
+                raise RuntimeError(
+                    f"{self.name}: '{name}' is {t.dtype} of shape {list(t.shape)}, but its parameter is {param.dtype} of"
+                    f" shape {list(param.shape)}"
+                )
+        for position in self.positions:
+            check_writable(tensors[position], self.name)
+        layouts = [_real_layout(t) for t in tensors]
+        compute = opmath(layouts[0].dtype)
+        roots = tuple(simplify(r, True) for r in self._typed(compute, [layout.dtype for layout in layouts]))
+        plan: tuple[Any, Any] = (None, None)
+        if layouts[0].nbytes:
+            inputs: list[tuple[dtype, tuple[int, ...] | None]] = [(layout.dtype, layout.strides) for layout in layouts]
+            inputs += [(dt.float64, None) for _ in self.predicates]
+            plan = kernel(roots, [layouts[i] for i in self.positions], inputs)
+        if len(self.plans) >= _MAX_PLANS:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+    def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
+        """The formulas with every operand in the dtype of the computation."""
+        symbols: list[Expr] = [arg(i) if opmath(d) is compute else cast(arg(i), compute) for i, d in enumerate(dtypes)]
+        for k, is_condition in enumerate(self.predicates, len(dtypes)):
+            symbols.append(arg(k) != 0 if is_condition else cast(arg(k), compute))
+        return [_replaced(root, {id(arg(i)): s for i, s in enumerate(symbols)}) for root in self.roots]
+
+
+def _replaced(root: Expr, new: dict[int, Expr]) -> Expr:
+    """`root` with nodes exchanged; the inside of an exchanged node is not looked at."""
+    done: dict[int, Expr] = {}
+    for x in walk((root,)):
+        if id(x) in new:
+            done[id(x)] = new[id(x)]
+        else:
+            kids = children(x)
+            done[id(x)] = rebuild(x, [done[id(k)] for k in kids]) if kids else x
+    return done[id(root)]
+
+
+def _split(results: list[Expr], positions: dict[int, int], elements: int) -> tuple[tuple[Expr, ...], list[Expr]]:
+    """Take out of per-element formulas what is the same for all elements. arg(i) of the formulas is operand
+    positions[i]; after these come the values taken out."""
+    of_element: set[int] = set()
+    for x in walk(tuple(results)):
+        if (x.op == "arg" and x.args[0] < elements) or any(id(c) in of_element for c in children(x)):
+            of_element.add(id(x))
+    hoisted: list[Expr] = []
+    new: dict[int, Expr] = {id(arg(i)): arg(k) for i, k in positions.items()}
+    for x in walk(tuple(results)):
+        if id(x) in of_element:
+            for c in children(x):
+                if id(c) not in of_element and id(c) not in new and c.op != "const":
+                    new[id(c)] = arg(len(positions) + len(hoisted))
+                    hoisted.append(c)
+    return tuple(_replaced(r, new) for r in results), hoisted
+
+
+def _real_layout(t: Tensor) -> Layout:
+    """How the numbers of a tensor lie in memory; a complex number is two."""
+    layout = Layout.of(t)
+    if t.dtype.is_complex:
+        layout.set_layout((*t.shape, 2), (*(2 * s for s in t._strides), 1), t.dtype.to_real(), t.device)
+    return layout
+
+
+# ------------------------------------------------------------------------------------------- generated Python
+
+_PYTHON = {
+    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "pow": "{} ** {}", "neg": "-{}",
+    "abs": "abs({})", "sqrt": "sqrt({})", "maximum": "maximum({}, {})", "minimum": "minimum({}, {})",
+    "where": "({1} if {0} else {2})", "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}",
+    "gt": "{} > {}", "ge": "{} >= {}",
+}  # fmt: skip
+
+
+def _python_function(results: list[Expr], inputs: dict[int, str], parameters: list[str]) -> Callable[..., tuple]:
+    """A Python function that evaluates scalar expressions; `inputs` names the symbols."""
+    lines, text = [], dict(inputs)
+    for x in walk(tuple(results)):
+        if id(x) in text:
+            continue
+        if x.op == "const":
+            value = x.args[0]
+            text[id(x)] = repr(value) if math.isfinite(value) else f"float('{value}')"
+            continue
+        name = text[id(x)] = f"v{len(lines)}"
+        lines.append(f" {name} = {_PYTHON[x.op].format(*(text[id(c)] for c in children(x)))}")
+    lines.append(f" return ({''.join(text[id(r)] + ', ' for r in results)})")
+    space = {"sqrt": words.sqrt, "maximum": words.maximum, "minimum": words.minimum}
+    exec(f"def prologue({', '.join(parameters)}):\n" + "\n".join(lines), space)  # made of names of our own formulas
+    return space["prologue"]
+
+
+def _driver(variant: Variant, numbers: list[str], hoisted: int) -> Callable[..., None]:
+    """The loop over the parameters, unrolled over the tensors that belong to one: most of what a step of small tensors
+    costs is spent here."""
+    operands = [f"t{i}" for i in range(2 + len(variant.states))]
+    written = [operands[i] for i in variant.positions]
+    cells = range(len(variant.scalars))
+    values = "".join(f"k{i}, " for i in range(hoisted))
+    new_scalars = "".join(f"n{i}, " for i in cells)
+    evaluate = f"{new_scalars}{values} = prologue({', '.join([*(f'o{i}' for i in cells), *numbers])})"
+    if not (new_scalars or values):
+        evaluate = "pass"
+    body = [
+        "meta = t0._meta",
+        "if meta is None: continue",
+        "t1 = meta.grad",
+        "if t1 is None: continue",
+        "if t0.device is not cpu or t1.is_sparse: slow(t0); continue",
+    ]
+    if variant.states or variant.scalars:
+        body += ["state = states[t0]", "if not state: begin(state, t0, t1)"]
+    body += [f"t{i} = state[{name!r}]" for i, name in enumerate(variant.states, 2)]
+    body.append(f"key = ({''.join(f'{t}.shape, {t}._strides, {t}.dtype, ' for t in operands)})")
+    body.append("plan = plans.get(key)")
+    foreign = " or ".join(f"{t}.device is not cpu" for t in operands[2:]) or "False"
+    body.append(f"if {foreign}: slow(t0); continue")
+    body.append(f"if plan is None: plan = make_plan(key, ({', '.join(operands)}))")
+    body.append("kernel, first = plan")
+    for i, name in enumerate(variant.scalars):
+        body += [
+            f"c{i} = state[{name!r}]",
+            f"a{i} = cells.get(c{i}._storage.ptr)",
+            f"if a{i} is None or c{i}._offset or c{i}.dtype is not float32 or c{i}.device is not cpu: a{i} = cell(c{i})",
+            f"o{i} = a{i}.value",
+        ]
+    if variant.scalars:
+        same = " or ".join(f"o{i} != l{i}" for i in cells)
+        keep = "; ".join(f"l{i} = o{i}" for i in cells)
+        body += [f"if {same}:", f"  {evaluate}", f"  {keep}"]
+        body += [f"a{i}.value = n{i}" for i in cells]
+    body.append("if kernel is None: continue")
+    for i, t in enumerate(operands):
+        body += [
+            f"s{i} = {t}._storage",
+            f"p{i} = s{i}.ptr + {t}._offset * {t}.dtype.itemsize if {t}._offset else s{i}.ptr",
+        ]
+    addresses = ", ".join([f"p{i}" for i in variant.positions] + [f"p{i}" for i in range(len(operands))])
+    body.append(f"kernel(first, {addresses}, {values})")
+    for t in written:
+        storage = f"s{t[1:]}"
+        body += [
+            f"{storage}.version += 1",
+            f"if {storage}.watched:",
+            "  if place is None: place = user_frame()",
+            f"  {storage}.last_write = (name, place)",
+        ]
+    before = ["place = None", *(f"l{i} = None" for i in cells)]
+    if not variant.scalars:
+        before.append(evaluate)
+    lines = [
+        f"def run(params, states, begin, slow, {', '.join(numbers)}):",
+        *(f" {line}" for line in before),
+        " for t0 in params:",
+        *(f"  {line}" for line in body),
+    ]
+    space: dict[str, Any] = {
+        "cell": _cell, "cells": _cells, "cpu": cpu, "float32": dt.float32, "make_plan": variant.make_plan,
+        "name": variant.name, "plans": variant.plans, "prologue": variant.prologue, "user_frame": user_frame,
+    }  # fmt: skip
+    exec("\n".join(lines), space)  # made of names of our own formulas
+    return space["run"]
+
+
+# ------------------------------------------------------------------------------------------- numbers in the state
+
+_cells: dict[int, ctypes.c_float] = {}  # float32 numbers by address: looking through one costs nothing
+
+
+class _SlowCell:
+    """A number in a tensor that is not plain float32 memory."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    @property
+    def value(self) -> float:
+        return self.tensor.item()
+
+    @value.setter
+    def value(self, x: float) -> None:
+        self.tensor.fill_(x)
+
+
+def _cell(t: Tensor) -> Any:
+    """Something with a `value` that reads and writes the tensor's one element."""
+    if t.numel() != 1:
+        raise RuntimeError(f"a number in an optimizer's state has shape {list(t.shape)}; expected one element")
+    if t.device is not cpu or t.dtype is not dt.float32 or t._offset:
+        return _SlowCell(t)
+    if len(_cells) > 10000:
+        _cells.clear()
+    address = t._storage.ptr
+    _cells[address] = ctypes.c_float.from_address(address)
+    return _cells[address]
+
+
+__all__ = ["Update", "Variant", "update"]

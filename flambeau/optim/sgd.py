@@ -1,0 +1,95 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..ops.creation import zeros_like
+from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
+from .fused import update
+from .optimizer import ParamsT
+
+
+@update()
+def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize):  # type: ignore[no-untyped-def]
+    if maximize:
+        grad = -grad
+    if weight_decay is not None:
+        grad = grad + weight_decay * param
+    if momentum is None:
+        return {"param": param - lr * grad}
+    momentum_buffer = momentum * momentum_buffer + (1 - dampening) * grad
+    direction = grad + momentum * momentum_buffer if nesterov else momentum_buffer
+    return {"param": param - lr * direction, "momentum_buffer": momentum_buffer}
+
+
+class SGD(ElementwiseOptimizer):
+    """param -= lr * grad, where with momentum the gradient is a running sum.
+
+    >>> w = flambeau.ones(2, requires_grad=True)
+    >>> optimizer = flambeau.optim.SGD([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.8000, 0.8000], requires_grad=True)
+    """
+
+    update = sgd
+    later_options = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_lr(lr)
+        check_range("momentum value", momentum, momentum >= 0)
+        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        defaults = {
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        check_fused_options(self)
+
+    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "lr": to_scalar(group["lr"]),
+            "momentum": nonzero(group["momentum"]),
+            "dampening": group["dampening"],
+            "weight_decay": nonzero(group["weight_decay"]),
+            "nesterov": bool(group["nesterov"]),
+            "maximize": bool(group["maximize"]),
+        }
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        options = self._options(group)
+        if options["momentum"] is None:
+            self._run(group, group["params"], options)
+            return
+        # The first gradient becomes the buffer whatever the dampening is.
+        new, old = [], []
+        for p in group["params"]:
+            if p.grad is not None:
+                state = self.state[p]
+                if state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = zeros_like(p)
+                    new.append(p)
+                else:
+                    old.append(p)
+        if new:
+            self._run(group, new, {**options, "dampening": 0})
+        if old:
+            self._run(group, old, options)
