@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode
@@ -15,7 +16,16 @@ from ..core.tensor import Tensor, new_tensor, numel_of
 from .formula import Pointwise, promote, type_word
 from .registry import OPS
 
-copy_values = Pointwise("copy", lambda src: src, promote)
+
+def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+    """A number travels in full precision: 0.1 in a float64 tensor is not the float32 nearest to 0.1."""
+    source = operands[0]
+    if type(source) is float:
+        return dt.float64, dt.float64
+    return promote(op, operands)
+
+
+copy_values = Pointwise("copy", lambda src: src, _unchanged)
 
 
 def check_writable(t: Tensor, name: str) -> None:

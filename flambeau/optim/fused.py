@@ -274,7 +274,8 @@ def _driver(variant: Variant, numbers: list[str], hoisted: int) -> Callable[...,
     cells = range(len(variant.scalars))
     values = "".join(f"k{i}, " for i in range(hoisted))
     new_scalars = "".join(f"n{i}, " for i in cells)
-    evaluate = f"{new_scalars}{values} = prologue({', '.join([*(f'o{i}' for i in cells), *numbers])})"
+    given = [f"option_{n}" for n in numbers]
+    evaluate = f"{new_scalars}{values} = prologue({', '.join([*(f'o{i}' for i in cells), *given])})"
     if not (new_scalars or values):
         evaluate = "pass"
     body = [
@@ -325,7 +326,7 @@ def _driver(variant: Variant, numbers: list[str], hoisted: int) -> Callable[...,
     if not variant.scalars:
         before.append(evaluate)
     lines = [
-        f"def run(params, states, begin, slow, {', '.join(numbers)}):",
+        f"def run(params, states, begin, slow, {', '.join(given)}):",
         *(f" {line}" for line in before),
         " for t0 in params:",
         *(f"  {line}" for line in body),
