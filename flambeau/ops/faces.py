@@ -5,6 +5,7 @@ look-up, one new tensor, one native call. Everything else is handed to the gener
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..core import graph, modes
@@ -28,9 +29,9 @@ from .inplace import (
 )
 
 _HEADER = """
-def {name}({signature}):
+def _face({signature}):
     if _stack:
-        return _intercept({name}.op, {name}, ({operands},), _given({options}))
+        return _intercept(_face.op, _face, ({operands},), _given({options}))
 """
 
 # One or two tensors, every parameter at its default.
@@ -101,7 +102,7 @@ _INPLACE = """
         if _plan is not None:
             _storage = self._storage
             if _storage.watched:
-                _note_write(self, {text!r})
+                _note_write(self, _name)
             _address = _storage.ptr + self._offset * self.dtype.itemsize
             _plan.fn(_plan.first, _address, _address{second})
             _storage.version += 1
@@ -121,7 +122,7 @@ _INPLACE_TWO = """
             _plan = None"""
 
 _INPLACE_GENERAL = """
-    return _run_inplace(_impl, self, ({operands},), ({params}), {text!r})
+    return _run_inplace(_impl, self, ({operands},), ({params}), _name)
 """
 
 
@@ -131,7 +132,6 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
     signature, plain = _signature(impl, has_out)
     options = [n for n, _ in impl.parameters] + (["out"] if has_out else [])
     names = {
-        "name": _identifier(impl.name),
         "signature": signature,
         "plain": plain,
         "operands": ", ".join(operands),
@@ -142,7 +142,7 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
     source = _HEADER.format(**names)
     if impl.arity <= 2:
         source += _fast(impl, names)
-    return _define(source + _GENERAL.format(**names), impl, names["name"], general_path or general)
+    return _define(source + _GENERAL.format(**names), impl, impl.name, general_path or general)
 
 
 def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
@@ -201,8 +201,10 @@ def _has_history(x: str) -> str:
     return f"{x}._meta is not None or ({x}._base is not None and {x}._base._meta is not None)"
 
 
-def _identifier(name: str) -> str:
-    return name if name.isidentifier() else name.replace(".", "_")
+@functools.cache
+def _compiled(source: str) -> Any:
+    """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
+    return compile(source, "<pointwise operator>", "exec")
 
 
 def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
@@ -211,10 +213,10 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
         _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
         _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=_note_write,
-        _inplace_plans=impl.inplace_plans, __name__=__name__,
+        _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__,
     )  # fmt: skip
-    exec(compile(source, f"<face of {impl.name}>", "exec"), space)  # noqa: S102 - made of parameter names only
-    return space[name]
+    exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
+    return space["_face"]
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -283,12 +285,9 @@ def _parameter(value: Any) -> Any:
 
 def make_inplace_face(impl: Pointwise) -> Any:
     """The method with an underscore."""
-    text = impl.name + "_"
     first, *others = impl.operand_names
     signature, plain = _signature(impl, False)
     names = {
-        "name": _identifier(text),
-        "text": text,
         "signature": "self" + signature[len(first) :],
         "operands": ", ".join(["self", *others]),
         "options": ", ".join(f"{n}={n}" for n, _ in impl.parameters),
@@ -296,11 +295,11 @@ def make_inplace_face(impl: Pointwise) -> Any:
     }
     source = _HEADER.format(**names)
     if impl.arity <= 2 and not impl.constant_operands:
-        source += _fast_inplace(impl, plain, text)
-    return _define(source + _INPLACE_GENERAL.format(**names), impl, names["name"], general)
+        source += _fast_inplace(impl, plain)
+    return _define(source + _INPLACE_GENERAL.format(**names), impl, impl.name + "_", general)
 
 
-def _fast_inplace(impl: Pointwise, plain: str, text: str) -> str:
+def _fast_inplace(impl: Pointwise, plain: str) -> str:
     quiet = "self._meta is None and self._base is None"
     if impl.arity == 1:
         choice, second = _INPLACE_ONE.format(key=_key("self")), ""
@@ -309,7 +308,7 @@ def _fast_inplace(impl: Pointwise, plain: str, text: str) -> str:
         choice = _INPLACE_TWO.format(b=b, key=_key("self"), key_of_b=_key(b), address_of_b=_address(b))
         second = ", _second"
         quiet += f" and getattr({b}, '_meta', None) is None and getattr({b}, '_base', None) is None"
-    return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second, text=text)
+    return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second)
 
 
 def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str) -> Tensor:
