@@ -15,7 +15,8 @@ from .convert import to
 from .declare import composite, primitive
 from .formula import type_word
 from .reduce import sum_
-from .reduction import Reduction, plain_dim, reduced_dims, reduced_shape, require_tensor, to_bool
+from .reducing import plain_dim, require_tensor
+from .reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from .registry import lookup
 
 _all_equal = Reduction("equal", lambda x, y: x == y, "all", rule=to_bool)

@@ -190,7 +190,10 @@ def _declare(
     differentiable: bool,
 ) -> Any:
     op_name = name or fn.__name__
-    face = _face_with_out(op_name, run, out == "disjoint") if out else _plain_face(run)
+    code = fn.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    renames = {a: b for a, b in _NUMPY_NAMES.items() if b in parameters and a not in parameters}
+    face = _face_with_out(op_name, run, out == "disjoint", renames) if out else _plain_face(run, renames)
     op = Op(
         op_name, kind, face, namespaces if function else (), face if method else None, None, bool(out), differentiable, impl,
         aliases, fn.__doc__ or "",
@@ -202,8 +205,18 @@ def _declare(
     return register(op).function
 
 
-def _plain_face(run: Callable) -> Any:
+# NumPy's names for the same arguments, which PyTorch takes too.
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+def _renamed(kwargs: dict[str, Any], renames: dict[str, str]) -> dict[str, Any]:
+    return {renames.get(key, key): value for key, value in kwargs.items()}
+
+
+def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
     def face(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not renames.keys().isdisjoint(kwargs):
+            kwargs = _renamed(kwargs, renames)
         if _stack:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
         return run(*args, **kwargs)
@@ -211,10 +224,12 @@ def _plain_face(run: Callable) -> Any:
     return face
 
 
-def _face_with_out(name: str, run: Callable, disjoint: bool) -> Any:
+def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, str]) -> Any:
     """A function that takes out=; `disjoint`: PyTorch refuses an out that shares memory with an input."""
 
     def face(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not renames.keys().isdisjoint(kwargs):
+            kwargs = _renamed(kwargs, renames)
         if _stack:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
         if "out" in kwargs:

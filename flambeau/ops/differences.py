@@ -8,7 +8,8 @@ from ..core import dtype as dt
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
 from .declare import composite
-from .reduction import reduced_dims, require_tensor
+from .reducing import require_tensor
+from .reduction import reduced_dims
 from .registry import lookup
 from .scan import cumsum
 
@@ -46,10 +47,10 @@ def diff(
             _check_neighbour(input, other, d)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return input.clone()
     parts = [t for t in (prepend, input, append) if t is not None]
     x = parts[0] if len(parts) == 1 else _cat(parts, d)
-    if n == 0:
-        return x.clone() if x is input else x
     for _ in range(min(n, x.shape[d])):
         x = _step(x, d)
     return x
@@ -84,7 +85,7 @@ def _gradient_spacing(input: Tensor, spacing: Any, dim: Any, count: int) -> list
         wanted = (
             f"'self.dim() = {len(input.shape)}', since dim argument was not given"
             if dim is None
-            else f"'dim' argument's length, {count}"
+            else f"'dim' argument's length = {count}"
         )
         raise RuntimeError(
             "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to"

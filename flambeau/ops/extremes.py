@@ -16,15 +16,8 @@ from .declare import composite, primitive
 from .formula import Pointwise, type_word
 from .inplace import write_out
 from .primitive import Saved
-from .reduction import (
-    Reduction,
-    counting,
-    reduced_shape,
-    reduction,
-    require_tensor,
-    restored,
-    to_index,
-)
+from .reducing import check_pair, reduction, require_tensor
+from .reduction import Reduction, counting, reduced_shape, restored, to_index
 from .registry import lookup
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
@@ -82,13 +75,21 @@ def refuse_empty(name: str, a: Tensor, dim: Any, dims: tuple[int, ...]) -> None:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
-@reduction("max", grad=share_among_equals, check=check_not_empty)
+def _check_extreme_out(op: Reduction, input: Tensor, out: Tensor) -> None:
+    if out.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Expected the dtype for input and out to match, but got {type_word(input.dtype)} for input's dtype and"
+            f" {type_word(out.dtype)} for out's dtype."
+        )
+
+
+@reduction("max", grad=share_among_equals, check=check_not_empty, check_out=_check_extreme_out)
 def amax(x: Any) -> Any:
     """The largest element, overall or over the given dimensions. nan counts as larger than everything."""
     return x
 
 
-@reduction("min", grad=share_among_equals, check=check_not_empty)
+@reduction("min", grad=share_among_equals, check=check_not_empty, check_out=_check_extreme_out)
 def amin(x: Any) -> Any:
     """The smallest element, overall or over the given dimensions. nan counts as smaller than everything."""
     return x
@@ -190,7 +191,7 @@ def _overloaded(name: str, whole: Reduction, along: Any, binary: str) -> Any:
         result = along(input, dim, keepdim)
         if out is None:
             return result
-        check_pair(name, out, result)
+        check_pair(out, result)
         return write_out(name, out, result)
 
     extreme.__name__ = name
@@ -228,13 +229,6 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
     return int(dim), keepdim  # type: ignore[arg-type]
 
 
-def check_pair(name: str, out: Any, result: tuple) -> None:
-    if isinstance(out, (tuple, list)) and len(out) == 2:
-        for given, computed in zip(out, result):
-            if isinstance(given, Tensor) and given.dtype is not computed.dtype:
-                raise RuntimeError(f"Expected out tensor to have dtype {computed.dtype}, but got {given.dtype} instead")
-
-
 max_ = composite(name="max")(_overloaded("max", _largest, max_dim, "maximum"))
 min_ = composite(name="min")(_overloaded("min", _smallest, min_dim, "minimum"))
 
@@ -261,7 +255,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     result = both_extremes(input, dim, keepdim)
     if out is None:
         return result
-    check_pair("aminmax", out, result)
+    check_pair(out, result)
     return write_out("aminmax", out, result)
 
 

@@ -16,7 +16,7 @@ from .convert import to
 from .declare import composite
 from .formula import type_word
 from .inplace import write_out
-from .reduction import require_tensor
+from .reducing import require_tensor
 
 
 @composite

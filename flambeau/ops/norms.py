@@ -16,7 +16,8 @@ from .extremes import amax, amin
 from .formula import Pointwise, type_word
 from .inplace import write_out
 from .reduce import sum_
-from .reduction import Reduction, plain_dim, real_result, reduced_dims, require_tensor, restored
+from .reducing import plain_dim, require_tensor
+from .reduction import Reduction, real_result, reduced_dims, restored
 from .registry import lookup
 
 # -- forward -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from .along import take_along
 from .declare import composite
 from .formula import Pointwise
 from .inplace import write_out
-from .reduction import Reduction, counting, require_tensor
+from .reducing import require_tensor
+from .reduction import Reduction, counting
 from .sort import sorted_along
 
 _MODES = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import dtype as dt
 from ..core.graph import mode
 from ..core.layout import format_shape
 from ..core.promotion import get_default_dtype
@@ -14,19 +15,8 @@ from ..expr import functions as f
 from .arguments import is_int, varargs_ints
 from .declare import composite, primitive
 from .formula import Pointwise, type_word
-from .reduction import (
-    Reduction,
-    counting,
-    plain_dim,
-    real_result,
-    reduced_dims,
-    reduction,
-    require_tensor,
-    restored,
-    spread,
-    to_bool,
-    widen_integers,
-)
+from .reducing import plain_dim, reduction, require_tensor
+from .reduction import Reduction, counting, real_result, reduced_dims, restored, spread, to_bool, widen_integers
 from .registry import lookup
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -44,9 +34,8 @@ def _check_mean(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], reque
     d = requested or a.dtype
     if d.category < 2:
         kind = "Input" if requested is None else "Optional"
-        verb = "could not infer output dtype. " if requested is None else ""
         raise RuntimeError(
-            f"{op.name}(): {verb}{kind} dtype must be either a floating point or complex dtype. Got: {type_word(d)}"
+            f"{op.name}(): could not infer output dtype. {kind} dtype must be either a floating point or complex dtype. Got: {type_word(d)}"
         )
 
 
@@ -155,13 +144,18 @@ def prod(x: Any) -> Any:
 # -- truth and counts --------------------------------------------------------------------------------------------------
 
 
-@reduction("any", name="any", rule=to_bool)
+def _check_truth_out(op: Reduction, input: Tensor, out: Tensor) -> None:
+    if out.dtype is not dt.bool_ and out.dtype is not dt.uint8:
+        raise RuntimeError(f"{op.name} only supports bool tensor for result, got: {type_word(out.dtype)}")
+
+
+@reduction("any", name="any", rule=to_bool, check_out=_check_truth_out)
 def any_(x: Any) -> Any:
     """Whether any element is true (not zero), overall or over the given dimensions."""
     return x != 0
 
 
-@reduction("all", name="all", rule=to_bool)
+@reduction("all", name="all", rule=to_bool, check_out=_check_truth_out)
 def all_(x: Any) -> Any:
     """Whether all elements are true (not zero), overall or over the given dimensions."""
     return x != 0

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core import modes
 from ..core.device import cpu, device
 from ..core.dtype import dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode
@@ -27,14 +26,10 @@ from ..expr.node import cast
 from ..kernels import emit_numpy
 from ..kernels.geometry import plan_reduction
 from ..kernels.reduction import reduce_kernel
-from .arguments import as_dtype, is_int
-from .formula import RETRY_MESSAGE, camel, number_dtype, type_word
-from .inplace import write_out
-from .registry import Op, register
+from .arguments import is_int
+from .formula import RETRY_MESSAGE, camel, number_dtype
 
 _new_object = object.__new__
-_stack = modes.stack
-_intercept = modes.intercept
 _MAX_PLANS = 4096
 _MAX_RANK = 64
 
@@ -361,128 +356,3 @@ class ReductionNode(Node):
         if result.dtype is not self.dtype:
             result = (result.real if result.dtype.is_complex and not self.dtype.is_complex else result).to(self.dtype)
         return (result,)
-
-
-# -- declaring ---------------------------------------------------------------------------------------------------------
-
-
-def reduction(
-    combine: str,
-    *,
-    final: Callable | None = None,
-    rule: Rule = same_dtype,
-    grad: Callable | None = None,
-    labels: tuple[str, ...] | None = None,
-    check: Callable | None = None,
-    name: str | None = None,
-    takes_dtype: bool = False,
-    takes_dim: bool = True,
-    method: bool = True,
-    function: bool = True,
-    namespaces: tuple[str, ...] = ("torch",),
-    aliases: tuple[str, ...] = (),
-) -> Callable[[Callable], Any]:
-    """Declare a reduction from the formula that maps its elements.
-
-    `grad` names what it reads: `input`, `out` (saved), `shape`, `dims`, `keepdim`, `dtype` of the input (not saved).
-    From it come the function and the method with dim=, keepdim= (axis=, keepdims=), out= and, if asked for, dtype=."""
-
-    def declare(formula: Callable) -> Any:
-        op_name = name or formula.__name__
-        impl = Reduction(op_name, formula, combine, final, rule, grad, labels, check)
-        face = _face_with_dtype(impl) if takes_dtype else _face(impl)
-        op = Op(
-            op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
-            grad is not None, impl, aliases, formula.__doc__ or "",
-        )  # fmt: skip
-        face.__name__ = face.__qualname__ = op_name
-        face.__doc__ = formula.__doc__
-        face.__module__ = "flambeau"
-        face.op = op
-        return register(op).function
-
-    return declare
-
-
-def plain_dim(dim: Any) -> Any:
-    """A dim argument as it may stand in a plan's key: None, an int or a tuple."""
-    if type(dim) is int or dim is None or type(dim) is tuple:
-        return dim
-    if isinstance(dim, (list, tuple)):
-        return tuple([int(d) if is_int(d) else d for d in dim])
-    return int(dim) if is_int(dim) else dim
-
-
-def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> tuple[Any, bool]:
-    """NumPy's names for the same arguments."""
-    for key, value in others.items():
-        if key == "axis":
-            dim = value
-        elif key == "keepdims":
-            keepdim = value
-        else:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
-    if type(keepdim) is not bool and not isinstance(keepdim, (int, np.bool_)):
-        raise TypeError(f"{name}(): argument 'keepdim' (position 3) must be bool, not {type_name(keepdim)}")
-    return dim, bool(keepdim)
-
-
-def require_tensor(name: str, x: Any) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(x)}")
-
-
-def _face(impl: Reduction) -> Any:
-    name = impl.name
-
-    def face(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **others: Any) -> Tensor:
-        if _stack:
-            return _intercept(face.op, face, (input, dim, keepdim), {**others, **({} if out is None else {"out": out})})  # type: ignore[attr-defined]
-        if not isinstance(input, Tensor):
-            require_tensor(name, input)
-        if others or type(keepdim) is not bool:
-            dim, keepdim = read_aliases(name, dim, keepdim, others)
-        if type(dim) is not int and dim is not None:
-            dim = plain_dim(dim)
-        result = impl.call(input, dim, keepdim)
-        return result if out is None else write_exactly(name, out, result)
-
-    return face
-
-
-def _face_with_dtype(impl: Reduction) -> Any:
-    name = impl.name
-
-    def face(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
-    ) -> Tensor:
-        if _stack:
-            given = {k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}
-            return _intercept(face.op, face, (input, dim, keepdim), {**others, **given})  # type: ignore[attr-defined]
-        if not isinstance(input, Tensor):
-            require_tensor(name, input)
-        if others or type(keepdim) is not bool:
-            dim, keepdim = read_aliases(name, dim, keepdim, others)
-        if type(dim) is not int and dim is not None:
-            dim = plain_dim(dim)
-        if dtype is not None:
-            dtype = as_dtype(dtype, name)
-        if out is None:
-            return impl.call(input, dim, keepdim, dtype)
-        if isinstance(out, Tensor):
-            if dtype is not None and dtype is not out.dtype:
-                raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead")
-            dtype = out.dtype
-        return write_out(name, out, impl.call(input, dim, keepdim, dtype))
-
-    return face
-
-
-def write_exactly(name: str, out: Any, result: Tensor) -> Tensor:
-    """out= of the result's own dtype."""
-    if isinstance(out, Tensor) and out.dtype is not result.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-    return write_out(name, out, result)
-
-
-__all__ = ["Reduction", "numel_of", "reduction", "type_word"]

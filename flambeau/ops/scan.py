@@ -21,7 +21,8 @@ from .declare import composite, primitive
 from .formula import Pointwise, type_word
 from .inplace import assign, check_writable, write_out
 from .primitive import Saved
-from .reduction import Reduction, require_tensor, to_bool
+from .reducing import check_out_dtype, require_tensor
+from .reduction import Reduction, to_bool
 from .registry import lookup
 
 
@@ -85,8 +86,8 @@ def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     if dtype is not None:
         dtype = as_dtype(dtype, name)
     if isinstance(out, Tensor):
-        if dtype is not None and dtype is not out.dtype:
-            raise RuntimeError(f"Expected out tensor to have dtype {dtype}, but got {out.dtype} instead")
+        if dtype is not None:
+            check_out_dtype(out, dtype)
         dtype = out.dtype
     if dtype is None:
         dtype = dt.int64 if input.dtype.category < 2 else input.dtype

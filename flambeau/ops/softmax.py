@@ -16,7 +16,7 @@ from .along import LineOperator
 from .arguments import as_dtype, is_int
 from .declare import composite, primitive
 from .formula import RETRY_MESSAGE, Pointwise, camel, type_word
-from .reduction import require_tensor, write_exactly
+from .reducing import require_tensor, write_exactly
 
 
 class _Softmax:

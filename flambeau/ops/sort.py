@@ -18,11 +18,12 @@ from ..kernels.library import sort as sort_kernels
 from .along import contiguous, place_along, split_at, take_along
 from .arguments import is_int
 from .declare import composite, primitive
-from .extremes import check_pair, select_backward
+from .extremes import select_backward
 from .formula import type_word
 from .inplace import raw_copy, write_out
 from .primitive import Saved
-from .reduction import reduced_shape, require_tensor
+from .reducing import check_pair, require_tensor
+from .reduction import reduced_shape
 from .scan import one_dim
 
 _TASKS = 8  # independent pieces of work, each with scratch memory of its own
@@ -118,7 +119,7 @@ def sort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None,
     result = (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
     if out is None:
         return result
-    check_pair("sort", out, result)
+    check_pair(out, result)
     return write_out("sort", out, result)
 
 
@@ -196,7 +197,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     result = topk_along(input, k, d, largest)
     if out is None:
         return result
-    check_pair("topk", out, result)
+    check_pair(out, result)
     return write_out("topk", out, result)
 
 
@@ -239,7 +240,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     """Deliver values and indices into tensors that must not share memory with the input."""
-    check_pair(name, out, result)
+    check_pair(out, result)
     for t in out if isinstance(out, (tuple, list)) else ():
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
             raise RuntimeError(

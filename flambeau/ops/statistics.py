@@ -14,7 +14,8 @@ from ..expr import functions as f
 from .declare import composite, primitive
 from .formula import Pointwise, type_word
 from .inplace import write_out
-from .reduction import Reduction, plain_dim, reduced_dims, require_tensor, restored, spread
+from .reducing import plain_dim, require_tensor
+from .reduction import Reduction, reduced_dims, restored, spread
 
 
 def _wide(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:

@@ -9,7 +9,8 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.bfloat16 import bits_to_float32
 from ..core.layout import wrap_dim
-from ..core.tensor import Tensor, copy_of_array, empty, numel_of
+from ..core.size import make_size
+from ..core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, new_tensor, numel_of
 from ..core.typenames import type_name
 from ..kernels.library.search import mark_groups, search_sorted
 from .along import contiguous
@@ -17,7 +18,7 @@ from .arguments import as_number
 from .declare import composite, primitive
 from .formula import number_dtype, type_word
 from .inplace import write_out
-from .reduction import require_tensor
+from .reducing import require_tensor
 from .registry import lookup
 from .sort import sort_rows
 
@@ -86,9 +87,14 @@ def _distinct_slices(input: Tensor, dim: int, everywhere: bool) -> tuple[Tensor,
     begins = np.flatnonzero(fresh)
     inverse = np.empty(n, np.int64)
     inverse[order] = np.cumsum(fresh) - 1
-    picked = np.take(input._array() if input.shape else input._array().reshape(1), order[begins], axis=d)
+    memory = input._array() if input.shape else input._array().reshape(1)
+    picked = copy_of_array(np.moveaxis(memory, d, 0)[order[begins]], input.dtype)  # slices lie one after the other
+    shape, strides = (tuple(np.roll(v[: d + 1], -1)) + tuple(v[d + 1 :]) for v in (picked.shape, picked._strides))
+    shape, strides = make_size(map(int, shape)), tuple(map(int, strides))
+    contig = is_contiguous_layout(shape, strides)
+    values = new_tensor(picked._storage, shape, strides, 0, input.dtype, input.device, contig)
     counts = np.diff(begins, append=n)
-    return copy_of_array(picked, input.dtype), copy_of_array(inverse, dt.int64), copy_of_array(counts, dt.int64)
+    return values, copy_of_array(inverse, dt.int64), copy_of_array(counts, dt.int64)
 
 
 def _requested(found: tuple[Tensor, Tensor, Tensor], return_inverse: bool, return_counts: bool) -> Any:

@@ -1,0 +1,163 @@
+"""Declaring reductions: the decorator that turns one definition into function, method and out= forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core import modes
+from ..core.dtype import dtype
+from ..core.tensor import Tensor
+from ..core.typenames import type_name
+from .arguments import as_dtype, is_int
+from .inplace import write_out
+from .reduction import Reduction, Rule, same_dtype
+from .registry import Op, register
+
+_stack = modes.stack
+_intercept = modes.intercept
+
+
+def reduction(
+    combine: str,
+    *,
+    final: Callable | None = None,
+    rule: Rule = same_dtype,
+    grad: Callable | None = None,
+    labels: tuple[str, ...] | None = None,
+    check: Callable | None = None,
+    check_out: Callable | None = None,
+    name: str | None = None,
+    takes_dtype: bool = False,
+    method: bool = True,
+    function: bool = True,
+    namespaces: tuple[str, ...] = ("torch",),
+    aliases: tuple[str, ...] = (),
+) -> Callable[[Callable], Any]:
+    """Declare a reduction from the formula that maps its elements.
+
+    `grad` names what it reads: `input`, `out` (saved), `shape`, `dims`, `keepdim`, `dtype` of the input (not saved).
+    From it come the function and the method with dim=, keepdim= (axis=, keepdims=), out= and, if asked for, dtype=."""
+
+    def declare(formula: Callable) -> Any:
+        op_name = name or formula.__name__
+        impl = Reduction(op_name, formula, combine, final, rule, grad, labels, check)
+        face = _face_with_dtype(impl) if takes_dtype else _face(impl, check_out)
+        op = Op(
+            op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
+            grad is not None, impl, aliases, formula.__doc__ or "",
+        )  # fmt: skip
+        face.__name__ = face.__qualname__ = op_name
+        face.__doc__ = formula.__doc__
+        face.__module__ = "flambeau"
+        face.op = op
+        return register(op).function
+
+    return declare
+
+
+def plain_dim(dim: Any) -> Any:
+    """A dim argument as it may stand in a plan's key: None, an int or a tuple."""
+    if type(dim) is int or dim is None or type(dim) is tuple:
+        return dim
+    if isinstance(dim, (list, tuple)):
+        return tuple([int(d) if is_int(d) else d for d in dim])
+    return int(dim) if is_int(dim) else dim
+
+
+def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> tuple[Any, bool]:
+    """NumPy's names for the same arguments."""
+    for key, value in others.items():
+        if key == "axis":
+            dim = value
+        elif key == "keepdims":
+            keepdim = value
+        else:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
+    if type(keepdim) is not bool and not isinstance(keepdim, (int, np.bool_)):
+        raise TypeError(f"{name}(): argument 'keepdim' (position 3) must be bool, not {type_name(keepdim)}")
+    return dim, bool(keepdim)
+
+
+def require_tensor(name: str, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(x)}")
+
+
+def _face(impl: Reduction, check_out: Callable | None) -> Any:
+    name = impl.name
+
+    def face(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **others: Any) -> Tensor:
+        if _stack:
+            return _intercept(face.op, face, (input, dim, keepdim), {**others, **({} if out is None else {"out": out})})  # type: ignore[attr-defined]
+        if not isinstance(input, Tensor):
+            require_tensor(name, input)
+        if others or type(keepdim) is not bool:
+            dim, keepdim = read_aliases(name, dim, keepdim, others)
+        if type(dim) is not int and dim is not None:
+            dim = plain_dim(dim)
+        if out is None:
+            return impl.call(input, dim, keepdim)
+        if check_out is not None and isinstance(out, Tensor):
+            check_out(impl, input, out)
+            return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
+        return write_exactly(name, out, impl.call(input, dim, keepdim))
+
+    return face
+
+
+def _face_with_dtype(impl: Reduction) -> Any:
+    name = impl.name
+
+    def face(
+        input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
+    ) -> Tensor:
+        if _stack:
+            given = {k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}
+            return _intercept(face.op, face, (input, dim, keepdim), {**others, **given})  # type: ignore[attr-defined]
+        if not isinstance(input, Tensor):
+            require_tensor(name, input)
+        if others or type(keepdim) is not bool:
+            dim, keepdim = read_aliases(name, dim, keepdim, others)
+        if type(dim) is not int and dim is not None:
+            dim = plain_dim(dim)
+        if dtype is not None:
+            dtype = as_dtype(dtype, name)
+        if out is None:
+            return impl.call(input, dim, keepdim, dtype)
+        if isinstance(out, Tensor):
+            if dtype is not None:
+                check_out_dtype(out, dtype)
+            dtype = out.dtype
+        return write_out(name, out, impl.call(input, dim, keepdim, dtype))
+
+    return face
+
+
+_C_NAMES = {
+    "float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int", "bool": "bool",
+    "int8": "signed char", "uint8": "unsigned char", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_out_dtype(out: Any, wanted: dtype) -> None:
+    """Some out= must have the result's own dtype."""
+    if isinstance(out, Tensor) and out.dtype is not wanted:
+        given, expected = (_C_NAMES.get(d.name, d.name) for d in (out.dtype, wanted))
+        raise RuntimeError(f"Expected out tensor to have dtype {expected}, but got {given} instead")
+
+
+def check_pair(out: Any, result: tuple) -> None:
+    """out= of two tensors, each of its result's dtype."""
+    if isinstance(out, (tuple, list)) and len(out) == 2:
+        for given, computed in zip(out, result):
+            check_out_dtype(given, computed.dtype)
+
+
+def write_exactly(name: str, out: Any, result: Tensor) -> Tensor:
+    """Deliver into an out= of the result's own dtype."""
+    check_out_dtype(out, result.dtype)
+    return write_out(name, out, result)
