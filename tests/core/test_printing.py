@@ -56,7 +56,7 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize("expected, action, arguments, details", GOLDEN, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("expected, action, arguments, details", GOLDEN, ids=[row[0][:40] for row in GOLDEN])
 def test_golden_text(expected, action, arguments, details):
     assert action(*arguments, **details) == expected
 

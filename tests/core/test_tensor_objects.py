@@ -306,3 +306,41 @@ def test_results_of_inference_mode_stay_out_of_autograd():
     assert x.tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError, match="cannot be saved for backward"):
         flambeau.ones(2, requires_grad=True) * x
+
+
+def test_sizes_beyond_memory_raise():
+    for make in (
+        lambda: flambeau.empty(2**62, 4),
+        lambda: flambeau.zeros(10**15),
+        lambda: flambeau.ones(3).repeat(2**60),
+    ):
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            make()
+
+
+def test_a_freed_storage_can_still_be_looked_at():
+    x = flambeau.ones(1000)
+    x.untyped_storage().resize_(0)
+    assert (x + 1).shape == (1000,)
+
+
+def test_meta_tensors_copy_and_pickle_without_data():
+    x = flambeau.zeros(2, 3, device="meta")
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert y.is_meta and y.shape == (2, 3)
+    with pytest.raises(NotImplementedError):
+        x.storage().tolist()
+
+
+def test_torch_function_mode_sees_every_operator():
+    seen = []
+
+    class Watch(flambeau.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        (flambeau.ones(2) * 3).reshape(2, 1)
+    flambeau.ones(2)
+    assert seen == ["ones", "mul", "reshape"]
