@@ -18,6 +18,7 @@ _free.restype = None
 _free.argtypes = [ctypes.c_void_p]
 
 ALIGNMENT = 64
+_ADDRESS_SPACE = 1 << 48
 
 
 def _default_cache_limit() -> int:
@@ -75,8 +76,9 @@ class CachingAllocator:
 
     def _from_system(self, size: int) -> int:
         self.system_calls += 1
-        pointer = _aligned_alloc(ALIGNMENT, size)
-        if not pointer:
+        # More than the address space holds would wrap around in C and come back as a tiny block.
+        pointer = _aligned_alloc(ALIGNMENT, size) if size < _ADDRESS_SPACE else 0
+        if not pointer and size < _ADDRESS_SPACE:
             self.empty_cache()
             pointer = _aligned_alloc(ALIGNMENT, size)
         if not pointer:

@@ -169,9 +169,9 @@ class UntypedStorage:
             self._move(0, nbytes)
             return self
         ptr = self.ptr
-        if nbytes > self.capacity or nbytes == 0:
-            size = round_size(nbytes) if nbytes else 0
-            fresh = _allocate(size) if size else 0
+        if nbytes > self.capacity:  # a shrunken storage keeps its block: tensors may still look at all of it
+            size = round_size(nbytes)
+            fresh = _allocate(size)
             if ptr:
                 ctypes.memmove(fresh, ptr, min(self.size_bytes, nbytes))
                 _release(ptr, self.capacity)
@@ -185,6 +185,8 @@ class UntypedStorage:
 
     def buffer(self) -> Any:
         """A ctypes array over the bytes; it holds a reference to the storage."""
+        if self.device is not cpu:
+            raise NotImplementedError(f"a storage on device {self.device} has no bytes to look at")
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self
         return block
@@ -213,14 +215,18 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:
             raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
-        ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
+        if self.device is cpu and source.device is cpu:
+            ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
+        elif self.device is cpu:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return self
 
     def clone(self) -> UntypedStorage:
         return UntypedStorage(self.size_bytes, self.device).copy_(self)
 
     def fill_(self, value: int) -> UntypedStorage:
-        ctypes.memset(self.ptr, value, self.size_bytes)
+        if self.device is cpu:
+            ctypes.memset(self.ptr, value, self.size_bytes)
         return self
 
     def tolist(self) -> list[int]:
@@ -251,6 +257,8 @@ class UntypedStorage:
         return f"{body}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.size_bytes}]"
 
     def __reduce__(self) -> tuple:
+        if self.device is not cpu:
+            return (UntypedStorage, (self.size_bytes, self.device))
         return (_storage_from_bytes, (self.numpy().tobytes(),))
 
 

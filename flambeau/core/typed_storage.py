@@ -143,7 +143,7 @@ class TypedStorage:
         return hash(self._untyped)
 
     def __repr__(self) -> str:
-        lines = "\n".join(f" {value}" for value in self.tolist())
+        lines = "\n".join(f" {value}" for value in self.tolist()) if self.device.type == "cpu" else "..."
         return f"{lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {self.size()}]"
 
     def __reduce__(self) -> tuple:

@@ -216,7 +216,9 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__,
     )  # fmt: skip
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
-    return space["_face"]
+    face = space["_face"]
+    face.__name__ = face.__qualname__ = name
+    return face
 
 
 def _given(**options: Any) -> dict[str, Any]:

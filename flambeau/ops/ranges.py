@@ -132,7 +132,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     >>> arange(1, 7, 2)
     tensor([1, 3, 5])
     """
-    simple = len(args) == 1 and type(args[0]) is int and args[0] >= 0 and out is None and not options
+    simple = len(args) == 1 and type(args[0]) is int and 0 <= args[0] < 2**31 and out is None and not options
     if simple and default_device() is cpu:
         return copy_of_array(np.arange(args[0]), dt.int64)
     bounds = _arange_bounds(args, options)
@@ -289,7 +289,7 @@ def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[
         raise RuntimeError(f"\"{name}\" not implemented for '{type_word(d)}'")
     i, j = pick(rows, offset, columns)
     t = new(make_size((2, len(i))), chosen, d)
-    if len(i):
+    if len(i) and t.device is cpu:
         t._array()[...] = np.stack([i, j])
     return finish(t, chosen.requires_grad)
 
