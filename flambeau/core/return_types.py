@@ -26,6 +26,10 @@ class NamedResult(tuple):
             )
         return self
 
+    def delivered(self, out: Iterable[Any]) -> NamedResult:
+        """The tensors given as out=, under the name PyTorch has for that form."""
+        return named_result(type(self).__name__ + "_out", *self._fields)(out)
+
     def __repr__(self) -> str:
         fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
         return f"torch.return_types.{type(self).__name__}(\n{fields})"

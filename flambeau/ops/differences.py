@@ -81,17 +81,17 @@ def _gradient_spacing(input: Tensor, spacing: Any, dim: Any, count: int) -> list
         return [1] * count
     if not isinstance(spacing, (tuple, list)):
         return [spacing] * count
-    if len(spacing) != count:
-        wanted = (
-            f"'self.dim() = {len(input.shape)}', since dim argument was not given"
-            if dim is None
-            else f"'dim' argument's length = {count}"
-        )
+    if len(spacing) == count:
+        return list(spacing)
+    if dim is not None:
         raise RuntimeError(
-            "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to"
-            f" {wanted}, but got a list of length {len(spacing)}"
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same"
+            f" length, but got a spacing argument of length {len(spacing)} and a dim argument of length {count}."
         )
-    return list(spacing)
+    raise RuntimeError(
+        "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to"
+        f" 'self.dim() = {len(input.shape)}', since dim argument was not given, but got a list of length {len(spacing)}"
+    )
 
 
 def _even_gradient(x: Tensor, d: int, h: Any, edge_order: int) -> Tensor:

@@ -11,6 +11,7 @@ from ..core.dtype import dtype
 from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
+from ..core.return_types import NamedResult
 from ..core.size import make_size
 from ..core.tensor import Tensor, new_tensor, numel_of
 from .formula import Pointwise, promote, type_word
@@ -362,7 +363,7 @@ def write_out(name: str, out: Any, result: Any) -> Any:
             )
         for o, r in zip(out, result):
             write_out(name, o, r)
-        return tuple(out) if type(result) is tuple else type(result)(out)
+        return result.delivered(out) if isinstance(result, NamedResult) else tuple(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     check_out(name, out, result.dtype, result.device, result.requires_grad)
