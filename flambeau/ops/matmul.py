@@ -6,7 +6,7 @@ from typing import Any
 
 from ..backends.cpu import heavy
 from ..core.device import cpu
-from ..core.dtype import dtype
+from ..core.dtype import dtype, opmath
 from ..core.layout import broadcast_shapes
 from ..core.tensor import Tensor, empty
 from .creation import fill_raw
@@ -218,6 +218,9 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
         )
     if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
         return product(mat1, mat2, (n, m), input)
+    if mat1.dtype is not opmath(mat1.dtype):  # half-width floats: rounded once, at the end
+        wide = addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha)
+        return wide.to(mat1.dtype)
     return _combine("addmm", input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
 
 

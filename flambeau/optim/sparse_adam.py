@@ -1,0 +1,82 @@
+"""SparseAdam: Adam that touches only the rows a gradient mentions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.grad_mode import no_grad
+from ..core.tensor import Tensor
+from ..ops.creation import zeros_like
+from .elementwise import check_betas, check_range
+from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
+
+
+class SparseAdam(Optimizer):
+    """Adam for embeddings: rows without a gradient keep their parameters and their running means.
+
+    The rows are those a sparse gradient lists; of a dense gradient, those that are not all zero."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        check_one_element("lr", lr)
+        check_range("learning rate", lr, lr > 0)
+        check_range("epsilon value", eps, eps > 0)
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        places = [(i, j, p) for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"])]
+        sparse = [[i, j] for i, j, p in places if p.is_sparse]
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        complex_ = [[i, j] for i, j, p in places if p.is_complex()]
+        if complex_:
+            raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""
+        loss = evaluated(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, p.grad, group)
+        return loss
+
+    def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[p]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = zeros_like(p)
+            state["exp_avg_sq"] = zeros_like(p)
+        state["step"] += 1
+        where, g = _entries(grad)
+        if g.numel() == 0:
+            return
+        if group.get("maximize", False):
+            g = -g
+        beta1, beta2 = group["betas"]
+        exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+        mean = exp_avg[where].lerp_(g, 1 - beta1)
+        square = exp_avg_sq[where].lerp_(g * g, 1 - beta2)
+        exp_avg[where] = mean
+        exp_avg_sq[where] = square
+        size = number(group["lr"]) * math.sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
+        p[where] = p[where].addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-size)
+
+
+def _entries(grad: Tensor) -> tuple[Any, Tensor]:
+    """The entries that a gradient has: an index for them, and their values."""
+    if grad.is_sparse:
+        grad = grad.coalesce()
+        return tuple(grad._indices()), grad._values()
+    if grad.dim() == 0:
+        return (), grad
+    rows = (grad != 0).reshape(grad.shape[0], -1).any(dim=1).nonzero().squeeze(1)
+    return rows, grad[rows]
