@@ -30,7 +30,7 @@ __all__ += modules.__all__
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """The device, dtype and memory_format among a layer's keyword arguments, given directly or under "factory_kwargs"."""
+    """The device, dtype and memory_format among a layer's arguments, given directly or under "factory_kwargs"."""
     if kwargs is None:
         return {}
     names = {"device", "dtype", "memory_format"}

@@ -22,8 +22,10 @@ from ..ops.random import randperm
 
 __all__ = [
     "calculate_gain", "constant", "constant_", "dirac", "dirac_", "eye", "eye_", "kaiming_normal", "kaiming_normal_",
-    "kaiming_uniform", "kaiming_uniform_", "normal", "normal_", "ones_", "orthogonal", "orthogonal_", "sparse", "sparse_",
-    "trunc_normal_", "uniform", "uniform_", "xavier_normal", "xavier_normal_", "xavier_uniform", "xavier_uniform_", "zeros_",
+    "kaiming_uniform", "kaiming_uniform_", "normal", "normal_", "ones_", "orthogonal", "orthogonal_", "sparse",
+    "sparse_",
+    "trunc_normal_", "uniform", "uniform_", "xavier_normal", "xavier_normal_", "xavier_uniform", "xavier_uniform_",
+    "zeros_",
 ]  # fmt: skip
 
 _LINEAR = (
@@ -57,7 +59,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
-# -- plain distributions --------------------------------------------------------------------------------------------------
+# -- plain distributions ----------------------------------------------------------------------------------------------
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers from [a, b)."""
@@ -77,11 +79,12 @@ def trunc_normal_(
     """Normal numbers redrawn until they lie in [a, b] (computed by inverting the distribution function)."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be"
+            " incorrect.",
             stacklevel=2,
         )
     low, high = (math.erf((bound - mean) / std / math.sqrt(2.0)) for bound in (a, b))
-    # Twice the distribution function minus one is erf, so a uniform number between two values of erf is what is inverted.
+    # Twice the distribution function minus one is erf, so a uniform number between two of its values is inverted.
     low, high = 2 * ((1 + low) / 2) - 1, 2 * ((1 + high) / 2) - 1
     tensor.uniform_(low, high, generator=generator)
     return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
@@ -103,7 +106,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return tensor.zero_()
 
 
-# -- identities -----------------------------------------------------------------------------------------------------------
+# -- identities -------------------------------------------------------------------------------------------------------
 @no_grad()
 def eye_(tensor: Tensor) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
@@ -130,7 +133,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
-# -- by the number of connections -----------------------------------------------------------------------------------------
+# -- by the number of connections -------------------------------------------------------------------------------------
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """How many inputs feed one output unit of this weight, and how many outputs one input unit feeds."""
     if tensor.dim() < 2:
@@ -190,7 +193,7 @@ def kaiming_normal_(
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
-# -- matrices with structure ----------------------------------------------------------------------------------------------
+# -- matrices with structure ------------------------------------------------------------------------------------------
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """A (semi-)orthogonal matrix; dimensions after the first count as one."""
@@ -222,7 +225,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     return tensor
 
 
-# -- old names ------------------------------------------------------------------------------------------------------------
+# -- old names --------------------------------------------------------------------------------------------------------
 def _deprecated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     new = function.__name__
     old = new[:-1]

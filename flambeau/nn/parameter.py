@@ -27,6 +27,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = empty(0)
+        if requires_grad and not (data.dtype.is_floating_point or data.dtype.is_complex):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
         fresh = data.detach().requires_grad_(requires_grad)
@@ -44,7 +46,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return result
 
     def __repr__(self, **kwargs: Any) -> str:
-        return "Parameter containing:\n" + super().__repr__()
+        return "Parameter containing:\n" + repr(self._bare_alias().requires_grad_(self.requires_grad))
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return (_rebuild_parameter, (self.data, self.requires_grad, dict(self.__dict__)))
@@ -56,7 +58,16 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, state: dict) -> Parame
     return result
 
 
-class Buffer(Tensor):
+class _BufferMeta(type(Tensor)):  # type: ignore[misc]
+    """isinstance(t, Buffer) holds for tensors marked with `_is_buffer`: buffers are plain tensors."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Buffer and isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that belongs to a module's state without being trained."""
 
     __torch_function__ = disabled_torch_function
@@ -64,12 +75,10 @@ class Buffer(Tensor):
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = empty(0)
-        t = Tensor._make_subclass(cls, data, data.requires_grad)
+        t = data.detach().requires_grad_(data.requires_grad)
         t.persistent = persistent
+        t._is_buffer = True
         return t
-
-    def __init__(self, data: Any = None, *, persistent: bool = True):
-        pass
 
 
 def is_lazy(parameter: Any) -> bool:
@@ -87,7 +96,8 @@ class UninitializedTensorMixin:
     @property
     def shape(self) -> Any:
         raise RuntimeError(
-            "Can't access the shape of an uninitialized parameter or buffer. Call `forward` of its lazy module once (or, in"
+            "Can't access the shape of an uninitialized parameter or buffer. Call `forward` of its lazy module once"
+            " (or, in"
             " `load_state_dict`, load an initialized state) before using its attributes."
         )
 
@@ -115,7 +125,8 @@ class UninitializedTensorMixin:
 
     def share_memory_(self) -> Any:
         raise RuntimeError(
-            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling"
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters"
+            " before calling"
             " `module.share_memory()`."
         )
 
@@ -171,18 +182,22 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 
 # What may be asked of a tensor without a shape: its dtype, device and flags, and conversions.
 _ALLOWED = {
-    "bfloat16", "bool", "char", "copy_", "cpu", "cuda", "data", "double", "float", "get_device", "half", "int", "is_complex",
+    "bfloat16", "bool", "char", "copy_", "cpu", "cuda", "data", "double", "float", "get_device", "half", "int",
+    "is_complex",
     "is_floating_point", "long", "short", "to", "type",
 }  # fmt: skip
 _OPERATORS = {
-    f"__{name}__"
-    for name in "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg getitem setitem len iter".split()
-}
+    "__add__", "__getitem__", "__iter__", "__len__", "__matmul__", "__mul__", "__neg__", "__pow__", "__radd__",
+    "__rmatmul__", "__rmul__", "__rpow__", "__rsub__", "__rtruediv__", "__setitem__", "__sub__", "__truediv__",
+}  # fmt: skip
 
 
 def _convert(name: str) -> Any:
     def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.data, name)(*args, **kwargs)
+        result = getattr(self.data, name)(*args, **kwargs)
+        if isinstance(self, UninitializedBuffer) and isinstance(result, Tensor):
+            return type(self)(self.requires_grad, result.device, result.dtype, self.persistent)
+        return result
 
     convert.__name__ = name
     return convert
@@ -191,8 +206,10 @@ def _convert(name: str) -> Any:
 def _refuse(name: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ValueError(
-            f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` or explicitly"
-            f" manipulating `{type(self).__name__}` objects. Call `forward` with a dummy batch to initialize the parameters before"
+            f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a"
+            " `LazyModule` or explicitly"
+            f" manipulating `{type(self).__name__}` objects. Call `forward` with a dummy batch to initialize the"
+            " parameters before"
             " calling functions on them"
         )
 

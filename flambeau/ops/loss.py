@@ -108,6 +108,8 @@ def smooth_l1_loss(
 def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None) -> Tensor:
     """Squared where input and target differ by less than `delta`, `delta` times absolute elsewhere."""
     need_tensors("huber_loss", input=input, target=target)
+    if not isinstance(delta, (int, float)):
+        raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     reduction = read_reduction(reduction)
     input, target = same_shapes(input, target)
     if delta <= 0:

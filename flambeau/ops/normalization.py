@@ -246,7 +246,8 @@ def batch_norm(
             mean, var = input.new_zeros(channels, dtype=kept), input.new_zeros(channels, dtype=kept)
         else:
             mean, var = batch_statistics(input)
-        _update_running(running_mean, running_var, mean, var, momentum, size)
+        if size:  # an empty batch says nothing about the statistics
+            _update_running(running_mean, running_var, mean, var, momentum, size)
     else:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")

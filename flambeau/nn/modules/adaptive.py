@@ -20,8 +20,8 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 class AdaptiveLogSoftmaxWithLoss(Module):
     """The efficient softmax approximation of Grave et al.
 
-    The head predicts the classes below the first cutoff and, as further outputs, in which cluster a rarer class lies; each
-    cluster has a smaller network of its own."""
+    The head predicts the classes below the first cutoff and, as further outputs, in which cluster a rarer class lies;
+    each cluster has a smaller network of its own."""
 
     def __init__(
         self,
@@ -40,7 +40,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         rising = cutoffs == sorted(set(cutoffs)) and all(int(c) == c for c in cutoffs)
         if not rising or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1:
             raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is"
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each"
+                " value is"
                 " between 1 and n_classes-1"
             )
         self.in_features = in_features

@@ -22,7 +22,8 @@ class Container(Module):
     def __init__(self, **kwargs: Any):
         super().__init__()
         warnings.warn(
-            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that instead.",
+            "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that"
+            " instead.",
             FutureWarning,
             stacklevel=2,
         )
@@ -271,7 +272,8 @@ class ModuleDict(Module):
     def update(self, modules: Any) -> None:
         if not isinstance(modules, Iterable):
             raise TypeError(
-                f"ModuleDict.update should be called with an iterable of key/value pairs, but got {type(modules).__name__}"
+                "ModuleDict.update should be called with an iterable of key/value pairs, but got"
+                f" {type(modules).__name__}"
             )
         for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
@@ -293,12 +295,13 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _describe(key: Any, value: Any) -> str:
+def _describe(key: Any, value: Any, type_name: Any) -> str:
+    """One line of a printed ParameterList or ParameterDict; they name the type of a tensor differently."""
     if isinstance(value, Tensor):
         size = "x".join(map(str, value.shape))
         place = "" if value.device.type == "cpu" else f" ({value.device})"
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-        return f"  ({key}): {kind} containing: [{value.dtype} of size {size}{place}]"
+        return f"  ({key}): {kind} containing: [{type_name(value)} of size {size}{place}]"
     return f"  ({key}): Object of type: {type(value).__name__}"
 
 
@@ -350,7 +353,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(k, v) for k, v in enumerate(self))
+        return "\n".join(_describe(k, v, lambda t: t.dtype) for k, v in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -368,7 +371,8 @@ class ParameterDict(Module):
     def _name(self, key: Any) -> str:
         if not isinstance(key, str):
             raise TypeError(
-                f"Index given to ParameterDict cannot be used as a key as it is not a string (type is '{type(key).__name__}')."
+                "Index given to ParameterDict cannot be used as a key as it is not a string (type is"
+                f" '{type(key).__name__}')."
             )
         return key
 
@@ -417,7 +421,7 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401 - this is that method
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         return ParameterDict((k, default) for k in keys)
@@ -434,7 +438,8 @@ class ParameterDict(Module):
     def update(self, parameters: Any) -> None:
         if not isinstance(parameters, Iterable):
             raise TypeError(
-                f"ParametersDict.update should be called with an iterable of key/value pairs, but got {type(parameters).__name__}"
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got"
+                f" {type(parameters).__name__}"
             )
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             for key, value in parameters.items():
@@ -447,7 +452,7 @@ class ParameterDict(Module):
                 self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(k, v) for k, v in self.items())
+        return "\n".join(_describe(k, v, lambda t: t.type()) for k, v in self.items())
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

@@ -9,7 +9,7 @@ from ...core import dtype as dt
 from ...core.graph import mode
 from ...core.tensor import Tensor
 from ...ops.convert import parse_to
-from ..parameter import Parameter, is_lazy
+from ..parameter import Parameter
 
 
 class Conversion:
@@ -41,9 +41,6 @@ class Conversion:
             gradient = None if parameter.grad is None else fn(parameter.grad)
         finally:
             mode.enabled = before
-        if is_lazy(parameter):
-            self._parameters[name] = fresh if is_lazy(fresh) else parameter
-            return
         if fresh.device.type == "meta" and parameter.device.type != "meta":
             self._parameters[name] = Parameter(fresh, parameter.requires_grad)
             return

@@ -31,6 +31,16 @@ class RemovableHandle:
             if table is not None:
                 table.pop(self.id, None)
 
+    def __getstate__(self) -> tuple:
+        return (self.hooks_ref(), self.id, tuple(reference() for reference in self.extra_refs))
+
+    def __setstate__(self, state: tuple) -> None:
+        hooks, self.id, extras = state
+        # A table that is gone is replaced by an empty one, so that remove() finds nothing to do.
+        self.hooks_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+        self.extra_refs = [weakref.ref(OrderedDict() if d is None else d) for d in extras]
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
     def __enter__(self) -> RemovableHandle:
         return self
 
@@ -101,13 +111,14 @@ def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
     return _register(GlobalHooks.module_registration, hook)
 
 
-class _Identity(Function):
+class BackwardHookFunction(Function):
     """Passes tensors through one graph node, so that all their gradients can be seen together."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple:
-        ctx.set_materialize_grads(False)
-        return tuple(t._bare_alias() for t in tensors)
+        passed = tuple(t._bare_alias() for t in tensors)
+        ctx.mark_non_differentiable(*(p for p, t in zip(passed, tensors) if not t.requires_grad))
+        return passed
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
@@ -119,7 +130,7 @@ def _through_identity(values: tuple) -> tuple[tuple, Any, list[int]]:
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     if not any(values[i].requires_grad for i in positions):
         return values, None, positions
-    passed = _Identity.apply(*(values[i] for i in positions))
+    passed = BackwardHookFunction.apply(*(values[i] for i in positions))
     result = list(values)
     node = None
     for i, t in zip(positions, passed):
@@ -154,11 +165,7 @@ class BackwardHook:
 
     def _on_input_grads(self, grad_input: tuple, _: tuple) -> Any:
         if self.grad_outputs is None:
-            raise RuntimeError(
-                "Module backward hook for grad_input is called before the grad_output one. This happens because the gradient in your"
-                " nn.Module flows to the Module's input without passing through the Module's output. Make sure that the output depends"
-                " on the input and that the loss is computed based on the output."
-            )
+            return None  # gradients that did not come through the module's output: a second backward, for example
         assert self.input_positions is not None
         full = self._spread(grad_input, self.input_positions, self.input_count)
         full = self._run(full)
@@ -173,7 +180,8 @@ class BackwardHook:
             changed = changed if isinstance(changed, tuple) else (changed,)
             if len(changed) != len(grad_input):
                 raise RuntimeError(
-                    f"Backward hook returned an invalid number of grad_input, got {len(changed)}, but expected {len(grad_input)}"
+                    f"Backward hook returned an invalid number of grad_input, got {len(changed)}, but expected"
+                    f" {len(grad_input)}"
                 )
             grad_input = changed
         return grad_input

@@ -10,7 +10,8 @@ from .. import functional as F
 from .batchnorm import _expect_dims, _LazyNormBase, _NormBase
 
 __all__ = [
-    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
 ]  # fmt: skip
 
 
@@ -55,7 +56,8 @@ class _InstanceNorm(_NormBase):
             return
         if self.affine:
             raise ValueError(
-                f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: {input.size(dim)}."
+                f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got:"
+                f" {input.size(dim)}."
             )
         warnings.warn(
             f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing in"
@@ -87,9 +89,12 @@ class _InstanceNorm(_NormBase):
                 name = type(self).__name__
                 listed = " and ".join(f'"{prefix + key}"' for key in found)
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {listed} for {name} with track_running_stats=False. If state_dict is a"
-                    f" checkpoint saved before 0.4.0, this may be expected because {name} does not track running stats by"
-                    " default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually needed,"
+                    f"Unexpected running stats buffer(s) {listed} for {name} with track_running_stats=False. If"
+                    " state_dict is a"
+                    f" checkpoint saved before 0.4.0, this may be expected because {name} does not track running stats"
+                    " by"
+                    " default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually"
+                    " needed,"
                     f" instead set track_running_stats=True in {name} to enable them."
                 )
                 for key in found:

@@ -15,8 +15,8 @@ __all__ = ["LazyModuleMixin"]
 class LazyModuleMixin:
     """Mixed in before a Module whose parameters may be `UninitializedParameter`s.
 
-    The subclass writes `initialize_parameters(self, *args, **kwargs)`, which sees the arguments of the first forward and
-    gives every parameter its shape; afterwards the module becomes an instance of `cls_to_become`.
+    The subclass writes `initialize_parameters(self, *args, **kwargs)`, which sees the arguments of the first forward
+    and gives every parameter its shape; afterwards the module becomes an instance of `cls_to_become`.
 
     >>> layer = nn.LazyLinear(2)
     >>> layer(flambeau.ones(3, 5)).shape
@@ -30,7 +30,8 @@ class LazyModuleMixin:
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
         warnings.warn(
-            "Lazy modules are a new feature under heavy development so changes to the API or functionality can happen at any"
+            "Lazy modules are a new feature under heavy development so changes to the API or functionality can happen"
+            " at any"
             " moment.",
             stacklevel=2,
         )
@@ -72,6 +73,7 @@ class LazyModuleMixin:
 
     def _replicate_for_data_parallel(self) -> Any:
         raise RuntimeError(
-            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to correctly"
+            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to"
+            " correctly"
             " initialize the modules"
         )

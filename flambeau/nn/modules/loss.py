@@ -19,7 +19,8 @@ __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss",
     "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions",
     "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
-    "NLLLoss2d", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
+    "NLLLoss2d", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]  # fmt: skip
 
 
@@ -57,7 +58,7 @@ class _WeightedLoss(_Loss):
         self.weight: Tensor | None
 
 
-# -- regression -----------------------------------------------------------------------------------------------------------
+# -- regression -------------------------------------------------------------------------------------------------------
 class L1Loss(_Loss):
     """|input - target|."""
 
@@ -136,7 +137,7 @@ class GaussianNLLLoss(_Loss):
         return self._compute(input, target, var)
 
 
-# -- classification -------------------------------------------------------------------------------------------------------
+# -- classification ---------------------------------------------------------------------------------------------------
 class NLLLoss(_WeightedLoss):
     """Minus the log probability of the target class."""
 
@@ -314,7 +315,7 @@ class CTCLoss(_Loss):
         )
 
 
-# -- margins --------------------------------------------------------------------------------------------------------------
+# -- margins ----------------------------------------------------------------------------------------------------------
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input)) for targets of 1 and -1."""
 

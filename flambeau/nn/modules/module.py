@@ -39,7 +39,8 @@ __all__ = [
 ]
 
 _HOOK_TABLES = (
-    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
     "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
@@ -92,7 +93,7 @@ class Module(Traversal, State, Conversion):
 
     forward: Callable[..., Any] = _forward_unimplemented
 
-    # -- attributes -------------------------------------------------------------------------------------------------------
+    # -- attributes ---------------------------------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
@@ -141,7 +142,8 @@ class Module(Traversal, State, Conversion):
     def _set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(
-                f"cannot assign '{_type_name(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                f"cannot assign '{_type_name(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None"
+                " expected)"
             )
         buffers = self.__dict__["_buffers"]
         if isinstance(value, Buffer):
@@ -189,11 +191,13 @@ class Module(Traversal, State, Conversion):
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(
-                    f"cannot assign '{_type_name(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                    f"cannot assign '{_type_name(param)}' object to parameter '{name}' (torch.nn.Parameter or None"
+                    " required)"
                 )
             if param.grad_fn:
                 raise ValueError(
-                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express"
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created"
+                    " explicitly. To express"
                     f" '{name}' as a function of another Tensor, compute the value in the forward() method."
                 )
             for hook in GlobalHooks.parameter_registration.values():
@@ -232,7 +236,7 @@ class Module(Traversal, State, Conversion):
     def register_module(self, name: str, module: Module | None) -> None:
         self.add_module(name, module)
 
-    # -- calling ------------------------------------------------------------------------------------------------------------
+    # -- calling ------------------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not (
             self._forward_hooks
@@ -276,7 +280,8 @@ class Module(Traversal, State, Conversion):
                 if changed is not None:
                     if not (isinstance(changed, tuple) and len(changed) == 2):
                         raise RuntimeError(
-                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                            "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got"
+                            f" {changed}."
                         )
                     args, kwargs = changed
             else:
@@ -298,7 +303,7 @@ class Module(Traversal, State, Conversion):
         pre_hooks = [*GlobalHooks.backward_pre.values(), *self._backward_pre_hooks.values()]
         return BackwardHook(self, hooks, pre_hooks) if (hooks or pre_hooks) and mode.enabled else None
 
-    # -- hooks --------------------------------------------------------------------------------------------------------------
+    # -- hooks --------------------------------------------------------------------------------------------------------
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
@@ -324,7 +329,8 @@ class Module(Traversal, State, Conversion):
         """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
         if self._is_full_backward_hook is False:
             raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only"
+                " one of them."
             )
         self._is_full_backward_hook = True
         return _register(self._backward_hooks, hook, prepend)
@@ -333,7 +339,8 @@ class Module(Traversal, State, Conversion):
         """The older name of register_full_backward_hook."""
         if self._is_full_backward_hook is True:
             raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only"
+                " one of them."
             )
         self._is_full_backward_hook = False
         return _register(self._backward_hooks, hook, False)
@@ -342,7 +349,7 @@ class Module(Traversal, State, Conversion):
         """Call hook(module, grad_output) before the module's backward."""
         return _register(self._backward_pre_hooks, hook, prepend)
 
-    # -- training -------------------------------------------------------------------------------------------------------------
+    # -- training -----------------------------------------------------------------------------------------------------
     def train(self, mode: bool = True) -> Module:
         """Switch this module and all below it to training (or evaluation) behaviour."""
         if not isinstance(mode, bool):
@@ -388,7 +395,7 @@ class Module(Traversal, State, Conversion):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("Module.compile() is not available yet")
 
-    # -- text -----------------------------------------------------------------------------------------------------------------
+    # -- text ---------------------------------------------------------------------------------------------------------
     def extra_repr(self) -> str:
         """What stands between the parentheses of the printed module."""
         return ""
@@ -410,7 +417,7 @@ class Module(Traversal, State, Conversion):
             return f"{self._get_name()}({extra_lines[0]})"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
-    # -- copying ----------------------------------------------------------------------------------------------------------------
+    # -- copying ------------------------------------------------------------------------------------------------------
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
         for table in _HOOK_TABLES:

@@ -54,8 +54,8 @@ class CrossMapLRN2d(Module):
     def _window_sums(self, square: Tensor) -> Tensor:
         """Sums over `size` neighbouring channels, updated from channel to channel.
 
-        The first channel leaves the window one step late, at channel `ahead + 1`, and is then not taken out at all: the
-        published layer does so, and trained networks rely on its numbers."""
+        The first channel is never taken out of the window again: PyTorch's layer does so, and trained networks rely on
+        its numbers. (The gradient here is the derivative of these sums; PyTorch's belongs to another window.)"""
         ahead = (self.size - 1) // 2 + 1
         channels = square.size(1)
         current = square[:, : min(ahead, channels)].sum(1, keepdim=True)
@@ -154,7 +154,8 @@ class GroupNorm(Module):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
+        shown = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{shown}, bias={self.bias is not None}"
 
 
 class RMSNorm(Module):

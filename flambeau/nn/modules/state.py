@@ -15,7 +15,7 @@ from .hooks import RemovableHandle
 _EXTRA_STATE_KEY = "_extra_state"
 
 
-class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What load_state_dict could not match."""
 
     __slots__ = ()
@@ -23,7 +23,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return super().__repr__()
+        return super().__repr__().replace(type(self).__name__, "_IncompatibleKeys", 1)
 
     __str__ = __repr__
 
@@ -41,7 +41,7 @@ class State:
     _load_state_dict_post_hooks: dict
     _version: int
 
-    # -- saving -----------------------------------------------------------------------------------------------------------
+    # -- saving -------------------------------------------------------------------------------------------------------
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """All parameters and persistent buffers by dotted name; the tensors are shared with the module."""
         if args:
@@ -96,7 +96,7 @@ class State:
         self._state_dict_pre_hooks[handle.id] = hook
         return handle
 
-    # -- loading ------------------------------------------------------------------------------------------------------------
+    # -- loading ------------------------------------------------------------------------------------------------------
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
@@ -166,21 +166,24 @@ class State:
     def _load_one(self, name: str, key: str, target: Any, value: Any, assign: bool, errors: list[str]) -> None:
         if not isinstance(value, Tensor):
             errors.append(
-                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received'
+                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from'
+                " checkpoint but received"
                 f" {type(value)}"
             )
             return
-        if is_lazy(target) and not is_lazy(value):
+        if is_lazy(target):
+            if is_lazy(value):
+                return  # neither has values yet
             target.materialize(value.shape)
-        if not is_lazy(target):
-            if len(target.shape) == 0 and tuple(value.shape) == (1,):
-                value = value[0]  # very old checkpoints kept scalars as vectors
-            if tuple(value.shape) != tuple(target.shape):
-                errors.append(
-                    f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current model is"
-                    f" {target.shape}."
-                )
-                return
+        if len(target.shape) == 0 and tuple(value.shape) == (1,):
+            value = value[0]  # very old checkpoints kept scalars as vectors
+        if tuple(value.shape) != tuple(target.shape):
+            errors.append(
+                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in"
+                " current"
+                f" model is {target.shape}."
+            )
+            return
         before, mode.enabled = mode.enabled, False
         try:
             if assign:
@@ -191,7 +194,8 @@ class State:
                 target.copy_(value)
         except Exception as error:  # reported with all other mismatches, as one error
             errors.append(
-                f'While copying the parameter named "{key}", whose dimensions in the model are {target.shape} and whose dimensions in the'
+                f'While copying the parameter named "{key}", whose dimensions in the model are {target.shape} and'
+                " whose dimensions in the"
                 f" checkpoint are {value.shape}, an exception occurred : {error.args}."
             )
         finally:
@@ -244,7 +248,8 @@ def _load(
     incompatible = IncompatibleKeys(missing, unexpected)
     for hook in module._load_state_dict_post_hooks.values():
         if hook(module, incompatible) is not None:
-            raise RuntimeError(
-                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if incompatible_keys"
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values,"
+                " if incompatible_keys"
                 " need to be modified, it should be done inplace."
             )

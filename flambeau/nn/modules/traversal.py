@@ -77,7 +77,7 @@ class Traversal:
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    # -- by path ------------------------------------------------------------------------------------------------------------
+    # -- by path ------------------------------------------------------------------------------------------------------
     def get_submodule(self, target: str) -> Any:
         """The module at a dotted path."""
         module: Any = self
@@ -95,6 +95,8 @@ class Traversal:
         """Replace the module at a dotted path."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Traversal):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and not hasattr(parent, name):
@@ -118,12 +120,14 @@ class Traversal:
 
     def get_extra_state(self) -> Any:
         raise RuntimeError(
-            "Reached a code path in Module.get_extra_state() that should never be called. Please override get_extra_state together"
+            "Reached a code path in Module.get_extra_state() that should never be called. Please override"
+            " get_extra_state together"
             " with set_extra_state."
         )
 
     def set_extra_state(self, state: Any) -> None:
         raise RuntimeError(
-            "Reached a code path in Module.set_extra_state() that should never be called. Please override set_extra_state together"
+            "Reached a code path in Module.set_extra_state() that should never be called. Please override"
+            " set_extra_state together"
             " with get_extra_state."
         )
