@@ -6,7 +6,7 @@
 
 from typing import Any
 
-from . import common_types, functional, grad, init, modules, parallel, parameter
+from . import common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -25,6 +25,7 @@ __all__ = [
     "modules",
     "parallel",
     "parameter",
+    "utils",
 ]
 __all__ += modules.__all__
 

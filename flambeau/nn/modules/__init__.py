@@ -1,10 +1,11 @@
 """All modules."""
 
-# ruff: noqa: F403 - every file lists its public classes in __all__
+# ruff: noqa: F401, F403 - every file lists its public classes in __all__; the files themselves are reachable too
 
 from . import (
     activation,
     adaptive,
+    attention,
     batchnorm,
     channelshuffle,
     container,
@@ -22,7 +23,9 @@ from . import (
     padding,
     pixelshuffle,
     pooling,
+    rnn,
     sparse,
+    transformer,
     upsampling,
     utils,
 )
@@ -44,7 +47,15 @@ from .normalization import *
 from .padding import *
 from .pixelshuffle import *
 from .pooling import *
+from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from .sparse import *
+from .transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from .upsampling import *
 
 _FILES = (
@@ -69,5 +80,8 @@ _FILES = (
     upsampling,
 )
 
-__all__ = ["Module", "lazy", "module", "utils"]
+__all__ = [
+    "GRU", "GRUCell", "LSTM", "LSTMCell", "Module", "RNN", "RNNBase", "RNNCell", "RNNCellBase",
+    "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+]  # fmt: skip
 __all__ += [name for file in _FILES for name in file.__all__]
