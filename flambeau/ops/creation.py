@@ -38,6 +38,7 @@ _C_NAMES = {
     "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t", "float32": "float",
     "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool",
 }  # fmt: skip
+_SMALL = 1 << 17  # bytes that one core clears before others would have started
 _FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
 
@@ -85,10 +86,18 @@ def fill_raw(t: Tensor, value: Any) -> Tensor:
     if t._storage.size_bytes and t.device is cpu and 0 not in t.shape:
         value = check_fits(value, t.dtype)
         if t._contig and value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0:
-            ctypes.memset(t.data_ptr(), 0, t.numel() * t.dtype.itemsize)
+            _clear(t)
         else:
             _fill_kernel(t, value)
     return t
+
+
+def _clear(t: Tensor) -> None:
+    nbytes = t.numel() * t.dtype.itemsize
+    if nbytes <= _SMALL or t.dtype.is_complex:
+        ctypes.memset(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes)
+    else:
+        _fill_kernel(t, 0)  # on all cores
 
 
 _fill_kernels: dict[tuple, tuple[Any, Any]] = {}

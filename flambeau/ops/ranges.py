@@ -16,11 +16,14 @@ from ..core.dtype import dtype
 from ..core.promotion import default_complex, get_default_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
+from ..core.tensor import empty as raw_empty
 from ..core.typenames import type_name
+from ..kernels.library.ranges import between, counted
 from .arguments import Options, as_int, as_number, read_options
 from .creation import fill_raw, finish, new, prepare_out
 from .declare import composite
 from .formula import type_word
+from .inplace import raw_copy
 from .joining import stack
 
 _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many bytes, which shows in the last bit
@@ -40,16 +43,17 @@ def _rounded(values: np.ndarray, d: dtype) -> np.ndarray:
     return bits_to_float32(stored) if d is dt.bfloat16 else stored
 
 
-def deliver(name: str, count: int, d: dtype, options: Options, out: Any, make: Callable[[dtype], np.ndarray]) -> Tensor:
-    """A vector whose values `make(dtype)` gives in its representation, new or in `out`."""
+def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: Callable[[Tensor], None]) -> Tensor:
+    """A vector that `write` fills: a new one, or `out`."""
     shape = make_size((count,))
-    if out is not None:
-        t = prepare_out(name, out, shape, options)
-        target = t
-    else:
-        target = new(shape, options, d)
+    target = new(shape, options, d) if out is None else prepare_out(name, out, shape, options)
     if count and target.device is cpu:
-        target._array()[...] = make(target.dtype)
+        if target._contig:
+            write(target)
+        else:
+            dense = raw_empty(shape, target.dtype)
+            write(dense)
+            raw_copy(target, dense)
     if out is not None:
         target._bump(name)
         return target
@@ -98,27 +102,29 @@ def _range_count(start: Any, end: Any, step: Any, inclusive: bool) -> int:
     return math.ceil((end - start) / step)
 
 
-def _float_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
-    """start + i * step with PyTorch's roundings: whole pairs of vectors are counted from a rounded base."""
-    wide = np.longdouble if d is dt.float64 else np.float64
-    if d.itemsize == 2:
-        wide = np.float32
-    i = np.arange(count)
-    exact = _rounded((wide(start) + wide(step) * i.astype(wide)), d)
+def _half_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
+    """The same for 16-bit types, which are computed in float32."""
+    one = np.float32
+    exact = _rounded((one(start) + one(step) * np.arange(count).astype(one)), d)
     lanes = _VECTOR_BYTES // d.itemsize
     blocks = count // (2 * lanes) * 2 * lanes
     if blocks:
-        base = exact[:blocks:lanes, None].astype(wide)
-        exact[:blocks] = _rounded((base + wide(step) * np.arange(lanes).astype(wide)).reshape(-1), d)
+        base = exact[:blocks:lanes, None].astype(one)
+        exact[:blocks] = _rounded((base + one(step) * np.arange(lanes).astype(one)).reshape(-1), d)
     return _stored(exact, d)
 
 
-def _range_values(start: Any, step: Any, count: int, d: dtype) -> np.ndarray:
+def _write_range(t: Tensor, start: Any, step: Any) -> None:
+    """start, start + step, ... with PyTorch's roundings."""
+    d, count = t.dtype, t.shape[0]
     if d is dt.bool_ or d.is_complex:
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{type_word(d)}'")
-    if d.is_floating_point:
-        return _float_range(float(start), float(step), count, d)
-    return (np.int64(int(start)) + np.int64(int(step)) * np.arange(count, dtype=np.int64)).astype(d.numpy)
+    if d in (dt.float32, dt.float64):
+        counted(t, float(start), float(step), count, _VECTOR_BYTES // d.itemsize)
+    elif d.is_floating_point:
+        t._array()[...] = _half_range(float(start), float(step), count, d)
+    else:
+        t._array()[...] = np.int64(int(start)) + np.int64(int(step)) * np.arange(count, dtype=np.int64)
 
 
 def _range_dtype(values: tuple) -> dtype:
@@ -146,7 +152,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     count = _range_count(start, end, step, False)
     if d is dt.bool_ and count <= 2:
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
-    return deliver("arange", count, d, chosen, out, lambda kind: _range_values(start, step, count, kind))
+    return deliver("arange", count, d, chosen, out, lambda t: _write_range(t, start, step))
 
 
 @composite(kind="creation", method=False, name="range")
@@ -163,7 +169,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
     chosen = read_options("range", options)
     d = out.dtype if isinstance(out, Tensor) else chosen.dtype or get_default_dtype()
     count = _range_count(first, last, step, True)
-    return deliver("range", count, d, chosen, out, lambda kind: _range_values(first, step, count, kind))
+    return deliver("range", count, d, chosen, out, lambda t: _write_range(t, first, step))
 
 
 # -- linspace, logspace --------------------------------------------------------------------------------------------
@@ -181,7 +187,8 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
     else:
         one = _rounded(np.array([start, end], np.float64), d)
         start, end = one[0], one[1]
-        step = _rounded(np.array([(end - start) / one.dtype.type(max(steps - 1, 1))]), d)[0]
+        gap = _rounded(np.array([end - start]), d)[0]
+        step = _rounded(np.array([gap / one.dtype.type(max(steps - 1, 1))]), d)[0]
     i = np.arange(steps)
     if steps == 1:
         end = start
@@ -196,6 +203,18 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
     start, end, step = wide(start), wide(end), wide(step)
     values = np.where(low, start + step * near.astype(wide), end - step * far.astype(wide))
     return _stored(values, d) if d.is_floating_point else values.astype(np.float64).astype(np.int64).astype(d.numpy)
+
+
+def _write_line(t: Tensor, start: Any, end: Any) -> None:
+    d, count = t.dtype, t.shape[0]
+    if d in (dt.float32, dt.float64):
+        a, b = d.numpy.type(start), d.numpy.type(end)
+        if count == 1:
+            b = a
+        step = (b - a) / d.numpy.type(max(count - 1, 1))
+        between(t, float(a), float(b), float(step), count)
+    else:
+        t._array()[...] = _line(start, end, count, d)
 
 
 def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.ndarray:
@@ -226,7 +245,7 @@ def _end_point(value: Any, name: str, argument: str, position: int) -> Any:
     return as_number(value, name, argument, position)
 
 
-def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict[str, Any], make: Callable) -> Tensor:
+def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict[str, Any], write: Callable) -> Tensor:
     a, b = _end_point(start, name, "start", 1), _end_point(end, name, "end", 2)
     count = as_int(steps, name, "steps", 3)
     if count < 0:
@@ -238,20 +257,23 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict
     )
     if is_complex and not d.is_complex:
         raise RuntimeError(f"{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}")
-    return deliver(name, count, d, chosen, out, lambda kind: make(a, b, count, kind))
+    return deliver(name, count, d, chosen, out, lambda t: write(t, a, b))
 
 
 @composite(kind="creation", method=False)
 def linspace(start: Any, end: Any, steps: Any, *, out: Any = None, **options: Any) -> Tensor:
     """`steps` equally spaced numbers from start to end, both included."""
-    return _spaced("linspace", start, end, steps, out, options, _line)
+    return _spaced("linspace", start, end, steps, out, options, _write_line)
 
 
 @composite(kind="creation", method=False)
 def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, *, out: Any = None, **options: Any) -> Tensor:
     """base ** linspace(start, end, steps)."""
-    make = lambda a, b, n, d: _power_line(a, b, n, base, d)  # noqa: E731
-    return _spaced("logspace", start, end, steps, out, options, make)
+
+    def write(t: Tensor, first: Any, last: Any) -> None:
+        t._array()[...] = _power_line(first, last, t.shape[0], base, t.dtype)
+
+    return _spaced("logspace", start, end, steps, out, options, write)
 
 
 # -- matrices and indices ------------------------------------------------------------------------------------------
