@@ -49,7 +49,9 @@ def _tasks(r: Reduction, partial: Buffer, positions: Buffer, extent: Expr, cost:
         If(chunks == 1, [_result(r)], keep),
     ]
     tasks = index_var("rows") * chunks
-    return span("task", 0, tasks, body, parallel=True, cost=index_var("chunk_length") * cost * weight((r.map_root,)))
+    # chunk_length is rounded up to whole blocks: that does not make short rows much work.
+    length = minimum(index_var("chunk_length"), extent)
+    return span("task", 0, tasks, body, parallel=True, cost=length * cost * weight((r.map_root,)))
 
 
 def _result(r: Reduction) -> Statement:
