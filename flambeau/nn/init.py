@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..autograd.grad_mode import no_grad
+from ..core.dtype import bool_
 from ..core.tensor import Tensor, copy_of_array
+from ..ops.comparison import where
+from ..ops.creation import empty_like, ones_like
 from ..ops.random import randperm
 
 __all__ = [
@@ -76,18 +79,49 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal numbers redrawn until they lie in [a, b] (computed by inverting the distribution function)."""
+    """Normal numbers redrawn until they lie in [a, b]."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be"
             " incorrect.",
             stacklevel=2,
         )
-    low, high = (math.erf((bound - mean) / std / math.sqrt(2.0)) for bound in (a, b))
-    # Twice the distribution function minus one is erf, so a uniform number between two of its values is inverted.
-    low, high = 2 * ((1 + low) / 2) - 1, 2 * ((1 + high) / 2) - 1
-    tensor.uniform_(low, high, generator=generator)
-    return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+    if tensor.device.type == "meta":
+        return tensor
+    inside = _normal_below(b, mean, std) - _normal_below(a, mean, std)
+    if inside > 0.3:
+        return _redraw_outside(tensor, mean, std, a, b, generator)
+    return _accept_by_density(tensor, mean, std, a, b, generator)
+
+
+def _normal_below(bound: float, mean: float, std: float) -> float:
+    """The probability of a normal number below `bound`."""
+    return (1.0 + math.erf((bound - mean) / std / math.sqrt(2.0))) / 2.0
+
+
+def _redraw_outside(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
+    """Draw all numbers anew until each has once been inside; good where most are. The bounds are rounded like the
+    numbers, or a number rounded onto a bound would never be inside."""
+    low, high = (tensor.new_tensor(bound, device="cpu").item() for bound in (a, b))
+    tensor.normal_(mean, std, generator=generator)
+    outside = (tensor < low) | (tensor > high)
+    while outside.any():
+        fresh = empty_like(tensor).normal_(mean, std, generator=generator)
+        tensor.copy_(where(outside, fresh, tensor))
+        outside = (tensor < low) | (tensor > high)
+    return tensor
+
+
+def _accept_by_density(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
+    """Draw uniform numbers from [a, b] and keep each with the probability density there, relative to its peak."""
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    pending: Any = ones_like(tensor, dtype=bool_)
+    while pending.any():
+        fresh = empty_like(tensor).uniform_(a, b, generator=generator)
+        tensor.copy_(where(pending, fresh, tensor))
+        log_density = fresh.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+        pending = pending & (empty_like(tensor).uniform_(generator=generator).log_() > log_density)
+    return tensor
 
 
 @no_grad()

@@ -180,7 +180,10 @@ OTHER = [
     ("nn.ParameterList([T.ones(2, 3), T.zeros(1)])", None),
     ("nn.ParameterDict({'x': T.ones(2), 'y': T.ones(3, 3)})", None),
     ("nn.DataParallel(nn.Linear(2, 3))", [(1, 2)]),
-    ("nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.Sequential(nn.BatchNorm1d(2))))", None),
+    (
+        "nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.Sequential(nn.BatchNorm1d(2))))",
+        None,
+    ),
 ]
 
 _PAIRS = [(3, 4), (3, 4)]
