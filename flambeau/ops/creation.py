@@ -186,7 +186,10 @@ def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """A tensor of zeros."""
     if out is None and not options:
-        return fill_raw(raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device()), 0)
+        t = raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device())
+        if t._storage.ptr:
+            _clear(t)
+        return t
     shape = as_shape(_sizes(size, options), "zeros")
     return filled("zeros", shape, 0, out, read_options("zeros", options))
 
@@ -307,7 +310,11 @@ def empty_like(input: Tensor, **options: Any) -> Tensor:
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     """Zeros of the same shape."""
     t, chosen = _like("zeros_like", input, options)
-    return finish(fill_raw(t, 0), chosen.requires_grad)
+    if t._contig and t._storage.ptr:
+        _clear(t)
+    else:
+        fill_raw(t, 0)
+    return finish(t, chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)

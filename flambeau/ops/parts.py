@@ -12,6 +12,7 @@ from .declare import composite, primitive, view
 from .joining import cat, stack
 from .shape import slice_dim
 from .strided import spread
+from .view_op import SeveralViewsOp
 
 
 @composite
@@ -72,28 +73,23 @@ def _joined_backward(g: tuple, input_shape: Any, dim: int, sizes: tuple[int, ...
     return cat(parts, dim)
 
 
-def _split_views(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
-    shape, strides, offset = input.shape, input._strides, input._offset
-    before, after = shape[:dim], shape[dim + 1 :]
-    step = strides[dim]
+def _split_geometry(input: Tensor, dim: int, sizes: tuple[int, ...]) -> list[tuple]:
+    before, after = input.shape[:dim], input.shape[dim + 1 :]
+    step, offset = input._strides[dim], input._offset
     parts = []
     for n in sizes:
-        parts.append(input._view(make_size((*before, n, *after)), strides, offset))
+        parts.append(((*before, n, *after), input._strides, offset))
         offset += n * step
-    return tuple(parts)
+    return parts
 
 
-def _splitting(label: str) -> Any:
-    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
-        return _split_views(input, dim, sizes)
-
-    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
-    return view(split_dim, grads={"input": _joined_backward}, label=label, multi_view=True, **options)
+split_even = SeveralViewsOp("split", _split_geometry, _joined_backward, "SplitBackward0")
+split_sized = SeveralViewsOp("split_with_sizes", _split_geometry, _joined_backward, "SplitWithSizesBackward0")
 
 
 def _copying(label: str) -> Any:
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
-        return tuple(part.clone() for part in _split_views(input, dim, sizes))
+        return tuple(part.clone() for part in split_even(input, dim, sizes))
 
     options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
     return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
@@ -103,7 +99,7 @@ def _unsafe(label: str) -> Any:
     """Views that do not know each other: writing one in place is the user's own responsibility."""
 
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
-        parts = _split_views(input, dim, sizes)
+        parts = split_even(input, dim, sizes)
         for part in parts:
             part._base = None
         return parts
@@ -112,7 +108,6 @@ def _unsafe(label: str) -> Any:
     return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
 
 
-split_even, split_sized = _splitting("SplitBackward0"), _splitting("SplitWithSizesBackward0")
 copy_even, copy_sized = _copying("SplitBackward0_copy"), _copying("SplitWithSizesBackward0_copy")
 unsafe_even, unsafe_sized = _unsafe("UnsafeSplitBackward0"), _unsafe("UnsafeSplitWithSizesBackward0")
 
@@ -319,16 +314,21 @@ def _unbind_backward(g: tuple, input_shape: Any, dim: int) -> Any:
     return stack([known.new_zeros(shape) if part is None else part for part in g], d)
 
 
-@view(grads={"input": _unbind_backward}, multi_view=True)
+def _unbind_geometry(input: Tensor, d: int) -> list[tuple]:
+    shape = (*input.shape[:d], *input.shape[d + 1 :])
+    strides = (*input._strides[:d], *input._strides[d + 1 :])
+    return [(shape, strides, input._offset + i * input._strides[d]) for i in range(input.shape[d])]
+
+
+_unbind = SeveralViewsOp("unbind", _unbind_geometry, _unbind_backward, "UnbindBackward0")
+
+
+@composite(kind="view")
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """Views of every index of a dimension."""
     if not input.shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    d = wrap_dim(dim, len(input.shape))
-    shape = make_size((*input.shape[:d], *input.shape[d + 1 :]))
-    strides = (*input._strides[:d], *input._strides[d + 1 :])
-    step, offset = input._strides[d], input._offset
-    return tuple([input._view(shape, strides, offset + i * step) for i in range(input.shape[d])])
+    return _unbind(input, wrap_dim(dim, len(input.shape)))
 
 
 @primitive(grads={"input": _unbind_backward}, label="UnbindBackward0_copy", method=False, out=True)

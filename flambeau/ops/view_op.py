@@ -28,12 +28,13 @@ _sequence = graph._sequence
 _stack = modes.stack
 _intercept = modes.intercept
 _MAX_PLANS = 20000
+_MAX_PARTS = 256  # a plan with more parts is not worth keeping
 
 
 class ViewNode(Node):
     """The recorded call of a view. It keeps no tensors, so nothing is released."""
 
-    op: ViewOp
+    op: Any  # a ViewOp or SeveralViewsOp
     shape: Size
     args: tuple
 
@@ -118,6 +119,80 @@ class ViewOp:
         meta = out._meta = Meta()
         meta.grad_fn = node
         meta.view_version = out._storage.version
+
+
+class SeveralViewsNode(ViewNode):
+    """The recorded call of an operator that returns several views."""
+
+    def apply(self, grads: list) -> tuple:
+        if all(g is None for g in grads):
+            return (None,)
+        return (self.op.backward(tuple(grads), self.shape, *self.args),)
+
+
+class SeveralViewsOp:
+    """`geometry(input, *args)` gives a list of (shape, strides, offset); `backward(gs, input shape, *args)` the gradient
+    from those of the parts, None where a part was not used. Autograd forbids changing such views in place."""
+
+    def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
+        self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
+        self.plans: dict[tuple, list[tuple[Size, tuple[int, ...], int, bool]]] = {}
+
+    def __call__(self, input: Tensor, *args: Any) -> tuple[Tensor, ...]:
+        try:
+            plan = self.plans[input.shape, input._strides, args]
+        except KeyError:
+            plan = self.plan(input, args)
+        except AttributeError:
+            raise TypeError(
+                f"{self.name}(): argument 'input' (position 1) must be Tensor, not {type_name(input)}"
+            ) from None
+        base = input if input._base is None else input._base
+        storage, start, d, where = input._storage, input._offset, input.dtype, input.device
+        parts = []
+        for shape, strides, shift, contig in plan:
+            t = _new_object(Tensor)
+            t._storage = storage
+            t.shape = shape
+            t._strides = strides
+            t._offset = start + shift
+            t.dtype = d
+            t.device = where
+            t._contig = contig
+            t._meta = None
+            t._base = base
+            parts.append(t)
+        if input._meta is not None or base._meta is not None:
+            self.inherit(input, parts, args)
+        return tuple(parts)
+
+    def plan(self, input: Tensor, args: tuple) -> list:
+        found = []
+        for shape, strides, offset in self.geometry(input, *args):
+            size, steps = make_size(shape), tuple(strides)
+            found.append((size, steps, offset - input._offset, is_contiguous_layout(size, steps)))
+        if len(found) <= _MAX_PARTS:
+            if len(self.plans) > _MAX_PARTS:
+                self.plans.clear()
+            self.plans[input.shape, input._strides, args] = found
+        return found
+
+    def inherit(self, input: Tensor, parts: list[Tensor], args: tuple) -> None:
+        if not mode.enabled:
+            remember_no_grad_view(parts, input)
+            return
+        edge = gradient_edge(input)
+        if edge is None:
+            return
+        node = SeveralViewsNode()
+        node.edges, node.sequence = (edge,), next(_sequence)
+        node.op, node.shape, node.args, node.output_count = self, input.shape, args, len(parts)
+        if mode.anomaly:
+            node.trace = user_trace()
+        for i, t in enumerate(parts):
+            meta = t._meta = Meta()
+            meta.grad_fn, meta.output_nr, meta.creation = node, i, "multi"
+            meta.view_version = t._storage.version
 
 
 def geometry_view(
