@@ -394,7 +394,7 @@ def dropout_noise(generator: Generator, n: int, to: dtype, p: float) -> np.ndarr
     if p == 0.0 or p == 1.0:
         return as_ones(np.full(n, p == 0.0), to)
     mask = _bernoulli_mask(generator, n, 1.0 - p)
-    kept = _constant(1.0, to) / _constant(1.0 - p, to)
+    kept = constant_of(1.0, to) / constant_of(1.0 - p, to)
     return rm.narrow(mask * kept, to)
 
 
@@ -409,9 +409,9 @@ def alpha_dropout_noise(generator: Generator, n: int, to: dtype, p: float) -> tu
     alpha = 1.7580993408473766
     a = 1.0 / math.sqrt((alpha * alpha * p + 1.0) * (1.0 - p))
     mask = _bernoulli_mask(generator, n, 1.0 - p)
-    dropped = rm.widen(rm.narrow(np.array([_constant(-alpha * a, to)]), to), to)[0]
-    shift = np.where(mask, dropped * 0.0, dropped) + _constant(alpha * a * p, to)
-    return rm.narrow(mask * _constant(a, to), to), rm.narrow(shift, to)
+    dropped = rm.widen(rm.narrow(np.array([constant_of(-alpha * a, to)]), to), to)[0]
+    shift = np.where(mask, dropped * 0.0, dropped) + constant_of(alpha * a * p, to)
+    return rm.narrow(mask * constant_of(a, to), to), rm.narrow(shift, to)
 
 
 def check_dropout(p: float) -> None:
@@ -419,6 +419,6 @@ def check_dropout(p: float) -> None:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _constant(value: float, to: dtype) -> np.floating:
+def constant_of(value: float, to: dtype) -> np.floating:
     """A Python number in the type that arithmetic of dtype `to` happens in."""
     return np.float64(value) if to is float64 or to is complex128 else np.float32(value)

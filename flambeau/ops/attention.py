@@ -11,12 +11,11 @@ from ..core.dtype import opmath
 from ..core.layout import broadcast_two, expand_strides
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import attention as kernels
-from .along import contiguous
 from .declare import composite, primitive
 from .dropout import _dropped as dropped
 from .formula import type_word
 from .joining import cat
-from .loss_arguments import need_tensors
+from .loss_arguments import dense, need_tensors
 from .matmul import linear
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
@@ -39,7 +38,7 @@ def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, caus
     if weights.device is cpu and numel_of(weights.shape):
         rows = numel_of(weights.shape[:-1])
         kernels.attention_weights_backward(
-            grad_scores, contiguous(grad), contiguous(weights), scale, rows, length, n, causal=causal
+            grad_scores, dense(grad), dense(weights), scale, rows, length, n, causal=causal
         )
     return grad_scores
 
@@ -68,10 +67,10 @@ def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> 
     if mask is not None:
         mask = mask._bare_alias()
         if len(lead) > 2:
-            mask = contiguous(mask.expand(scores.shape)).reshape(batch, 1, length, n)
+            mask = dense(mask.expand(scores.shape)).reshape(batch, 1, length, n)
         steps = expand_strides(mask.shape, mask._strides, (batch, heads, length, n))
     kernels.attention_weights(
-        out, contiguous(scores), mask, scale, batch, heads, length, n, *steps, causal=causal
+        out, dense(scores), mask, scale, batch, heads, length, n, *steps, causal=causal
     )  # fmt: skip
     return out
 
@@ -98,7 +97,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: bool) -
             "Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype:"
             f" {mask.dtype} and  query.dtype: {query.dtype} instead."
         )
-    if causal:
+    if causal and len(query.shape) != 4:  # PyTorch's fused kernel for four dimensions takes both
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
 
 

@@ -11,10 +11,9 @@ from ..core.dtype import opmath
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import loss as kernels
-from .along import contiguous
 from .declare import composite, primitive
 from .formula import type_word
-from .loss_arguments import need_tensors, read_reduction
+from .loss_arguments import dense, need_tensors, read_reduction
 from .matmul import linear
 from .primitive import Saved
 from .softmax import softmax_backward
@@ -112,8 +111,8 @@ def cross_entropy_backward(
     outer, n, inner = _layout(input)
     if input.device is not cpu or not outer * n * inner:
         return grad_input
-    x, g, t = contiguous(input), contiguous(grad), contiguous(target)
-    w = None if weight is None else contiguous(weight)
+    x, g, t = dense(input), dense(grad), dense(target)
+    w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
     if inner == 1:
         kernels.cross_entropy_backward_rows(
@@ -142,8 +141,8 @@ def cross_entropy_indices(
     stats = _statistics(input, outer * inner)
     if input.device is not cpu:
         return Saved(loss, stats=stats)
-    x, t = contiguous(input), contiguous(target)
-    w = None if weight is None else contiguous(weight)
+    x, t = dense(input), dense(target)
+    w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
     if inner == 1:
         kernels.cross_entropy_rows(loss, stats, x, t, w, outer, n, ignore_index, float(smoothing), **options)
@@ -257,12 +256,12 @@ def nll_loss_backward(
     grad_input = empty(input.shape, input.dtype, input.device)
     outer, n, inner = _layout(input)
     if input.device is cpu and outer * n * inner:
-        w = None if weight is None else contiguous(weight)
+        w = None if weight is None else dense(weight)
         kernels.nll_backward(
             grad_input,
-            contiguous(grad),
+            dense(grad),
             stats,
-            contiguous(target),
+            dense(target),
             w,
             outer,
             n,
@@ -286,9 +285,9 @@ def _run_nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_
     stats = _statistics(input, outer * inner)
     if input.device is not cpu:
         return Saved(loss, stats=stats)
-    w = None if weight is None else contiguous(weight)
+    w = None if weight is None else dense(weight)
     kernels.nll(
-        loss, stats, contiguous(input), contiguous(target), w, outer, n, inner, ignore_index, reduction=reduction
+        loss, stats, dense(input), dense(target), w, outer, n, inner, ignore_index, reduction=reduction
     )
     _check_targets(stats, target, n, ignore_index)
     return Saved(loss, stats=stats)
@@ -328,6 +327,8 @@ def nll_loss(
     """The negative log-likelihood of class indices (N, ...) under log-probabilities (N, C, ...)."""
     need_tensors("nll_loss_nd", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
+    if not input.shape:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
     _check_classes("nll_loss", input, target, weight)
     return _nll(input, target, weight, reduction, ignore_index)
 

@@ -11,10 +11,9 @@ from ..core.device import cpu
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import ctc as kernels
-from .along import contiguous
 from .declare import composite, primitive
 from .formula import type_word
-from .loss_arguments import need_tensors, read_reduction, reduce_loss
+from .loss_arguments import dense, need_tensors, read_reduction, reduce_loss
 
 
 def _lengths(name: str, given: Any, batch: int) -> np.ndarray:
@@ -77,7 +76,7 @@ def _ctc_grad(
     beta = empty(alpha.shape, alpha.dtype, alpha.device)
     if numel_of(result.shape):
         kernels.ctc_backward(
-            result, contiguous(g), out, alpha, beta, contiguous(log_probs), labels, input_lengths, target_lengths, steps,
+            result, dense(g), out, alpha, beta, dense(log_probs), labels, input_lengths, target_lengths, steps,
             samples, classes, labels.shape[1], blank, int(zero_infinity),
         )  # fmt: skip
     return result
@@ -98,7 +97,7 @@ def ctc_losses(
     out = empty(make_size((samples,)), log_probs.dtype, log_probs.device)
     if samples:
         kernels.ctc_forward(
-            out, alpha, contiguous(log_probs), labels, input_lengths, target_lengths, steps, samples, classes,
+            out, alpha, dense(log_probs), labels, input_lengths, target_lengths, steps, samples, classes,
             labels.shape[1], blank,
         )  # fmt: skip
     return out

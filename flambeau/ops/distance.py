@@ -15,11 +15,10 @@ from ..core.promotion import promote_types
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import distance as kernels
-from .along import contiguous
 from .declare import composite, primitive
 from .formula import type_word
 from .inplace import write_out
-from .loss_arguments import need_tensors
+from .loss_arguments import dense, need_tensors
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -90,7 +89,7 @@ def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
     rows, columns = (second, first) if swapped else (first, second)
     steps = (first * second, 1, second) if swapped else (first * second, second, 1)
     kernels.pair_distances_backward(
-        result, contiguous(grad), contiguous(distances), contiguous(x), contiguous(other), numel_of(x.shape[:-2]), rows,
+        result, dense(grad), dense(distances), dense(x), dense(other), numel_of(x.shape[:-2]), rows,
         columns, x.shape[-1], *steps, float(p), norm=norm,
     )  # fmt: skip
     return result
@@ -102,7 +101,7 @@ def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     out = empty(make_size((*x1.shape[:-1], x2.shape[-2])), x1.dtype, x1.device)
     if x1.device is cpu and numel_of(out.shape):
         kernels.pair_distances(
-            out, contiguous(x1), contiguous(x2), numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
+            out, dense(x1), dense(x2), numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
             float(p), norm=_NORMS.get(float(p), "p"),
         )  # fmt: skip
     return out

@@ -18,10 +18,9 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import embedding_bag as bag_kernels
 from ..kernels.library import index as kernels
-from .along import contiguous
 from .arguments import as_int
 from .declare import composite, primitive
-from .loss_arguments import need_tensors
+from .loss_arguments import dense, need_tensors
 from .primitive import Saved
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
@@ -75,7 +74,7 @@ def embedding_dense_backward(
     counts = np.empty(num_weights, np.int64) if scale_grad_by_freq else None
     parts = _parts(count, num_weights, dim)
     kernels.embedding_backward(
-        grad_weight, contiguous(grad_output), contiguous(indices), counts, count, num_weights, dim, padding_idx, parts
+        grad_weight, dense(grad_output), dense(indices), counts, count, num_weights, dim, padding_idx, parts
     )
     return grad_weight
 
@@ -102,10 +101,10 @@ def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
     if weight.device is not cpu or not count:
         return out
     error = np.zeros(2, np.int64)
-    table, result = contiguous(weight), out
+    table, result = dense(weight), out
     if weight.dtype.is_complex:
         table, result = _words(table), _words(out.view(count, dim))  # type: ignore[attr-defined]
-    kernels.embedding(result, table, contiguous(indices), error, count, n, table.shape[1])
+    kernels.embedding(result, table, dense(indices), error, count, n, table.shape[1])
     if error[0]:
         raise IndexError("index out of range in self")
     return out
@@ -200,11 +199,11 @@ def _bag_grads(
     winners: Any,
     needs: dict,
 ) -> tuple:
-    grad = contiguous(g[0])
+    grad = dense(g[0])
     n, dim = weight.shape
     bags = len(starts) - 1
     to_weight = to_scales = None
-    scales = None if per_sample_weights is None else contiguous(per_sample_weights)
+    scales = None if per_sample_weights is None else dense(per_sample_weights)
     if needs["weight"]:
         to_weight = empty(weight.shape, weight.dtype)
         if mode_name == "max":
@@ -219,7 +218,7 @@ def _bag_grads(
     if needs["per_sample_weights"] and scales is not None:
         to_scales = empty(index.shape, weight.dtype)
         to_scales._array()[...] = 0  # indices before the first bag belong to none
-        table = contiguous(weight)
+        table = dense(weight)
         bag_kernels.embedding_bag_scales_backward(to_scales, grad, table, index, starts, bags, dim, padding)
     return to_weight, to_scales
 
@@ -240,10 +239,10 @@ def bag_rows(
     out = empty(make_size((bags, dim)), weight.dtype, weight.device)
     sizes = empty(make_size((bags,)), dt.int64, weight.device)
     winners = empty(make_size((bags, dim)), dt.int64, weight.device) if mode_name == "max" else None
-    scales = None if per_sample_weights is None else contiguous(per_sample_weights)
+    scales = None if per_sample_weights is None else dense(per_sample_weights)
     if weight.device is cpu and bags:
         bag_kernels.embedding_bag(
-            out, sizes, winners, contiguous(weight), index, starts, scales, bags, dim, padding, mode=mode_name
+            out, sizes, winners, dense(weight), index, starts, scales, bags, dim, padding, mode=mode_name
         )
     return Saved((out, sizes) if winners is None else (out, sizes, winners), sizes=sizes, winners=winners)
 
@@ -298,7 +297,7 @@ def _bags(
             f" but type {weight.type()} does not equal {per_sample_weights.type()} (while checking arguments for"  # type: ignore[attr-defined]
             " embedding_bag)"
         )
-    index = contiguous(indices.to(dt.int64))  # type: ignore[attr-defined]
+    index = dense(indices.to(dt.int64))  # type: ignore[attr-defined]
     values = index._array()
     wrong = np.flatnonzero((values < 0) | (values >= n))
     if wrong.size:

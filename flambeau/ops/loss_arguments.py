@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
+from .along import contiguous
 
 _BY_NUMBER = ("none", "mean", "sum")
 
@@ -40,3 +41,8 @@ def need_tensors(name: str, **tensors: Any) -> None:
             raise TypeError(
                 f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(value)}"
             )
+
+
+def dense(t: Tensor) -> Tensor:
+    """The tensor itself if it is contiguous, else a contiguous copy without history: what kernels read."""
+    return t if t._contig else contiguous(t)

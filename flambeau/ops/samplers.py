@@ -122,7 +122,7 @@ class Bernoulli(Sampler):
 
     def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
         ones = algorithms.bernoulli(generator, n, d, self.p)
-        return ones if self.one == 1 else narrow(widen(ones, d) * algorithms._constant(self.one, d), d)
+        return ones if self.one == 1 else narrow(widen(ones, d) * algorithms.constant_of(self.one, d), d)
 
     def native(self, out: Tensor, n: int, generator: Generator, contiguous: bool) -> bool:
         if not 0 <= self.p <= 1 or out.dtype.is_complex or out.dtype.name in ("uint16", "uint32", "uint64"):

@@ -79,7 +79,8 @@ def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *,
 
 @loop_kernel
 def cross_entropy_rows(loss, stats, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth):
-    """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; reduced to one number or not."""
+    """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction
+    is "none"."""
     all_weights = class_weights(x, weight, n)
     for i in prange(rows, 4 * n):
         base = i * n
@@ -176,23 +177,39 @@ def cross_entropy_backward_rows(
 def cross_entropy_backward_columns(
     grad_x, grad, stats, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
 ):
-    for i in prange(outer * inner, 3 * n):
-        base = i // inner * n * inner + i % inner
-        top = stats[3 * i]
-        shift = stats[3 * i + 1]
-        hit, spread = target_gradient(
-            grad, stats, target, weight, i, outer * inner, n, ignore, smoothing, reduction=reduction, smooth=smooth
-        )
-        t = target[i]
-        level = hit + spread * stats[3 * outer * inner + 1]
-        silent = hit == 0 and spread == 0
-        for j in range(n):
-            v = like(x, 0)
-            if not silent:
-                v = exp(x[base + j * inner] - top - shift) * level - (hit if j == t else like(x, 0))
+    blocks = (inner + BLOCK - 1) // BLOCK
+    for task in prange(outer * blocks, 3 * n * BLOCK):
+        first = task % blocks * BLOCK
+        width = minimum(BLOCK, inner - first)
+        base = task // blocks * n * inner + first
+        place = task // blocks * inner + first
+        offset = local(x, BLOCK)  # what is subtracted from a score before its exponential, in two steps
+        shift = local(x, BLOCK)
+        level = local(x, BLOCK)
+        share = local(x, BLOCK)
+        for c in range(width):
+            hit, spread = target_gradient(
+                grad, stats, target, weight, place + c, outer * inner, n, ignore, smoothing, reduction=reduction,
+                smooth=smooth,
+            )  # fmt: skip
+            offset[c] = stats[3 * (place + c)]
+            shift[c] = stats[3 * (place + c) + 1]
+            level[c] = hit + spread * stats[3 * outer * inner + 1]
+            share[c] = spread
+        for k in range(n):
+            for c in simd(width):
+                v = like(x, 0)
+                if level[c] != 0:
+                    v = exp(x[base + k * inner + c] - offset[c] - shift[c]) * level[c]
                 if smooth:
-                    v = v - (spread if weight is None else spread * weight[j])
-            grad_x[base + j * inner] = v
+                    v = v - (share[c] if weight is None else share[c] * weight[k])
+                grad_x[base + k * inner + c] = v
+        for c in range(width):
+            t = target[place + c]
+            if t != ignore and 0 <= t < n:
+                # level is hit + spread * all weights: what is left without the spread part is the hit.
+                cell = base + t * inner + c
+                grad_x[cell] = grad_x[cell] - (level[c] - share[c] * stats[3 * outer * inner + 1])
 
 
 @loop_kernel
