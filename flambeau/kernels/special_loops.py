@@ -11,7 +11,7 @@ import math
 from ..expr import functions as formulas
 from ..expr.node import Expr, as_expr
 from . import special
-from .loops import abs_, acos, cos, exp, expm1, f64, floor, inf, lgamma, log, log1p, nan, pi, scalar_function, sin, sqrt
+from .loops import abs_, acos, cos, erfc, exp, expm1, f64, floor, inf, lgamma, log, log1p, nan, pi, scalar_function, sin, sqrt
 
 # B(2k) / (2k)! of Euler and Maclaurin's formula.
 _EM1, _EM2, _EM3, _EM4, _EM5, _EM6 = 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000
@@ -136,8 +136,10 @@ def _lower_series(a, x):
     term = f64(1.0)
     total = f64(1.0)
     k = f64(a)
-    while term > _EPSILON * total:
+    steps = 0
+    while term > _EPSILON * total and steps < 100000:  # terms of huge arguments would hardly shrink
         k += 1
+        steps += 1
         term *= x / k
         total += term
     return total * _gamma_density(a, x) / a
@@ -183,11 +185,26 @@ def _upper_series(a, x):
 
 
 @scalar_function
+def _upper_of_huge(a, x):
+    """The regularised upper function for a > 1e8: Temme's expansion, whose next term is below 1e-8."""
+    if x < 0.5 * a:
+        return f64(1.0)
+    if x > 2 * a:
+        return f64(0.0)
+    u = (x - a) / a
+    eta = sqrt(-2 * _log1p_minus(u))
+    if u < 0:
+        eta = -eta
+    correction = (eta / 12 - 1 / 3) * exp(-0.5 * a * eta * eta) / sqrt(2 * pi * a)
+    return 0.5 * erfc(eta * sqrt(0.5 * a)) + correction
+
+
+@scalar_function
 def igamma(a, x):
     """The regularised lower incomplete gamma function."""
     p = f64(a)
     y = f64(x)
-    if not (p >= 0 and y >= 0):
+    if p < 0 or y < 0:
         return f64(nan)
     if p == 0:
         return f64(1.0) if y > 0 else f64(nan)
@@ -197,6 +214,10 @@ def igamma(a, x):
         return f64(nan) if y == inf else f64(0.0)
     if y == inf:
         return f64(1.0)
+    if p != p or y != y:
+        return f64(nan)
+    if p > 1e8:
+        return 1 - _upper_of_huge(p, y)
     if y > 1 and y > p:
         return 1 - _upper_fraction(p, y)
     return _lower_series(p, y)
@@ -207,7 +228,7 @@ def igammac(a, x):
     """The regularised upper incomplete gamma function."""
     p = f64(a)
     y = f64(x)
-    if not (p >= 0 and y >= 0):
+    if p < 0 or y < 0:
         return f64(nan)
     if p == 0:
         return f64(0.0) if y > 0 else f64(nan)
@@ -217,6 +238,10 @@ def igammac(a, x):
         return f64(nan) if y == inf else f64(1.0)
     if y == inf:
         return f64(0.0)
+    if p != p or y != y:
+        return f64(nan)
+    if p > 1e8:
+        return _upper_of_huge(p, y)
     if y > 1.1:
         if y > p:
             return _upper_fraction(p, y)
