@@ -1,0 +1,144 @@
+"""What checkpoints call things: the names PyTorch writes, and what they are here."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+from typing import Any
+
+from ..core import dtype as dt
+from ..core.device import device
+from ..core.dtype import BY_NAME, dtype
+
+from ..core.size import Size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from . import rebuild
+
+STORAGE_NAMES: dict[str, dtype] = {
+    "FloatStorage": dt.float32, "DoubleStorage": dt.float64, "HalfStorage": dt.float16, "BFloat16Storage": dt.bfloat16,
+    "LongStorage": dt.int64, "IntStorage": dt.int32, "ShortStorage": dt.int16, "CharStorage": dt.int8, "ByteStorage": dt.uint8,
+    "BoolStorage": dt.bool_, "ComplexFloatStorage": dt.complex64, "ComplexDoubleStorage": dt.complex128,
+}  # fmt: skip
+STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
+
+
+class StorageType:
+    """Stands for torch.FloatStorage and its kin inside a checkpoint."""
+
+    def __init__(self, name: str, kind: dtype | None):
+        self.name, self.dtype = name, kind
+
+
+STORAGE_TYPES = {n: StorageType(n, d) for n, d in STORAGE_NAMES.items()}
+UNTYPED = StorageType("UntypedStorage", None)
+
+# Everything a file may name when only weights are loaded: data types and the functions that put tensors together.
+SAFE: dict[tuple[str, str], Any] = {
+    ("torch._utils", "_rebuild_tensor_v2"): rebuild.tensor_v2,
+    ("torch._utils", "_rebuild_tensor_v3"): rebuild.tensor_v3,
+    ("torch._utils", "_rebuild_tensor"): rebuild.tensor,
+    ("torch._utils", "_rebuild_parameter"): rebuild.parameter,
+    ("torch._utils", "_rebuild_parameter_with_state"): rebuild.parameter_with_state,
+    ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild.meta_tensor,
+    ("torch._tensor", "_rebuild_from_type_v2"): rebuild.from_type,
+    ("torch.storage", "UntypedStorage"): UNTYPED,
+    ("torch", "UntypedStorage"): UNTYPED,
+    ("torch", "Tensor"): Tensor,
+    ("torch._tensor", "Tensor"): Tensor,
+    ("torch.nn.parameter", "Parameter"): Parameter,
+    ("torch.nn.parameter", "Buffer"): Buffer,
+    ("torch.nn.parameter", "UninitializedParameter"): UninitializedParameter,
+    ("torch.nn.parameter", "UninitializedBuffer"): UninitializedBuffer,
+    ("torch", "Size"): Size,
+    ("torch", "device"): device,
+    ("torch.serialization", "_get_layout"): rebuild.layout,
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "Counter"): collections.Counter,
+    ("collections", "defaultdict"): collections.defaultdict,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray,
+    ("builtins", "complex"): complex,
+    ("__builtin__", "set"): set,
+    ("__builtin__", "frozenset"): frozenset,
+    ("__builtin__", "bytearray"): bytearray,
+    ("__builtin__", "complex"): complex,
+    ("_codecs", "encode"): rebuild.encode,
+    **{("torch", n): t for n, t in STORAGE_TYPES.items()},
+    **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
+    **{("torch", n): d for n, d in BY_NAME.items()},
+}
+
+# How objects of this package are named in the files it writes.
+_WRITTEN: dict[Any, tuple[str, str]] = {
+    rebuild.tensor_v2: ("torch._utils", "_rebuild_tensor_v2"),
+    rebuild.tensor_v3: ("torch._utils", "_rebuild_tensor_v3"),
+    rebuild.parameter: ("torch._utils", "_rebuild_parameter"),
+    rebuild.parameter_with_state: ("torch._utils", "_rebuild_parameter_with_state"),
+    rebuild.from_type: ("torch._tensor", "_rebuild_from_type_v2"),
+    rebuild.meta_tensor: ("torch._utils", "_rebuild_meta_tensor_no_storage"),
+    Tensor: ("torch", "Tensor"),
+    Parameter: ("torch.nn.parameter", "Parameter"),
+    Buffer: ("torch.nn.parameter", "Buffer"),
+    Size: ("torch", "Size"),
+    device: ("torch", "device"),
+    UntypedStorage: ("torch.storage", "UntypedStorage"),
+}
+
+# Classes that live in another module in PyTorch than here.
+_MOVED = {
+    "MultiheadAttention": "torch.nn.modules.activation",
+}
+
+
+def written_name(obj: Any) -> tuple[str, str] | None:
+    """(module, name) under which PyTorch knows `obj`, or None if its own name will do."""
+    if isinstance(obj, StorageType):
+        return ("torch.storage" if obj is UNTYPED else "torch", obj.name)
+    try:
+        found = _WRITTEN.get(obj)
+    except TypeError:
+        return None
+    if found is not None:
+        return found
+    module = getattr(obj, "__module__", None) or ""
+    if module == "flambeau" or module.startswith("flambeau."):
+        name = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
+        return _MOVED.get(name, "torch" + module[len("flambeau") :]), name
+    return None
+
+
+def resolve(module: str, name: str) -> Any:
+    """Find what a file calls module.name: torch's names mean this package."""
+    known = SAFE.get((module, name))
+    if known is not None:
+        return known
+    if module == "torch" or module.startswith("torch."):
+        return _local(module, name)
+    found: Any = importlib.import_module({"__builtin__": "builtins", "copy_reg": "copyreg"}.get(module, module))
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _local(module: str, name: str) -> Any:
+    local = "flambeau" + module[len("torch") :]
+    candidates = [local]
+    if module.startswith("torch.nn.modules."):
+        candidates.append("flambeau.nn")
+    if module.startswith("torch.optim."):
+        candidates.append("flambeau.optim")
+    for candidate in candidates:
+        try:
+            found: Any = importlib.import_module(candidate)
+            for part in name.split("."):
+                found = getattr(found, part)
+            return found
+        except (ImportError, AttributeError):
+            continue
+    raise AttributeError(f"the file names {module}.{name}, which Flambeau does not have")
+
+
+__all__ = ["SAFE", "STORAGE_OF", "STORAGE_TYPES", "UNTYPED", "StorageType", "resolve", "written_name"]

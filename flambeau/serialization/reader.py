@@ -1,0 +1,304 @@
+"""Reading checkpoints: the zip format, the older one, restricted to data unless told otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap as mapped
+import os
+import pickle
+import struct
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..core.device import device
+from ..core.storage import UntypedStorage
+from .names import SAFE, StorageType, resolve
+from .rebuild import LoadedStorage
+from .writer import MAGIC
+
+_user_safe: dict[tuple[str, str], Any] = {}
+
+_ADVICE = (
+    "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if you trust"
+    " the source of the checkpoint. (1) Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it"
+    " can result in arbitrary code execution. (2) Alternatively, to load with `weights_only=True` please check the recommended"
+    " steps in the following error message: WeightsUnpickler error: {}"
+)
+
+
+def _entry(item: Any) -> tuple[tuple[str, str], Any]:
+    obj, name = item if isinstance(item, tuple) else (item, None)
+    if name is not None:
+        module, _, attribute = name.rpartition(".")
+        return (module, attribute), obj
+    return (obj.__module__, obj.__qualname__), obj
+
+
+def add_safe_globals(safe_globals: list) -> None:
+    """Allow these classes and functions in files loaded with weights_only=True."""
+    _user_safe.update(_entry(item) for item in safe_globals)
+
+
+def get_safe_globals() -> list:
+    return list(_user_safe.values())
+
+
+def clear_safe_globals() -> None:
+    _user_safe.clear()
+
+
+class safe_globals:
+    """add_safe_globals for the length of a `with` block."""
+
+    def __init__(self, safe_globals: list):
+        self.items = safe_globals
+
+    def __enter__(self) -> None:
+        self.before = dict(_user_safe)
+        add_safe_globals(self.items)
+
+    def __exit__(self, *exc: Any) -> None:
+        _user_safe.clear()
+        _user_safe.update(self.before)
+
+
+class Unpickler(pickle.Unpickler):
+    """Understands PyTorch's names. With `restricted`, the file can name nothing but data types and tensor builders, so
+    reading it runs no code of the file's choosing."""
+
+    def __init__(self, file: Any, load_storage: Callable, restricted: bool, **options: Any):
+        super().__init__(file, **options)
+        self.load_storage, self.restricted = load_storage, restricted
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = SAFE.get((module, name))
+        if known is None:
+            known = _user_safe.get((module, name))
+        if known is not None:
+            return known
+        if self.restricted:
+            raise pickle.UnpicklingError(
+                f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. Please use"
+                f" `torch.serialization.add_safe_globals([{name}])` or the `torch.serialization.safe_globals([{name}])` context"
+                " manager to allowlist this global if you trust this class/function."
+            )
+        return resolve(module, name)
+
+    def persistent_load(self, identity: Any) -> Any:
+        if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] not in ("storage", b"storage"):
+            raise pickle.UnpicklingError(f"corrupt checkpoint: unknown persistent id {identity!r}"[:200])
+        _, kind, key, location, numel = identity[:5]
+        if not isinstance(kind, StorageType) or type(numel) is not int or numel < 0 or not isinstance(key, str):
+            raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {identity!r}"[:200])
+        nbytes = numel * (kind.dtype.itemsize if kind.dtype else 1)
+        return LoadedStorage(self.load_storage(key, nbytes, str(location)), kind.dtype)
+
+
+def _place(storage: UntypedStorage, location: str, map_location: Any) -> UntypedStorage:
+    """Put a freshly read storage where it belongs. Only the CPU exists here, so anything else must be mapped to it."""
+    if callable(map_location):
+        placed = map_location(storage, location)
+        return storage if placed is None else placed
+    if isinstance(map_location, dict):
+        location = str(map_location.get(location, location))
+    elif map_location is not None:
+        location = str(device(map_location) if not isinstance(map_location, device) else map_location)
+    kind = location.split(":")[0]
+    if kind == "cpu":
+        return storage
+    if kind == "meta":
+        return UntypedStorage(storage.size_bytes, device("meta"))
+    if kind == "cuda":
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a"
+            " CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+        )
+    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
+
+
+def _fresh(data: Any, nbytes: int, swap: int = 0) -> UntypedStorage:
+    storage = UntypedStorage(nbytes)
+    if nbytes:
+        target = storage.numpy()
+        target[:] = np.frombuffer(data, np.uint8, nbytes)
+    return storage
+
+
+# -- the zip format -------------------------------------------------------------------------------------------------------
+
+
+class ZipReader:
+    """Records of one archive, read or mapped."""
+
+    def __init__(self, file: Any, mapping: Any = None):
+        self.archive = zipfile.ZipFile(file)
+        self.mapping = mapping
+        names = self.archive.namelist()
+        roots = {n.split("/", 1)[0] for n in names if n.endswith("/data.pkl")}
+        if len(roots) != 1:
+            constants = any(n.endswith("constants.pkl") for n in names)
+            raise RuntimeError(
+                "this archive is a TorchScript module; load it with flambeau.jit.load" if constants else "PytorchStreamReader failed: no data.pkl in the archive"
+            )
+        self.root = roots.pop()
+        order = self.read("byteorder", b"little").decode(errors="replace").strip()
+        if order not in ("little", "big"):
+            raise ValueError(f"Unknown endianness type: {order}")
+        if order != sys.byteorder:
+            raise RuntimeError(f"the file is {order}-endian and this machine is {sys.byteorder}-endian: not supported")
+
+    def read(self, name: str, default: bytes | None = None) -> bytes:
+        try:
+            return self.archive.read(f"{self.root}/{name}")
+        except KeyError:
+            if default is not None:
+                return default
+            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found") from None
+
+    def storage(self, key: str, nbytes: int) -> UntypedStorage:
+        try:
+            info = self.archive.getinfo(f"{self.root}/data/{key}")
+        except KeyError:
+            raise RuntimeError(f"PytorchStreamReader failed locating file data/{key}: file not found") from None
+        if info.file_size != nbytes:
+            raise RuntimeError(f"corrupt checkpoint: record data/{key} has {info.file_size} bytes, {nbytes} expected")
+        if self.mapping is None or nbytes == 0 or info.compress_type != zipfile.ZIP_STORED:
+            return _fresh(self.archive.read(info), nbytes)
+        start = self._data_start(info)
+        view = np.frombuffer(self.mapping, np.uint8, nbytes, start)
+        return UntypedStorage.borrow(view.ctypes.data, nbytes, view)
+
+    def _data_start(self, info: zipfile.ZipInfo) -> int:
+        header = self.mapping[info.header_offset : info.header_offset + 30]
+        if len(header) < 30 or header[:4] != b"PK\3\4":
+            raise RuntimeError(f"corrupt checkpoint: no local header for {info.filename}")
+        name_length, extra_length = struct.unpack("<HH", header[26:30])
+        start = info.header_offset + 30 + name_length + extra_length
+        if start + info.file_size > len(self.mapping):
+            raise RuntimeError(f"corrupt checkpoint: record {info.filename} ends after the file")
+        return start
+
+
+def _load_zip(file: Any, map_location: Any, restricted: bool, mapping: Any, options: dict) -> Any:
+    reader = ZipReader(file, mapping)
+    loaded: dict[str, UntypedStorage] = {}
+
+    def load_storage(key: str, nbytes: int, location: str) -> UntypedStorage:
+        if key not in loaded:
+            loaded[key] = _place(reader.storage(key, nbytes), location, map_location)
+        return loaded[key]
+
+    return Unpickler(io.BytesIO(reader.read("data.pkl")), load_storage, restricted, **options).load()
+
+
+# -- the older format -----------------------------------------------------------------------------------------------------
+
+
+def _load_legacy(file: Any, map_location: Any, restricted: bool, options: dict) -> Any:
+    def no_storage(*_: Any) -> Any:
+        raise pickle.UnpicklingError("corrupt checkpoint: a storage in the header")
+
+    def header() -> Any:
+        return Unpickler(file, no_storage, True).load()
+
+    if header() != MAGIC:
+        raise RuntimeError("Invalid magic number; corrupt file?")
+    version = header()
+    if version != 1001:
+        raise RuntimeError(f"Invalid protocol version: {version}")
+    header()  # sizes of C types on the machine that wrote it
+    loaded: dict[str, UntypedStorage] = {}
+    sizes: dict[str, tuple[int, str]] = {}
+
+    def load_storage(key: str, nbytes: int, location: str) -> UntypedStorage:
+        if key not in loaded:
+            loaded[key] = _place(UntypedStorage(nbytes), location, map_location)
+            sizes[key] = (nbytes, location)
+        return loaded[key]
+
+    result = Unpickler(file, load_storage, restricted, **options).load()
+    for key in header():
+        if key not in loaded:
+            raise RuntimeError(f"corrupt checkpoint: storage {key!r} is not used by the object")
+        nbytes = sizes[key][0]
+        (numel,) = struct.unpack("<q", _exactly(file, 8))
+        if numel < 0 or (numel and nbytes % numel):
+            raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {numel} elements in {nbytes} bytes")
+        data = _exactly(file, nbytes)
+        if nbytes and loaded[key].ptr:
+            loaded[key].numpy()[:] = np.frombuffer(data, np.uint8)
+    return result
+
+
+def _exactly(file: Any, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) != count:
+        raise RuntimeError(f"unexpected EOF, expected {count - len(data)} more bytes. The file might be corrupted.")
+    return data
+
+
+# -- load -----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _opened(f: Any) -> Iterator[Any]:
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            yield file
+    elif hasattr(f, "read") and hasattr(f, "seek"):
+        yield f
+    else:
+        raise AttributeError(
+            "You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to"
+            f" load from it instead (got {type(f).__name__})."
+        )
+
+
+def load(
+    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any
+) -> Any:
+    """Read a file written by `save` here or in PyTorch. By default only weights: no code from the file runs.
+
+    >>> model.load_state_dict(flambeau.load("model.pt"))
+    """
+    restricted = True if weights_only is None else weights_only
+    if restricted and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    options = {"encoding": pickle_load_args.pop("encoding", "utf-8"), **pickle_load_args}
+    with _opened(f) as file:
+        start = file.tell()
+        first = file.read(4)
+        file.seek(start)
+        if not first:
+            raise EOFError("Ran out of input")
+        try:
+            return _dispatch(file, f, first, map_location, restricted, mmap, options)
+        except pickle.UnpicklingError as error:
+            if restricted:
+                raise pickle.UnpicklingError(_ADVICE.format(error)) from None
+            raise
+        except (zipfile.BadZipFile, struct.error, ValueError, IndexError, KeyError, TypeError, AttributeError, EOFError, UnicodeDecodeError, OverflowError, MemoryError, ImportError, zipfile.LargeZipFile, NotImplementedError) as error:
+            if not restricted and isinstance(error, (AttributeError, ImportError)):
+                raise
+            raise RuntimeError(f"cannot read this checkpoint, it is damaged or not a checkpoint: {type(error).__name__}: {error}") from error
+
+
+def _dispatch(file: Any, given: Any, first: bytes, map_location: Any, restricted: bool, mmap: bool | None, options: dict) -> Any:
+    if first == b"PK\3\4":
+        mapping = None
+        if mmap:
+            if not isinstance(given, (str, os.PathLike)):
+                raise ValueError("f must be a file path in order to use the mmap argument")
+            mapping = mapped.mmap(file.fileno(), 0, access=mapped.ACCESS_COPY)
+        return _load_zip(file, map_location, restricted, mapping, options)
+    if mmap:
+        raise RuntimeError(
+            "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please torch.save your"
+            " checkpoint with this option in order to use mmap."
+        )
+    return _load_legacy(file, map_location, restricted, options)

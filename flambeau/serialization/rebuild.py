@@ -1,0 +1,122 @@
+"""The functions a checkpoint calls to put tensors together. They check everything: a file may be hostile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import layout as layouts
+from ..core.dtype import dtype
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
+from ..core.device import device
+from ..core.size import make_size
+from ..nn.parameter import Parameter
+
+
+class LoadedStorage:
+    """A storage as the unpickler hands it out: bytes, and the dtype its type named."""
+
+    __slots__ = ("storage", "dtype")
+
+    def __init__(self, storage: UntypedStorage, kind: dtype | None):
+        self.storage, self.dtype = storage, kind
+
+
+def _integers(values: Any, what: str) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)) or not all(type(v) is int for v in values):
+        raise RuntimeError(f"corrupt checkpoint: {what} should be a tuple of integers, got {values!r}")
+    return tuple(values)
+
+
+def _build(storage: UntypedStorage, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+    shape, strides = _integers(size, "a tensor's size"), _integers(stride, "a tensor's stride")
+    if type(offset) is not int or offset < 0 or len(shape) != len(strides) or min((*shape, *strides), default=0) < 0:
+        raise RuntimeError(f"corrupt checkpoint: size {shape}, stride {strides}, offset {offset} do not describe a tensor")
+    last = offset + (1 + sum((n - 1) * s for n, s in zip(shape, strides)) if numel_of(shape) else 0)
+    if last * kind.itemsize > storage.size_bytes:
+        raise RuntimeError(
+            f"corrupt checkpoint: a tensor of size {shape} and stride {strides} needs {last * kind.itemsize} bytes, its storage has"
+            f" {storage.size_bytes}"
+        )
+    return new_tensor(storage, make_size(shape), strides, offset, kind, storage.device, is_contiguous_layout(shape, strides))
+
+
+def _loaded(storage: Any) -> LoadedStorage:
+    if not isinstance(storage, LoadedStorage):
+        raise RuntimeError(f"corrupt checkpoint: expected a storage, got {type(storage).__name__}")
+    return storage
+
+
+def tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
+    held = _loaded(storage)
+    if held.dtype is None:
+        raise RuntimeError("corrupt checkpoint: a tensor without a dtype")
+    return _build(held.storage, held.dtype, storage_offset, size, stride)
+
+
+def tensor_v2(storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, metadata: Any = None) -> Tensor:
+    t = tensor(storage, storage_offset, size, stride)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def tensor_v3(
+    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, kind: Any, metadata: Any = None
+) -> Tensor:
+    if not isinstance(kind, dtype):
+        raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
+    t = _build(_loaded(storage).storage, kind, storage_offset, size, stride)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:
+    if not isinstance(data, Tensor):
+        raise RuntimeError(f"corrupt checkpoint: a parameter should hold a tensor, got {type(data).__name__}")
+    return Parameter(data.detach(), bool(requires_grad))
+
+
+def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, state: Any) -> Parameter:
+    result = parameter(data, requires_grad, backward_hooks)
+    return _set_state(result, state)
+
+
+def _set_state(t: Any, state: Any) -> Any:
+    parts = state if isinstance(state, tuple) else (state,)
+    for part in parts:
+        if isinstance(part, dict):
+            t.__dict__.update(part)
+    return t
+
+
+def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
+    """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
+    if function not in (tensor_v2, tensor_v3, tensor, parameter) or not isinstance(kind, type) or not issubclass(kind, Tensor):
+        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {function!r} as {kind!r}")
+    t = function(*args)
+    if type(t) is not kind:
+        t = t.as_subclass(kind)
+    return _set_state(t, state)
+
+
+def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    t = empty_strided(_integers(size, "a tensor's size"), _integers(stride, "a tensor's stride"), kind, device("meta"))
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def layout(name: str) -> Any:
+    known = {repr(v): v for v in vars(layouts).values() if isinstance(v, layouts.layout)}
+    if name not in known:
+        raise RuntimeError(f"corrupt checkpoint: unknown layout {name!r}")
+    return known[name]
+
+
+def encode(text: Any, encoding: str = "latin1") -> bytes:
+    """How pickle protocol 2 writes bytes."""
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise RuntimeError(f"corrupt checkpoint: cannot encode {type(text).__name__} as {encoding!r}")
+    return text.encode("latin1")
