@@ -93,8 +93,14 @@ globals().update(_TENSOR_TYPES)
 globals().update(ops.namespace("torch"))
 
 
+# Names that live in modules imported only when they are used.
+_HOMES = {"save": "serialization", "load": "serialization"}
+
+
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
+    if name in _HOMES:
+        return getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     if not name.startswith("_"):
         full = f"{__name__}.{name}"
         try:

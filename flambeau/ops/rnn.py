@@ -34,7 +34,18 @@ def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]
     return starts[::-1] if reverse else starts
 
 
-def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool) -> dict:
+def _run_forward(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: tuple,
+    reverse: bool,
+) -> dict:
     rows, hidden, width = data.shape[0], h0.shape[1], GATES[kind] * h0.shape[1]
     d = data.dtype
     pre = empty((rows, width), d)
@@ -53,7 +64,17 @@ def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_h
         x = _rows(pre, start, n)
         if kind == "lstm":
             kernels.lstm_step(
-                at["out"], h, _rows(kept["c"], 0, n), at["gates"], at["h_before"], at["c_before"], at["cells"], x, rec, n, hidden
+                at["out"],
+                h,
+                _rows(kept["c"], 0, n),
+                at["gates"],
+                at["h_before"],
+                at["c_before"],
+                at["cells"],
+                x,
+                rec,
+                n,
+                hidden,
             )
         elif kind == "gru":
             kernels.gru_step(at["out"], h, at["gates"], at["h_before"], x, rec, n, hidden)
@@ -83,11 +104,20 @@ def _layer_backward(
     carry = empty(h0.shape, d) if kind == "gru" else None
     for start, n in reversed(_steps(sizes, reverse)):
         at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
-        out_grad, state, gp, gr = _rows(dout, start, n), _rows(dh, 0, n), _rows(grad_pre, start, n), _rows(grad_rec, start, n)
+        out_grad, state, gp, gr = (
+            _rows(dout, start, n),
+            _rows(dh, 0, n),
+            _rows(grad_pre, start, n),
+            _rows(grad_rec, start, n),
+        )
         if kind == "lstm":
-            kernels.lstm_step_backward(gp, _rows(dc, 0, n), out_grad, state, at["gates"], at["cells"], at["c_before"], n, hidden)
+            kernels.lstm_step_backward(
+                gp, _rows(dc, 0, n), out_grad, state, at["gates"], at["cells"], at["c_before"], n, hidden
+            )
         elif kind == "gru":
-            kernels.gru_step_backward(gp, gr, _rows(carry, 0, n), out_grad, state, at["gates"], at["h_before"], n, hidden)
+            kernels.gru_step_backward(
+                gp, gr, _rows(carry, 0, n), out_grad, state, at["gates"], at["h_before"], n, hidden
+            )
         else:
             kernels.plain_step_backward(gp, out_grad, state, at["out"], n, hidden, relu=kind == "relu")
         heavy.matmul(state, gr, w_hh)
@@ -110,7 +140,18 @@ def _layer_backward(
     function=False,
     method=False,
 )
-def rnn_layer(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool) -> Any:
+def rnn_layer(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: tuple,
+    reverse: bool,
+) -> Any:
     """One layer in one direction over rows of `data` (time steps one after another, sizes[t] rows each)."""
     contiguous = [None if t is None else t.contiguous() for t in (data, w_ih, w_hh, b_ih, b_hh)]
     kept = _run_forward(kind, contiguous[0], h0, c0, *contiguous[1:], sizes, reverse)
@@ -144,7 +185,19 @@ def _affine(x: Tensor, w: Tensor, b: Any) -> Tensor:
     return out if b is None else out + b
 
 
-def composed_layer(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool, w_hr: Any = None) -> tuple:
+def composed_layer(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: tuple,
+    reverse: bool,
+    w_hr: Any = None,
+) -> tuple:
     """rnn_layer step by step with ordinary operators."""
     pre = _affine(data, w_ih, b_ih)
     h, c = h0, c0
@@ -170,7 +223,21 @@ def _join_all(parts: list[Tensor]) -> Tensor:
     return cat(parts, 0)
 
 
-def _composed_backward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool, dout: Any, dhn: Any, dcn: Any) -> tuple:
+def _composed_backward(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Any,
+    b_hh: Any,
+    sizes: tuple,
+    reverse: bool,
+    dout: Any,
+    dhn: Any,
+    dcn: Any,
+) -> tuple:
     """Back-propagation through time written out with differentiable operators."""
     pre = _affine(data, w_ih, b_ih)
     h, c = h0, c0
@@ -203,7 +270,9 @@ def _composed_backward(kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tenso
     )  # fmt: skip
 
 
-def _step_backward(kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any) -> tuple:
+def _step_backward(
+    kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any
+) -> tuple:
     """(gradient of pre, gradient of rec, what flows straight to the previous h, gradient of the previous c)"""
     if kind == "lstm":
         i, f, u, o = (x + rec).chunk(4, -1)
@@ -282,7 +351,9 @@ def _network(kind: str, args: tuple) -> tuple:
         shape = (len(sizes), sizes[0] if sizes else 0)
     h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
     projected = kind == "lstm" and h0.shape[2] != c0.shape[2]
-    out, hn, cn = run_stack(kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected)
+    out, hn, cn = run_stack(
+        kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected
+    )
     if shape is not None:
         out = out.reshape(*shape, out.shape[-1])
         out = out.transpose(0, 1) if batch_first else out

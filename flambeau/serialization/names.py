@@ -9,7 +9,6 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
-
 from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor

@@ -23,6 +23,12 @@ from .writer import MAGIC
 
 _user_safe: dict[tuple[str, str], Any] = {}
 
+# What parsing a damaged file can end in; all of it is reported as one kind of error.
+_DAMAGE = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, ValueError, LookupError, TypeError, AttributeError, EOFError,
+    OverflowError, MemoryError, ImportError, NotImplementedError,
+)  # fmt: skip
+
 _ADVICE = (
     "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only if you trust"
     " the source of the checkpoint. (1) Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it"
@@ -67,9 +73,10 @@ class safe_globals:
         _user_safe.update(self.before)
 
 
-class Unpickler(pickle.Unpickler):
+class Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
     """Understands PyTorch's names. With `restricted`, the file can name nothing but data types and tensor builders, so
-    reading it runs no code of the file's choosing."""
+    reading it runs no code of the file's choosing. The pure-Python unpickler: a damaged file can make the C one allocate
+    gigabytes for its memo."""
 
     def __init__(self, file: Any, load_storage: Callable, restricted: bool, **options: Any):
         super().__init__(file, **options)
@@ -118,10 +125,12 @@ def _place(storage: UntypedStorage, location: str, map_location: Any) -> Untyped
             "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a"
             " CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
         )
-    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
+    raise RuntimeError(
+        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
+    )
 
 
-def _fresh(data: Any, nbytes: int, swap: int = 0) -> UntypedStorage:
+def _fresh(data: Any, nbytes: int) -> UntypedStorage:
     storage = UntypedStorage(nbytes)
     if nbytes:
         target = storage.numpy()
@@ -143,7 +152,9 @@ class ZipReader:
         if len(roots) != 1:
             constants = any(n.endswith("constants.pkl") for n in names)
             raise RuntimeError(
-                "this archive is a TorchScript module; load it with flambeau.jit.load" if constants else "PytorchStreamReader failed: no data.pkl in the archive"
+                "this archive is a TorchScript module; load it with flambeau.jit.load"
+                if constants
+                else "PytorchStreamReader failed: no data.pkl in the archive"
             )
         self.root = roots.pop()
         order = self.read("byteorder", b"little").decode(errors="replace").strip()
@@ -154,11 +165,16 @@ class ZipReader:
 
     def read(self, name: str, default: bytes | None = None) -> bytes:
         try:
-            return self.archive.read(f"{self.root}/{name}")
+            return self._stored(self.archive.getinfo(f"{self.root}/{name}"))
         except KeyError:
             if default is not None:
                 return default
             raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found") from None
+
+    def _stored(self, info: zipfile.ZipInfo) -> bytes:
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise RuntimeError(f"corrupt checkpoint: record {info.filename} is compressed, checkpoints never are")
+        return self.archive.read(info)
 
     def storage(self, key: str, nbytes: int) -> UntypedStorage:
         try:
@@ -167,8 +183,8 @@ class ZipReader:
             raise RuntimeError(f"PytorchStreamReader failed locating file data/{key}: file not found") from None
         if info.file_size != nbytes:
             raise RuntimeError(f"corrupt checkpoint: record data/{key} has {info.file_size} bytes, {nbytes} expected")
-        if self.mapping is None or nbytes == 0 or info.compress_type != zipfile.ZIP_STORED:
-            return _fresh(self.archive.read(info), nbytes)
+        if self.mapping is None or nbytes == 0:
+            return _fresh(self._stored(info), nbytes)
         start = self._data_start(info)
         view = np.frombuffer(self.mapping, np.uint8, nbytes, start)
         return UntypedStorage.borrow(view.ctypes.data, nbytes, view)
@@ -260,7 +276,13 @@ def _opened(f: Any) -> Iterator[Any]:
 
 
 def load(
-    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
 ) -> Any:
     """Read a file written by `save` here or in PyTorch. By default only weights: no code from the file runs.
 
@@ -269,6 +291,8 @@ def load(
     restricted = True if weights_only is None else weights_only
     if restricted and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": pickle_load_args.pop("encoding", "utf-8"), **pickle_load_args}
     with _opened(f) as file:
         start = file.tell()
@@ -277,23 +301,23 @@ def load(
         if not first:
             raise EOFError("Ran out of input")
         try:
-            return _dispatch(file, f, first, map_location, restricted, mmap, options)
+            return _dispatch(file, first, map_location, restricted, mmap, options)
         except pickle.UnpicklingError as error:
             if restricted:
                 raise pickle.UnpicklingError(_ADVICE.format(error)) from None
             raise
-        except (zipfile.BadZipFile, struct.error, ValueError, IndexError, KeyError, TypeError, AttributeError, EOFError, UnicodeDecodeError, OverflowError, MemoryError, ImportError, zipfile.LargeZipFile, NotImplementedError) as error:
+        except _DAMAGE as error:
             if not restricted and isinstance(error, (AttributeError, ImportError)):
                 raise
-            raise RuntimeError(f"cannot read this checkpoint, it is damaged or not a checkpoint: {type(error).__name__}: {error}") from error
+            raise RuntimeError(
+                f"cannot read this checkpoint, it is damaged or not a checkpoint: {type(error).__name__}: {error}"
+            ) from error
 
 
-def _dispatch(file: Any, given: Any, first: bytes, map_location: Any, restricted: bool, mmap: bool | None, options: dict) -> Any:
+def _dispatch(file: Any, first: bytes, map_location: Any, restricted: bool, mmap: bool | None, options: dict) -> Any:
     if first == b"PK\3\4":
         mapping = None
         if mmap:
-            if not isinstance(given, (str, os.PathLike)):
-                raise ValueError("f must be a file path in order to use the mmap argument")
             mapping = mapped.mmap(file.fileno(), 0, access=mapped.ACCESS_COPY)
         return _load_zip(file, map_location, restricted, mapping, options)
     if mmap:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import layout as layouts
+from ..core.device import device
 from ..core.dtype import dtype
+from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
-from ..core.device import device
-from ..core.size import make_size
 from ..nn.parameter import Parameter
 
 
@@ -31,14 +31,18 @@ def _integers(values: Any, what: str) -> tuple[int, ...]:
 def _build(storage: UntypedStorage, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
     shape, strides = _integers(size, "a tensor's size"), _integers(stride, "a tensor's stride")
     if type(offset) is not int or offset < 0 or len(shape) != len(strides) or min((*shape, *strides), default=0) < 0:
-        raise RuntimeError(f"corrupt checkpoint: size {shape}, stride {strides}, offset {offset} do not describe a tensor")
+        raise RuntimeError(
+            f"corrupt checkpoint: size {shape}, stride {strides}, offset {offset} do not describe a tensor"
+        )
     last = offset + (1 + sum((n - 1) * s for n, s in zip(shape, strides)) if numel_of(shape) else 0)
     if last * kind.itemsize > storage.size_bytes:
         raise RuntimeError(
             f"corrupt checkpoint: a tensor of size {shape} and stride {strides} needs {last * kind.itemsize} bytes, its storage has"
             f" {storage.size_bytes}"
         )
-    return new_tensor(storage, make_size(shape), strides, offset, kind, storage.device, is_contiguous_layout(shape, strides))
+    return new_tensor(
+        storage, make_size(shape), strides, offset, kind, storage.device, is_contiguous_layout(shape, strides)
+    )
 
 
 def _loaded(storage: Any) -> LoadedStorage:
@@ -54,7 +58,15 @@ def tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
     return _build(held.storage, held.dtype, storage_offset, size, stride)
 
 
-def tensor_v2(storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, metadata: Any = None) -> Tensor:
+def tensor_v2(
+    storage: Any,
+    storage_offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any,
+    backward_hooks: Any,
+    metadata: Any = None,
+) -> Tensor:
     t = tensor(storage, storage_offset, size, stride)
     if requires_grad:
         t.requires_grad = True
@@ -62,7 +74,14 @@ def tensor_v2(storage: Any, storage_offset: Any, size: Any, stride: Any, require
 
 
 def tensor_v3(
-    storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, backward_hooks: Any, kind: Any, metadata: Any = None
+    storage: Any,
+    storage_offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any,
+    backward_hooks: Any,
+    kind: Any,
+    metadata: Any = None,
 ) -> Tensor:
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
@@ -93,7 +112,11 @@ def _set_state(t: Any, state: Any) -> Any:
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
-    if function not in (tensor_v2, tensor_v3, tensor, parameter) or not isinstance(kind, type) or not issubclass(kind, Tensor):
+    if (
+        function not in (tensor_v2, tensor_v3, tensor, parameter)
+        or not isinstance(kind, type)
+        or not issubclass(kind, Tensor)
+    ):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {function!r} as {kind!r}")
     t = function(*args)
     if type(t) is not kind:

@@ -115,7 +115,14 @@ def _reduce_tensor(t: Tensor) -> tuple:
         if state:
             return rebuild.parameter_with_state, (plain, t.requires_grad, OrderedDict(), state)
         return rebuild.parameter, (plain, t.requires_grad, OrderedDict())
-    args: tuple = (_StorageReference(t._storage, t.dtype), t._offset, tuple(t.shape), tuple(t._strides), t.requires_grad, OrderedDict())
+    args: tuple = (
+        _StorageReference(t._storage, t.dtype),
+        t._offset,
+        tuple(t.shape),
+        tuple(t._strides),
+        t.requires_grad,
+        OrderedDict(),
+    )
     function: Any = rebuild.tensor_v2
     if t.dtype not in STORAGE_OF:
         function, args = rebuild.tensor_v3, (*args, t.dtype)
@@ -165,7 +172,15 @@ def _record(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 
 def write_legacy(obj: Any, file: Any, protocol: int) -> None:
-    for header in (MAGIC, PROTOCOL, {"protocol_version": PROTOCOL, "little_endian": sys.byteorder == "little", "type_sizes": {"short": 2, "int": 4, "long": 4}}):
+    for header in (
+        MAGIC,
+        PROTOCOL,
+        {
+            "protocol_version": PROTOCOL,
+            "little_endian": sys.byteorder == "little",
+            "type_sizes": {"short": 2, "int": 4, "long": 4},
+        },
+    ):
         pickle.dump(header, file, protocol)
     pickler = StoragePickler(file, protocol, legacy=True)
     pickler.dump(obj)
@@ -210,7 +225,12 @@ def _umask() -> int:
 
 
 def save(
-    obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False
+    obj: Any,
+    f: Any,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object (tensors, modules, dictionaries of them ...) to a file that PyTorch can read.
 
@@ -223,4 +243,6 @@ def save(
     elif hasattr(f, "write"):
         write(obj, f, pickle_protocol)
     else:
-        raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}")
+        raise AttributeError(
+            f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
+        )

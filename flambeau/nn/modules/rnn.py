@@ -30,7 +30,17 @@ def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
 class RNNBase(Module):
     """What the recurrent networks share: weights per layer and direction, packed input, hidden states."""
 
-    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    __constants__ = [
+        "mode",
+        "input_size",
+        "hidden_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "proj_size",
+    ]
 
     def __init__(
         self,
@@ -63,7 +73,9 @@ class RNNBase(Module):
 
     def _check_arguments(self, dropout: Any) -> None:
         if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
-            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
         if dropout > 0 and self.num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1,"
@@ -129,12 +141,16 @@ class RNNBase(Module):
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         if input.dtype is not self._flat_weights[0].dtype:
-            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})")
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
+            )
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
             raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
         if self.input_size != input.size(-1):
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
 
     def _state_shape(self, batch: int, size: int) -> tuple[int, int, int]:
         return self.num_layers * (2 if self.bidirectional else 1), batch, size
@@ -147,7 +163,9 @@ class RNNBase(Module):
         real = self.proj_size if self.proj_size > 0 else self.hidden_size
         if self.mode == "LSTM":
             self.check_hidden_size(hx[0], self._state_shape(batch, real), "Expected hidden[0] size {}, got {}")
-            self.check_hidden_size(hx[1], self._state_shape(batch, self.hidden_size), "Expected hidden[1] size {}, got {}")
+            self.check_hidden_size(
+                hx[1], self._state_shape(batch, self.hidden_size), "Expected hidden[1] size {}, got {}"
+            )
         else:
             self.check_hidden_size(hx, self._state_shape(batch, real))
 
@@ -242,7 +260,9 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     __constants__ = ["input_size", "hidden_size", "bias"]
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         self.weight_ih = _new((num_chunks * hidden_size, input_size), dtype)
@@ -277,7 +297,11 @@ class RNNCellBase(Module):
             raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         for i, s in enumerate(states):
             if s is not None and s.dim() not in (1, 2):
-                raise ValueError(f"{type(self).__name__}: Expected hx[{i}] to be 1D or 2D, got {s.dim()}D instead" if len(states) > 1 else f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {s.dim()}D instead")
+                raise ValueError(
+                    f"{type(self).__name__}: Expected hx[{i}] to be 1D or 2D, got {s.dim()}D instead"
+                    if len(states) > 1
+                    else f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {s.dim()}D instead"
+                )
         return input.dim() == 2
 
     def _run(self, step: Any, input: Tensor, hx: Any) -> Any:
@@ -293,7 +317,15 @@ class RNNCell(RNNCellBase):
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
@@ -306,7 +338,9 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """One LSTM step."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
@@ -324,7 +358,9 @@ class LSTMCell(RNNCellBase):
 class GRUCell(RNNCellBase):
     """One GRU step."""
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:

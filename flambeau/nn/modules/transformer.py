@@ -74,7 +74,9 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         kwargs = {"device": device, "dtype": dtype}
         super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kwargs)
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kwargs
+        )
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **kwargs)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **kwargs)
@@ -91,7 +93,11 @@ class TransformerEncoderLayer(Module):
             self.activation = F.relu
 
     def forward(
-        self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
     ) -> Tensor:
         padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, src.dtype)
         mask = canonical_mask(src_mask, "src_mask", None, src.dtype, False)
@@ -102,7 +108,9 @@ class TransformerEncoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))
 
-    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
         x = self.self_attn(
             x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False, is_causal=is_causal
         )[0]
@@ -174,7 +182,9 @@ class TransformerDecoderLayer(Module):
         x = self.norm2(x + self._mha_block(x, memory, *other))
         return self.norm3(x + self._ff_block(x))
 
-    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
         x = self.self_attn(
             x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
         )[0]
@@ -198,7 +208,12 @@ class TransformerEncoder(Module):
     __constants__ = ["norm"]
 
     def __init__(
-        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, enable_nested_tensor: bool = True, mask_check: bool = True
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
     ) -> None:
         super().__init__()
         self.layers = _clones(encoder_layer, num_layers)
@@ -210,17 +225,27 @@ class TransformerEncoder(Module):
         if enable_nested_tensor:
             reason = _why_not_nested(encoder_layer)
             if reason:
-                warnings.warn(f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}", stacklevel=2)
+                warnings.warn(
+                    f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}", stacklevel=2
+                )
 
     def forward(
-        self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
     ) -> Tensor:
         padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask, src.dtype)
         mask = canonical_mask(mask, "mask", None, src.dtype, False)
         first = self.layers[0]
         batch_first = first.self_attn.batch_first
         causal = _detect_causal(mask, is_causal, _sequence_length(src, batch_first))
-        padded = src_key_padding_mask if not self.training and self._fast_path_pads(src, src_key_padding_mask, mask, first) else None
+        padded = (
+            src_key_padding_mask
+            if not self.training and self._fast_path_pads(src, src_key_padding_mask, mask, first)
+            else None
+        )
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
@@ -230,7 +255,13 @@ class TransformerEncoder(Module):
 
     def _fast_path_pads(self, src: Tensor, padding: Tensor | None, mask: Tensor | None, first: Any) -> bool:
         """PyTorch's inference path works on nested tensors, so that padded positions come out as zero."""
-        if padding is None or mask is not None or not self.enable_nested_tensor or _why_not_nested(first) or src.dim() != 3:
+        if (
+            padding is None
+            or mask is not None
+            or not self.enable_nested_tensor
+            or _why_not_nested(first)
+            or src.dim() != 3
+        ):
             return False
         if any(p.requires_grad for p in self.parameters()) and mode.enabled:
             return False

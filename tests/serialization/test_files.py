@@ -1,0 +1,200 @@
+"""Checkpoints: round trips, sharing, safety, damage."""
+
+from __future__ import annotations
+
+import collections
+import io
+import os
+import pickle
+import random
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+    torch.bool, torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64,
+]  # fmt: skip
+
+
+def sample(lib):
+    a = lib.arange(12.0).reshape(3, 4)
+    return collections.OrderedDict(
+        a=a, view=a.t()[1:], b=lib.arange(5), c=lib.tensor([True, False]), bf=lib.ones(3, dtype=lib.bfloat16),
+        cx=lib.ones(2, dtype=lib.complex64), n=[1, 2.5, "x", None, (1, 2), {"k": b"bytes"}], dt=lib.float16, sz=a.shape,
+        dev=lib.device("cpu"), p=lib.nn.Parameter(lib.ones(2)), rg=lib.ones(1).requires_grad_(), s={1, 2}, e=lib.zeros(0, 3),
+    )  # fmt: skip
+
+
+def plain(t):
+    t = t.detach()
+    return (t.float() if "bfloat16" in str(t.dtype) else t).numpy()
+
+
+def assert_same(x, y):
+    assert list(x) == list(y)
+    for k in x:
+        u, v = x[k], y[k]
+        if not hasattr(u, "stride"):
+            assert str(u) == str(v)
+            continue
+        assert tuple(u.shape) == tuple(v.shape) and tuple(u.stride()) == tuple(v.stride())
+        assert str(u.dtype) == str(v.dtype) and u.requires_grad == v.requires_grad
+        assert type(u).__name__ == type(v).__name__
+        assert np.array_equal(plain(u), plain(v))
+    assert x["a"].untyped_storage().data_ptr() == x["view"].untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_round_trip(zipped):
+    file = io.BytesIO()
+    torch.save(sample(torch), file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    assert_same(torch.load(file), sample(torch))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("direction", ["to torch", "from torch"])
+def test_round_trip_with_pytorch(zipped, direction):
+    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    source, target = (torch, real) if direction == "to torch" else (real, torch)
+    file = io.BytesIO()
+    source.save(sample(source), file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    assert_same(target.load(file), sample(source))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype(dtype, tmp_path):
+    t = torch.arange(6).to(dtype).reshape(2, 3).t()
+    torch.save(t, tmp_path / "t.pt")
+    again = torch.load(tmp_path / "t.pt")
+    assert again.dtype is dtype and again.stride() == t.stride() and again.tolist() == t.tolist()
+
+
+def test_whole_module_and_optimizer_state():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save({"model": model, "optim": optimizer.state_dict(), "weights": model.state_dict()}, file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="Unsupported global"):
+        torch.load(file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert repr(loaded["model"]) == repr(model)
+    x = torch.ones(1, 3)
+    assert torch.equal(loaded["model"](x), model(x))
+    optimizer.load_state_dict(loaded["optim"])
+
+
+def test_module_written_here_opens_in_pytorch():
+    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    twin = real.load(file, weights_only=False)
+    assert isinstance(twin, real.nn.Sequential)
+    x = torch.ones(2, 1, 4, 4)
+    assert np.allclose(twin.eval()(real.ones(2, 1, 4, 4)).detach().numpy(), model.eval()(x).detach().numpy(), atol=1e-6)
+
+
+def test_mapped_file_and_locations(tmp_path):
+    path = tmp_path / "big.pt"
+    torch.save({"x": torch.arange(1000.0)}, path)
+    mapped = torch.load(path, mmap=True)["x"]
+    assert mapped.sum().item() == 499500.0
+    mapped[0] = 5  # private: the file stays as it is
+    assert torch.load(path)["x"][0].item() == 0.0
+    assert torch.load(path, map_location="meta")["x"].device.type == "meta"
+    assert torch.load(path, map_location=lambda storage, location: storage)["x"][1].item() == 1.0
+    with pytest.raises(ValueError, match="file path"):
+        torch.load(io.BytesIO(path.read_bytes()), mmap=True)
+
+
+class Evil:
+    def __reduce__(self):
+        return (os.system, ("echo pwned",))
+
+
+def test_no_code_runs_by_default():
+    file = io.BytesIO()
+    torch.save({"x": Evil()}, file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="system"):
+        torch.load(file)
+
+
+class Settings:
+    def __init__(self, rate):
+        self.rate = rate
+
+
+def test_safe_globals():
+    file = io.BytesIO()
+    torch.save(Settings(0.1), file)
+    file.seek(0)
+    with torch.serialization.safe_globals([Settings]):
+        assert torch.load(file).rate == 0.1
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(file)
+
+
+def test_a_crash_while_saving_leaves_the_old_file(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.save(torch.ones(3), path)
+
+    class Bomb:
+        def __reduce__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        torch.save([torch.zeros(3), Bomb()], path)
+    assert torch.load(path).tolist() == [1.0, 1.0, 1.0]
+    assert os.listdir(tmp_path) == ["model.pt"]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_damaged_files_give_clean_errors(zipped):
+    """Flip, cut and insert bytes: the file either still loads or raises one of these errors."""
+    file = io.BytesIO()
+    torch.save(
+        {"w": torch.arange(20.0), "i": [1, "a"], "o": collections.OrderedDict(k=torch.ones(2, 2))},
+        file,
+        _use_new_zipfile_serialization=zipped,
+    )
+    whole = file.getvalue()
+    generator = random.Random(0)
+    for _ in range(1000):
+        data = bytearray(whole)
+        for _ in range(generator.randint(1, 4)):
+            position = generator.randrange(len(data))
+            match generator.randint(0, 2):
+                case 0:
+                    data[position] = generator.randrange(256)
+                case 1:
+                    del data[position : position + generator.randint(1, 40)]
+                case 2:
+                    data[position:position] = bytes(generator.randrange(256) for _ in range(4))
+        try:
+            torch.load(io.BytesIO(bytes(data)))
+        except (RuntimeError, pickle.UnpicklingError, EOFError):
+            pass
+
+
+def test_empty_and_unrelated_files(tmp_path):
+    with pytest.raises(EOFError):
+        torch.load(io.BytesIO(b""))
+    with pytest.raises((RuntimeError, pickle.UnpicklingError)):
+        torch.load(io.BytesIO(b"not a checkpoint at all"))
+    with pytest.raises(FileNotFoundError):
+        torch.load(tmp_path / "missing.pt")
+    with pytest.raises(RuntimeError, match="does not exist"):
+        torch.save(torch.ones(1), tmp_path / "nowhere" / "x.pt")
