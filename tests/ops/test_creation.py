@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import flambeau
+
 SETUP = """
 x = torch.arange(6.).reshape(2, 3)
 i = torch.arange(6).reshape(2, 3)
@@ -188,3 +190,37 @@ def test_sequences_and_grids(agrees, expression):
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_errors(agrees, expression):
     agrees(expression, SETUP)
+
+
+def test_new_tensors_have_the_layout_asked_for():
+    x = flambeau.empty(2, 3, 4, 5, memory_format=flambeau.channels_last)
+    assert x.stride() == (60, 1, 15, 3)
+    assert flambeau.zeros_like(x).stride() == x.stride()
+    assert flambeau.zeros_like(x, memory_format=flambeau.contiguous_format).is_contiguous()
+    assert flambeau.ones(3).expand(2, 3).clone().stride() == (3, 1)
+
+
+def test_out_is_resized_or_refused():
+    out = flambeau.empty(0)
+    assert flambeau.arange(3, out=out) is out and out.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        flambeau.zeros(2, out=out, dtype=flambeau.int64)
+    strided = flambeau.zeros(6)[::2]
+    flambeau.linspace(0, 1, 3, out=strided)
+    assert strided.tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64"])
+def test_sequences_are_equal_bit_for_bit(dtype):
+    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    for k in range(1, 40):
+        start, step, count = -1.7 * k, 0.1 + k / 7, 3 * k
+        if dtype == "int64":
+            start, step = int(start), int(step) + 1
+        bounds = (start, start + step * count, step)
+        assert (
+            flambeau.arange(*bounds, dtype=getattr(flambeau, dtype)).tolist()
+            == torch.arange(*bounds, dtype=getattr(torch, dtype)).tolist()
+        )
+        ours = flambeau.linspace(start, step, count, dtype=getattr(flambeau, dtype))
+        assert ours.tolist() == torch.linspace(start, step, count, dtype=getattr(torch, dtype)).tolist()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import flambeau
+
 SETUP = """
 x = torch.arange(6.).reshape(2, 3)
 i = torch.arange(6).reshape(2, 3)
@@ -262,3 +264,61 @@ def test_recorded_nodes(agrees, expression):
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_errors(agrees, expression):
     agrees(expression, SETUP)
+
+
+def test_views_share_memory_and_copies_do_not():
+    x = flambeau.arange(6.0).reshape(2, 3)
+    views = [
+        x.view(6),
+        x.t(),
+        x[1],
+        x[:, :2],
+        x.unsqueeze(0),
+        x.expand(2, 2, 3),
+        x.split(1)[1],
+        x.diagonal(),
+        x.unfold(1, 2, 1),
+    ]
+    copies = [
+        x.flip(0),
+        x.roll(1),
+        x.repeat(1, 2),
+        x.t().reshape(6),
+        x.tril(),
+        flambeau.cat([x, x]),
+        flambeau.permute_copy(x, (1, 0)),
+    ]
+    before = [c.tolist() for c in copies]
+    x.fill_(7.0)
+    assert all(set(v.reshape(-1).tolist()) == {7.0} for v in views)
+    assert [c.tolist() for c in copies] == before
+
+
+def test_gradients_of_shape_operators_are_right():
+    x = flambeau.arange(12.0, dtype=flambeau.float64).reshape(3, 4).requires_grad_()
+    functions = [
+        lambda t: t.view(2, 6), lambda t: t.t()[1:], lambda t: t.flip(0), lambda t: t.roll((1, 2), (0, 1)), lambda t: t.rot90(),
+        lambda t: t.repeat(2, 3), lambda t: t.repeat_interleave(2, 1), lambda t: t.unfold(1, 3, 1), lambda t: t.diagonal(1),
+        lambda t: t.as_strided((3, 3), (2, 1), 1), lambda t: t.tril(-1), lambda t: flambeau.constant_pad_nd(t, (1, -1, 2, 0)),
+        lambda t: flambeau.stack(t.unbind(1)[::-1]), lambda t: flambeau.cat(t.split([1, 3], 1)[::-1], 1),
+        lambda t: flambeau.block_diag(t, t[0]), lambda t: flambeau.diag_embed(t), lambda t: t.narrow_copy(1, 1, 2),
+    ]  # fmt: skip
+    for function in functions:
+        assert flambeau.autograd.gradcheck(lambda t, f=function: f(t) ** 2, (x,))
+        assert flambeau.autograd.gradgradcheck(lambda t, f=function: f(t) ** 3, (x,))
+
+
+def test_one_layout_rule_serves_views_at_any_offset():
+    x = flambeau.arange(24.0)
+    for start in (0, 6, 12):
+        part = x[start : start + 6].view(2, 3)
+        assert part.t().tolist() == [[start + i, start + i + 3] for i in range(3)]
+
+
+def test_arguments_must_be_ints_even_after_an_equal_int_worked():
+    x = flambeau.zeros(2, 3)
+    assert x.transpose(0, 1).shape == (3, 2) and x.view(3, 2).shape == (3, 2)
+    with pytest.raises(TypeError):
+        x.transpose(0.0, 1)
+    with pytest.raises(TypeError):
+        x.view(3.0, 2)
