@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..core.dtype import dtype as dtype_type
+from ..core.dtype import opmath
 from ..core.promotion import promote_types
 from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
@@ -22,6 +23,15 @@ from .registry import lookup
 
 # -- forward -----------------------------------------------------------------------------------------------------------
 
+
+def _unrounded_real(
+    op: Reduction, d: dtype_type, requested: dtype_type | None
+) -> tuple[dtype_type, dtype_type, dtype_type]:
+    """Sums of powers may leave the range of half-width floats where their roots do not."""
+    real = opmath(d.to_real())
+    return d, real, real
+
+
 _BY_ORDER = {
     0.0: Reduction("norm0", lambda x: f.where(x == 0, 0, 1), "sum", rule=real_result),
     1.0: Reduction("norm1", f.abs_, "sum", rule=real_result),
@@ -29,7 +39,7 @@ _BY_ORDER = {
     math.inf: Reduction("norm_inf", f.abs_, "max", rule=real_result),
     -math.inf: Reduction("norm_minus_inf", f.abs_, "min", rule=real_result),
 }
-_power_sum = Reduction("power_sum", lambda x, p: f.abs_(x) ** p, "sum", rule=real_result)
+_power_sum = Reduction("power_sum", lambda x, p: f.abs_(x) ** p, "sum", rule=_unrounded_real)
 _root = Pointwise("norm_root", lambda s, p: s ** (1 / p))
 
 
@@ -38,7 +48,7 @@ def _norm(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     known = _BY_ORDER.get(order)
     if known is not None:
         return known.call(input, dims, keepdim)
-    return _root.call((_power_sum.over((input, order), dims, keepdim), order))
+    return _root.call((_power_sum.over((input, order), dims, keepdim), order), (), input.dtype.to_real())
 
 
 # -- derivative --------------------------------------------------------------------------------------------------------
