@@ -27,6 +27,7 @@ from . import (  # noqa: F401
     extremes,
     fold,
     gather,
+    grid_sample,
     header_changes,
     histogram,
     indexing,
