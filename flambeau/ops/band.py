@@ -117,6 +117,16 @@ class Band:
         return rows, columns, self.weights[rows, taps]
 
     @cached_property
+    def inside(self) -> Band:
+        """The same band with the weights of inputs outside added to the border's."""
+        rows, columns, values = self._entries()
+        first = np.clip(self.first, 0, self.size - 1)
+        last = np.clip(self.first + self.count - 1, 0, self.size - 1)
+        weights = np.zeros((self.out, self.taps))
+        np.add.at(weights, (rows, columns - first[rows]), values)
+        return Band(self.size, first, last - first + 1, weights)
+
+    @cached_property
     def weighted(self) -> Band:
         """The same band with weights, if it has divisors."""
         if self.weights is not None:

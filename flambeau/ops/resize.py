@@ -129,7 +129,7 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
 def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
     _check(input, wanted)
     _need_dtype(input, mode)
-    real = np.float64 if input.dtype is dt.float64 else np.float32
+    real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
     bands = tuple(
         _band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors)
     )
@@ -139,8 +139,31 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
 
 
 def _resize_bytes(input: Tensor, bands: Bands) -> Tensor:
-    precise = resample(input.to(dt.float32), bands)  # type: ignore[attr-defined]
-    return precise.round().clamp(0, 255).to(dt.uint8)  # type: ignore[attr-defined]
+    """Pixels of one byte: integer arithmetic with 16-bit weights, rounded after each dimension, the last one first."""
+    pixels: Any = input.to(dt.int64)  # type: ignore[attr-defined]
+    for i in reversed(range(len(bands))):
+        if bands[i].is_identity:
+            continue
+        band = bands[i].inside
+        weights = band.weights
+        assert weights is not None
+        bits = _weight_bits(float(weights.max()))
+        whole = Band(band.size, band.first, band.count, np.trunc(weights * 2**bits + np.copysign(0.5, weights)))
+        one_dimension = tuple(whole if k == i else _unchanged(pixels.shape[2 + k]) for k in range(len(bands)))
+        pixels = resample(pixels, one_dimension).add(1 << (bits - 1)).bitwise_right_shift(bits).clamp(0, 255)  # type: ignore[attr-defined]
+    return pixels.to(dt.uint8)
+
+
+def _weight_bits(largest: float) -> int:
+    """The most binary places with which the largest weight still fits 16 bits."""
+    bits = 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    return bits
+
+
+def _unchanged(size: int) -> Band:
+    return Band(size, np.arange(size), np.ones(size), np.ones((size, 1)))
 
 
 def _check_mode(input: Tensor, mode: str, antialias: bool) -> None:
