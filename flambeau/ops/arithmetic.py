@@ -52,13 +52,13 @@ def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
     check_alpha(op, operands, params)
 
 
-@pointwise(numbers=_BOTH, check=check_alpha)
+@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha)
 def add(input, other, *, alpha=1):
     """input + alpha * other"""
     return input + alpha * other
 
 
-@pointwise(numbers=_BOTH, check=_check_difference, aliases=("subtract",))
+@pointwise(numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",))
 def sub(input, other, *, alpha=1):
     """input - alpha * other"""
     return input - alpha * other
@@ -76,13 +76,22 @@ def rsub(input, other, *, alpha=1):
     return other - alpha * input
 
 
-@pointwise(numbers=_BOTH, aliases=("multiply",))
+@pointwise(numbers=_BOTH, only_numbers=True, aliases=("multiply",))
 def mul(input, other):
     """input * other"""
     return input * other
 
 
-@pointwise(numbers=(), check=check_alpha)
+def _check_value(op: Pointwise, operands: tuple, params: tuple) -> None:
+    d = result_dtype(operands)
+    value = params[0]
+    if (isinstance(value, float) and d.category < 2 and value != int(value)) or (
+        isinstance(value, complex) and not d.is_complex
+    ):
+        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
+
+
+@pointwise(numbers=(), check=_check_value)
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2"""
     return input + value * tensor1 * tensor2
@@ -97,7 +106,7 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
             " for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 /"
             " tensor2), for all dtypes."
         )
-    check_alpha(op, operands, params)
+    _check_value(op, operands, params)
 
 
 @pointwise(numbers=(), check=_check_addcdiv)
@@ -194,6 +203,7 @@ def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype
 @pointwise(
     rule=_division_rule,
     numbers=_BOTH,
+    only_numbers=True,
     check=_check_rounding_mode,
     guard=no_zero_divisor,
     aliases=("divide",),
@@ -221,7 +231,9 @@ def rdiv(input, other):
     return other / input
 
 
-@pointwise(numbers=_BOTH, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor, differentiable=False)
+@pointwise(
+    numbers=_BOTH, only_numbers=True, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor, differentiable=False
+)  # fmt: skip
 def floor_divide(input, other):
     """The quotient, rounded down."""
     return input // other

@@ -55,15 +55,21 @@ def angle(input):
     return f.angle(input)
 
 
-@pointwise(name="conj_physical", inplace=False, function=False, method=False, label="ConjPhysicalBackward0")
+@pointwise(name="conj_physical", function=False, method=False, label="ConjPhysicalBackward0")
 def _conjugate(input):
     return f.conj(input)
 
 
-@composite(out=True, inplace=True)
+@composite(out=True)
 def conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate; real tensors as they are."""
     return _conjugate(input) if input.dtype.is_complex else input
+
+
+@composite(function=False)
+def conj_physical_(self: Tensor) -> Tensor:
+    """The complex conjugate, in place; real tensors as they are."""
+    return _conjugate.op.inplace(self) if self.dtype.is_complex else self
 
 
 @composite

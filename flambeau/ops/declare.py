@@ -35,6 +35,7 @@ def pointwise(
     kinds: str = "bifc",
     kernel: str | None = None,
     numbers: tuple[str, ...] | None = None,
+    only_numbers: bool = False,
     constants: dict[str, frozenset | None] | None = None,
     function: bool = True,
     method: bool = True,
@@ -51,7 +52,7 @@ def pointwise(
 
     `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
     and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
-    first), `constants` the numbers that become part of the formula (see Pointwise). `check(op, operands[, params])` runs
+    first; with `only_numbers` there need be no tensor at all), `constants` the numbers that become part of the formula (see Pointwise). `check(op, operands[, params])` runs
     once per plan; `guard(compute, operands)` returns None or a function of the values that runs before every call. `grad(g, *operands, *params, out)` replaces the automatic
     derivative, `inplace_grad` that of the in-place form. `label` is the name of the autograd node, or makes it from the
     operands' layouts.
@@ -59,14 +60,15 @@ def pointwise(
     if formula is None:
         return functools.partial(
             pointwise, name=name, rule=rule, grad=grad, inplace_grad=inplace_grad, label=label, check=check, guard=guard,
-            kinds=kinds, kernel=kernel, numbers=numbers, constants=constants, function=function, method=method,
+            kinds=kinds, kernel=kernel, numbers=numbers, only_numbers=only_numbers, constants=constants, function=function, method=method,
             inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, differentiable=differentiable,
         )  # fmt: skip
     op_name = name or formula.__name__
 
     def implementation(derivative: Callable | None) -> Pointwise:
         return Pointwise(
-            op_name, formula, rule, derivative, label, differentiable, check, kinds, kernel, numbers, constants, guard
+            op_name, formula, rule, derivative, label, differentiable, check, kinds, kernel, numbers, constants, guard,
+            only_numbers,
         )
 
     impl = implementation(grad)

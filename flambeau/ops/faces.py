@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from ..core import graph, modes
-from ..core.promotion import can_cast
+from ..core.promotion import can_cast, scalar_dtype
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, copy_of_array
 from ..expr.node import Expr
 from .dtype_rules import type_word
 from .formula import OPTIONAL, Pointwise, as_operand
@@ -255,8 +257,15 @@ def checked_operands(impl: Pointwise, operands: tuple) -> tuple:
                 f"{impl.name}(): argument '{name}' (position {i + 1}) must be Tensor, not {type(x).__name__}"
             )
     if not any(isinstance(x, Tensor) for x in result):
+        if impl.only_numbers:
+            return (_number_tensor(result[0]), *result[1:])
         raise TypeError(f"{impl.name}(): argument 'input' (position 1) must be Tensor, not {type(result[0]).__name__}")
     return result
+
+
+def _number_tensor(value: Any) -> Tensor:
+    d = scalar_dtype(value)
+    return copy_of_array(np.asarray(value, d.numpy), d)
 
 
 def _writes_directly(out: Tensor, plan: Any, operands: tuple) -> bool:

@@ -79,8 +79,10 @@ class Pointwise:
         numbers: tuple[str, ...] | None = None,
         constants: dict[str, frozenset | None] | None = None,
         guard: Callable | None = None,
+        only_numbers: bool = False,
     ):
         self.name = name
+        self.only_numbers = only_numbers  # whether it may be called without any tensor
         self.formula = formula
         self.rule = rule
         self.grad = grad
