@@ -36,7 +36,7 @@ def _check_relu(op: Pointwise, operands: tuple) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-@pointwise(check=_check_relu, grad=lambda g, input, out: (f.where(out > 0, g, 0),), out=False)
+@pointwise(check=_check_relu, grad=lambda g, input, out: (f.where(out <= 0, 0, g),), out=False)
 def relu(input):
     """max(input, 0)"""
     return f.maximum(input, 0)
@@ -63,8 +63,8 @@ def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
     function=False,
     method=False,
     check=_check_hardtanh,
-    grad=lambda g, input, min_val, max_val, out: (f.where((input > min_val) & (input < max_val), g, 0),),
-    inplace_grad=lambda g, input, min_val, max_val, out: (f.where((out > min_val) & (out < max_val), g, 0),),
+    grad=lambda g, input, min_val, max_val, out: (f.where((input <= min_val) | (input >= max_val), 0, g),),
+    inplace_grad=lambda g, input, min_val, max_val, out: (f.where((out <= min_val) | (out >= max_val), 0, g),),
 )
 def limited(input, min_val=-1.0, max_val=1.0):
     """input limited to [min_val, max_val]"""
@@ -176,11 +176,11 @@ def _elu(x: Expr, alpha: Any, scale: Any, input_scale: Any) -> Expr:
 
 def _elu_gradient(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple:
     slope = input_scale * alpha * scale * f.exp(input * input_scale)
-    return (f.where(input > 0, g * scale, g * slope),)
+    return (f.where(input <= 0, g * slope, g * scale),)
 
 
 def _elu_gradient_from_result(g: Expr, input: Expr, alpha: Any, scale: Any, input_scale: Any, out: Expr) -> tuple:
-    return (f.where(out > 0, g * scale, g * input_scale * (out + alpha * scale)),)
+    return (f.where(out <= 0, g * input_scale * (out + alpha * scale), g * scale),)
 
 
 @pointwise(
@@ -234,8 +234,8 @@ def _check_celu(op: Pointwise, operands: tuple, params: tuple) -> None:
     kernel="elu_cpu",
     check=_check_celu,
     constants={"alpha": None},
-    grad=lambda g, input, alpha, out: (f.where(input > 0, g, g * f.exp(input * (1 / alpha))),),
-    inplace_grad=lambda g, input, alpha, out: (f.where(out > 0, g, g * (1 / alpha) * (out + alpha)),),
+    grad=lambda g, input, alpha, out: (f.where(input <= 0, g * f.exp(input * (1 / alpha)), g),),
+    inplace_grad=lambda g, input, alpha, out: (f.where(out <= 0, g * (1 / alpha) * (out + alpha), g),),
 )
 def continuous_unit(input, alpha=1.0):
     """input, its negative part as alpha * (exp(input / alpha) - 1)"""

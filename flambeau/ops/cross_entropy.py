@@ -187,8 +187,6 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
         raise NotImplementedError(f"\"{name}_out_frame\" not implemented for '{type_word(input.dtype)}'")
     if len(shape) == 0:
         raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
-    if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
-        raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
     expected = _target_shape(input)
     if len(shape) == 1 and target.shape not in ((), (1,)):
         raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(target.shape)})")
@@ -200,6 +198,8 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
         if target.shape[0] != shape[0]:
             raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {type_word(target.dtype)}")
     if weight is None:
         return
     n = shape[min(1, len(shape) - 1)]

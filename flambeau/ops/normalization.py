@@ -230,6 +230,9 @@ def batch_norm(
 ) -> Tensor:
     """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
     _need_float("batch_norm", input)
+    if eps < 0 or (training and eps == 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     if input.numel() == 0 and len(input.shape) < 2:
         return input.clone()
     if len(input.shape) < 2:

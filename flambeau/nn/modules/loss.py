@@ -95,6 +95,8 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
+        if not isinstance(delta, (int, float)):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         self.delta = delta
 
 
@@ -209,6 +211,12 @@ class LinearCrossEntropyOptions:
     acc_policy: str = "auto"
     acc_dtype: Any = None
 
+    def __post_init__(self) -> None:
+        if self.batch_chunk_size is not None and self.batch_chunk_size <= 0:
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {self.batch_chunk_size}")
+        if self.acc_policy not in ("accurate", "balanced", "compact", "auto"):
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+
 
 class LinearCrossEntropyLoss(_WeightedLoss):
     """A linear layer and the cross entropy of its output."""
@@ -233,8 +241,12 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         options: LinearCrossEntropyOptions | None = None,
     ) -> None:
         super().__init__(weight, None, None, reduction)
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be ({num_classes},), got {tuple(weight.shape)}")
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
         self.num_classes = num_classes
-        self.out_features = tuple(out_features)
+        self.out_features = out_features
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
         self.options = options
