@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def _complex_logsumexp(array: np.ndarray, dim: int) -> np.ndarray:
     return np.moveaxis(result, 0, dim)
 
 
-_COMPLEX = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": _complex_logsumexp}
+_COMPLEX: dict[str, Callable] = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": _complex_logsumexp}
 
 
 def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:

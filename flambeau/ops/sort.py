@@ -172,6 +172,10 @@ def _top(input: Tensor, k: int, d: int, largest: bool) -> tuple[Tensor, Tensor]:
         select_kernels.top_few(values, index, x, outer, n, inner, k, largest=largest)
         return values, index
     tasks = min(outer * inner, _TASKS)
+    if k * 64 <= n:
+        keys, places = empty((tasks, k), dt.int64), empty((tasks, k), dt.int64)
+        select_kernels.top_heap(values, index, x, keys, places, outer, n, inner, k, tasks, largest=largest)
+        return values, index
     select_kernels.top_many(index, x, outer, n, inner, k, tasks, largest=largest, long=n > select_kernels.SMALL)
     values, order = _sorted(take_along(x, index, d, input.shape), d, largest).result
     return values, take_along(index, order, d, index.shape)

@@ -214,8 +214,10 @@ def _search(
         common = lookup("promote_types").function(boundaries.dtype, values.dtype)
         x, shape = contiguous(values).to(common), values.shape
     else:
-        common = dt.float64 if number_dtype(values).is_floating_point else boundaries.dtype
-        x, shape = copy_of_array(np.asarray([values], common.numpy), common), ()
+        fractional = number_dtype(values).is_floating_point and not boundaries.dtype.is_floating_point
+        common = dt.float64 if fractional else boundaries.dtype
+        kind = number_dtype(values)
+        x, shape = copy_of_array(np.asarray([values], kind.numpy), kind).to(common), make_size(())
     edges = contiguous(boundaries).to(common)
     kind = dt.int32 if out_int32 else dt.int64
     if out is not None and out.dtype is not kind:

@@ -129,9 +129,11 @@ def cumulate_extreme(values, indices, x, outer, n, inner, *, largest):
             where_best = 0
             for k in range(n):
                 v = x[base + k * inner]
-                better = v >= best if largest else v <= best
-                if isnan(v) or (better and not isnan(best)):
-                    best = v
-                    where_best = k
+                # Written with "not" so that nan passes the first test; the second keeps the nan that is already there.
+                worse = v < best if largest else v > best
+                if not worse:
+                    if isnan(v) or not isnan(best):
+                        best = v
+                        where_best = k
                 values[base + k * inner] = best
                 indices[base + k * inner] = where_best

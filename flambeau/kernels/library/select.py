@@ -156,6 +156,63 @@ def top_few(values, indices, x, outer, n, inner, k, *, largest):
             values[target + i * inner] = x[base + places[i] * inner]
 
 
+@scalar_function
+def is_worse(keys, places, a, b):
+    """Whether heap element a stands below b: a larger key, or a later place."""
+    return keys[a] > keys[b] or (keys[a] == keys[b] and places[a] > places[b])
+
+
+@scalar_function
+def sift_down(keys, places, base, start, size, key, place):
+    """Put an element where `start` is in a heap whose root is the worst, moving worse ones up."""
+    i = start
+    searching = True
+    while searching:
+        child = 2 * i + 1
+        if child + 1 < size and is_worse(keys, places, base + child + 1, base + child):
+            child += 1
+        searching = False
+        if child < size:
+            worse = keys[base + child] > key or (keys[base + child] == key and places[base + child] > place)
+            if worse:
+                keys[base + i] = keys[base + child]
+                places[base + i] = places[base + child]
+                i = child
+                searching = True
+    keys[base + i] = key
+    places[base + i] = place
+
+
+@loop_kernel
+def top_heap(values, indices, x, keys, places, outer, n, inner, k, tasks, *, largest):
+    """Like top_few for larger k that are still small against n: a heap of the best so far, in scratch memory for k
+    elements per task."""
+    lines = outer * inner
+    for task in prange(tasks, 4 * n * lines // tasks):
+        heap = task * k
+        for line in range(task * lines // tasks, (task + 1) * lines // tasks):
+            base = line // inner * n * inner + line % inner
+            for i in range(k):
+                keys[heap + i] = signed_key(x[base + i * inner], kind=x.dtype, descending=largest)
+                places[heap + i] = i
+            for step in range(k // 2):
+                i = k // 2 - 1 - step
+                sift_down(keys, places, heap, i, k, keys[heap + i], places[heap + i])
+            worst = keys[heap]
+            for i in range(k, n):
+                key = signed_key(x[base + i * inner], kind=x.dtype, descending=largest)
+                if key < worst:
+                    sift_down(keys, places, heap, 0, k, key, i)
+                    worst = keys[heap]
+            target = line // inner * k * inner + line % inner
+            for step in range(k):
+                last = k - 1 - step
+                place = places[heap]
+                indices[target + last * inner] = place
+                values[target + last * inner] = x[base + place * inner]
+                sift_down(keys, places, heap, 0, last, keys[heap + last], places[heap + last])
+
+
 @loop_kernel
 def top_many(indices, x, outer, n, inner, k, tasks, *, largest, long):
     """Like top_few for any k, in the order of the line."""
