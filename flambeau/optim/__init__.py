@@ -1,5 +1,6 @@
 """Optimizers and learning-rate schedules."""
 
+from . import lr_scheduler, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad
@@ -15,8 +16,10 @@ from .rmsprop import RMSprop
 from .rprop import Rprop
 from .sgd import SGD
 from .sparse_adam import SparseAdam
+from .stateless import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer",
-    "RAdam", "RMSprop", "Rprop", "SparseAdam",
+    "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler",
+    "swa_utils", "swap_in_optimizer_params_and_state",
 ]  # fmt: skip

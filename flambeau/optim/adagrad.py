@@ -9,7 +9,8 @@ from ..ops.creation import full_like
 from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
 from .formula import sqrt
 from .fused import update
-from .optimizer import ParamsT
+from .optimizer import ParamsT, number
+from .sparse_gradient import entries
 
 
 @update(scalars=("step",))
@@ -63,6 +64,22 @@ class Adagrad(ElementwiseOptimizer):
         super()._begin(group, state, p, grad)
         start = self.defaults["initial_accumulator_value"]
         state["sum"] = full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        """Only the entries that are there move."""
+        if options["weight_decay"] is not None:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        state: dict[str, Any] = self.state[p]
+        if not state:
+            self._begin(group, state, p, p)
+        where, grad = entries(p.grad)  # type: ignore[arg-type]
+        numbers = {"lr": number(options["lr"]), "lr_decay": options["lr_decay"], "eps": options["eps"]}
+        new = adagrad(
+            p[where], grad, state["sum"][where], state["step"].item(),
+            **numbers, weight_decay=None, maximize=options["maximize"],
+        )  # fmt: skip
+        p[where], state["sum"][where] = new["param"], new["sum"]
+        state["step"] += 1
 
     def share_memory(self) -> None:
         """Move the sums to memory that other processes see."""

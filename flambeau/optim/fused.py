@@ -23,17 +23,13 @@ formula with tensors.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
-import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
 from ..core import dtype as dt
-from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.graph import user_frame
 from ..core.tensor import Tensor
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
@@ -41,7 +37,7 @@ from ..expr.simplify import simplify
 from ..ops.complex_views import view_as_complex, view_as_real
 from ..ops.inplace import check_writable
 from ..ops.plan import NATIVE, Layout, kernel
-from . import formula as words
+from .driver import loop_over_parameters, scalar_function
 
 _NUMBER = object()  # stands for any number in the key of a variant
 _MAX_PLANS = 4096
@@ -160,13 +156,15 @@ class Variant:
         self.scalars = tuple(n for i, n in enumerate(update.scalars, len(elements)) if i in read or n in results)
         self.outputs = tuple(n for n in elements if n in results)
         self.positions = tuple(("param", "grad", *self.states).index(n) for n in self.outputs)
-        self.roots, hoisted = _split([results[n] for n in self.outputs], {i: k for k, i in enumerate(used)}, len(elements))
+        self.roots, hoisted = _split(
+            [results[n] for n in self.outputs], {i: k for k, i in enumerate(used)}, len(elements)
+        )
         self.predicates = tuple(x.op in PREDICATES for x in hoisted)
         scalar_results = [results.get(n, symbols[n]) for n in self.scalars]
         inputs = {id(symbols[n]): n for n in (*self.scalars, *numbers)}
-        self.prologue = _python_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
+        self.prologue = scalar_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
         self.plans: dict[tuple, tuple] = {}
-        self.run = _driver(self, numbers, len(hoisted))
+        self.run = loop_over_parameters(self, numbers, len(hoisted))
 
     def make_plan(self, key: tuple, tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
         """A kernel for tensors of these layouts and its first argument; (None, None) for no elements."""
@@ -236,140 +234,6 @@ def _real_layout(t: Tensor) -> Layout:
     if t.dtype.is_complex:
         layout.set_layout((*t.shape, 2), (*(2 * s for s in t._strides), 1), t.dtype.to_real(), t.device)
     return layout
-
-
-# ------------------------------------------------------------------------------------------- generated Python
-
-_PYTHON = {
-    "add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "pow": "{} ** {}", "neg": "-{}",
-    "abs": "abs({})", "sqrt": "sqrt({})", "maximum": "maximum({}, {})", "minimum": "minimum({}, {})",
-    "where": "({1} if {0} else {2})", "eq": "{} == {}", "ne": "{} != {}", "lt": "{} < {}", "le": "{} <= {}",
-    "gt": "{} > {}", "ge": "{} >= {}",
-}  # fmt: skip
-
-
-def _python_function(results: list[Expr], inputs: dict[int, str], parameters: list[str]) -> Callable[..., tuple]:
-    """A Python function that evaluates scalar expressions; `inputs` names the symbols."""
-    lines, text = [], dict(inputs)
-    for x in walk(tuple(results)):
-        if id(x) in text:
-            continue
-        if x.op == "const":
-            value = x.args[0]
-            text[id(x)] = repr(value) if math.isfinite(value) else f"float('{value}')"
-            continue
-        name = text[id(x)] = f"v{len(lines)}"
-        lines.append(f" {name} = {_PYTHON[x.op].format(*(text[id(c)] for c in children(x)))}")
-    lines.append(f" return ({''.join(text[id(r)] + ', ' for r in results)})")
-    space = {"sqrt": words.sqrt, "maximum": words.maximum, "minimum": words.minimum}
-    exec(f"def prologue({', '.join(parameters)}):\n" + "\n".join(lines), space)  # made of names of our own formulas
-    return space["prologue"]
-
-
-def _driver(variant: Variant, numbers: list[str], hoisted: int) -> Callable[..., None]:
-    """The loop over the parameters, unrolled over the tensors that belong to one: most of what a step of small tensors
-    costs is spent here."""
-    operands = [f"t{i}" for i in range(2 + len(variant.states))]
-    written = [operands[i] for i in variant.positions]
-    cells = range(len(variant.scalars))
-    values = "".join(f"k{i}, " for i in range(hoisted))
-    new_scalars = "".join(f"n{i}, " for i in cells)
-    given = [f"option_{n}" for n in numbers]
-    evaluate = f"{new_scalars}{values} = prologue({', '.join([*(f'o{i}' for i in cells), *given])})"
-    if not (new_scalars or values):
-        evaluate = "pass"
-    body = [
-        "meta = t0._meta",
-        "if meta is None: continue",
-        "t1 = meta.grad",
-        "if t1 is None: continue",
-        "if t0.device is not cpu or t1.is_sparse: slow(t0); continue",
-    ]
-    if variant.states or variant.scalars:
-        body += ["state = states[t0]", "if not state: begin(state, t0, t1)"]
-    body += [f"t{i} = state[{name!r}]" for i, name in enumerate(variant.states, 2)]
-    body.append(f"key = ({''.join(f'{t}.shape, {t}._strides, {t}.dtype, ' for t in operands)})")
-    body.append("plan = plans.get(key)")
-    foreign = " or ".join(f"{t}.device is not cpu" for t in operands[2:]) or "False"
-    body.append(f"if {foreign}: slow(t0); continue")
-    body.append(f"if plan is None: plan = make_plan(key, ({', '.join(operands)}))")
-    body.append("kernel, first = plan")
-    for i, name in enumerate(variant.scalars):
-        body += [
-            f"c{i} = state[{name!r}]",
-            f"a{i} = cells.get(c{i}._storage.ptr)",
-            f"if a{i} is None or c{i}._offset or c{i}.dtype is not float32 or c{i}.device is not cpu: a{i} = cell(c{i})",
-            f"o{i} = a{i}.value",
-        ]
-    if variant.scalars:
-        same = " or ".join(f"o{i} != l{i}" for i in cells)
-        keep = "; ".join(f"l{i} = o{i}" for i in cells)
-        body += [f"if {same}:", f"  {evaluate}", f"  {keep}"]
-        body += [f"a{i}.value = n{i}" for i in cells]
-    body.append("if kernel is None: continue")
-    for i, t in enumerate(operands):
-        body += [
-            f"s{i} = {t}._storage",
-            f"p{i} = s{i}.ptr + {t}._offset * {t}.dtype.itemsize if {t}._offset else s{i}.ptr",
-        ]
-    addresses = ", ".join([f"p{i}" for i in variant.positions] + [f"p{i}" for i in range(len(operands))])
-    body.append(f"kernel(first, {addresses}, {values})")
-    for t in written:
-        storage = f"s{t[1:]}"
-        body += [
-            f"{storage}.version += 1",
-            f"if {storage}.watched:",
-            "  if place is None: place = user_frame()",
-            f"  {storage}.last_write = (name, place)",
-        ]
-    before = ["place = None", *(f"l{i} = None" for i in cells)]
-    if not variant.scalars:
-        before.append(evaluate)
-    lines = [
-        f"def run(params, states, begin, slow, {', '.join(given)}):",
-        *(f" {line}" for line in before),
-        " for t0 in params:",
-        *(f"  {line}" for line in body),
-    ]
-    space: dict[str, Any] = {
-        "cell": _cell, "cells": _cells, "cpu": cpu, "float32": dt.float32, "make_plan": variant.make_plan,
-        "name": variant.name, "plans": variant.plans, "prologue": variant.prologue, "user_frame": user_frame,
-    }  # fmt: skip
-    exec("\n".join(lines), space)  # made of names of our own formulas
-    return space["run"]
-
-
-# ------------------------------------------------------------------------------------------- numbers in the state
-
-_cells: dict[int, ctypes.c_float] = {}  # float32 numbers by address: looking through one costs nothing
-
-
-class _SlowCell:
-    """A number in a tensor that is not plain float32 memory."""
-
-    def __init__(self, tensor: Tensor):
-        self.tensor = tensor
-
-    @property
-    def value(self) -> float:
-        return self.tensor.item()
-
-    @value.setter
-    def value(self, x: float) -> None:
-        self.tensor.fill_(x)
-
-
-def _cell(t: Tensor) -> Any:
-    """Something with a `value` that reads and writes the tensor's one element."""
-    if t.numel() != 1:
-        raise RuntimeError(f"a number in an optimizer's state has shape {list(t.shape)}; expected one element")
-    if t.device is not cpu or t.dtype is not dt.float32 or t._offset:
-        return _SlowCell(t)
-    if len(_cells) > 10000:
-        _cells.clear()
-    address = t._storage.ptr
-    _cells[address] = ctypes.c_float.from_address(address)
-    return _cells[address]
 
 
 __all__ = ["Update", "Variant", "update"]

@@ -44,9 +44,7 @@ def strong_wolfe(
 
 
 class _Search:
-    def __init__(
-        self, evaluate: Callable, direction: Tensor, loss: float, gradient: Tensor, slope: float, budget: int
-    ):
+    def __init__(self, evaluate: Callable, direction: Tensor, loss: float, gradient: Tensor, slope: float, budget: int):
         self.evaluate, self.direction, self.budget = evaluate, direction, budget
         self.start = _Point(0, loss, gradient.clone(), slope)
         self.evaluations = 0

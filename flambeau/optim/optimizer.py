@@ -150,6 +150,8 @@ class Optimizer:
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
+    profile_hook_step = staticmethod(_with_hooks)
+
     # -- hooks ------------------------------------------------------------------------------------------------------
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before every step. It may return new (args, kwargs)."""
@@ -276,9 +278,7 @@ class Optimizer:
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(
-                    f"parameter group didn't specify a value of required optimization parameter {name}"
-                )
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len(params) != len(set(params)):
             warnings.warn(

@@ -8,7 +8,8 @@ from ..core.tensor import Tensor
 from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
 from .fused import update
-from .optimizer import ParamsT
+from .optimizer import ParamsT, number
+from .sparse_gradient import entries
 
 
 @update()
@@ -73,6 +74,20 @@ class SGD(ElementwiseOptimizer):
             "nesterov": bool(group["nesterov"]),
             "maximize": bool(group["maximize"]),
         }
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        """Only the entries that are there move, unless momentum or decay moves all."""
+        grad: Any = p.grad
+        if options["momentum"] is not None or options["weight_decay"] is not None:
+            p.grad = grad.to_dense()
+            try:
+                self.update.run_tensors(self, group, p, options)
+            finally:
+                p.grad = grad
+            return
+        where, values = entries(grad)
+        step = number(options["lr"])
+        p[where] = p[where].add_(values, alpha=step if options["maximize"] else -step)
 
     def _step_group(self, group: dict[str, Any]) -> None:
         options = self._options(group)

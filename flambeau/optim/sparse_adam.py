@@ -11,6 +11,7 @@ from ..core.tensor import Tensor
 from ..ops.creation import zeros_like
 from .elementwise import check_betas, check_range
 from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
+from .sparse_gradient import entries
 
 
 class SparseAdam(Optimizer):
@@ -56,7 +57,7 @@ class SparseAdam(Optimizer):
             state["exp_avg"] = zeros_like(p)
             state["exp_avg_sq"] = zeros_like(p)
         state["step"] += 1
-        where, g = _entries(grad)
+        where, g = entries(grad)
         if g.numel() == 0:
             return
         if group.get("maximize", False):
@@ -69,14 +70,3 @@ class SparseAdam(Optimizer):
         exp_avg_sq[where] = square
         size = number(group["lr"]) * math.sqrt(1 - beta2 ** state["step"]) / (1 - beta1 ** state["step"])
         p[where] = p[where].addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-size)
-
-
-def _entries(grad: Tensor) -> tuple[Any, Tensor]:
-    """The entries that a gradient has: an index for them, and their values."""
-    if grad.is_sparse:
-        grad = grad.coalesce()
-        return tuple(grad._indices()), grad._values()
-    if grad.dim() == 0:
-        return (), grad
-    rows = (grad != 0).reshape(grad.shape[0], -1).any(dim=1).nonzero().squeeze(1)
-    return rows, grad[rows]
