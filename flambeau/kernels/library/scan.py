@@ -131,7 +131,7 @@ def cumulate_extreme(values, indices, x, outer, n, inner, *, largest):
                 v = x[base + k * inner]
                 # Written with "not" so that nan passes the first test; the second keeps the nan that is already there.
                 worse = v < best if largest else v > best
-                if not worse:
+                if not worse:  # noqa: SIM102 - one branch, rarely taken
                     if isnan(v) or not isnan(best):
                         best = v
                         where_best = k
