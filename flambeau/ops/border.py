@@ -147,7 +147,7 @@ def _check_mirror(mode: str, input: Tensor, widths: tuple[int, ...]) -> None:
                 )
     sizes = input.shape[rank - dims :]
     wanted = [n + widths[2 * (dims - 1 - i)] + widths[2 * (dims - 1 - i) + 1] for i, n in enumerate(sizes)]
-    if min(wanted) < 1:
+    if max(wanted) < 1 or min(wanted) < 0:
         axes = "DHW"[-dims:]
         shown = [" ".join(f"{a}: {n}" for a, n in zip(axes, values)) for values in (sizes, wanted)]
         raise RuntimeError(f"input ({shown[0]}) is too small. Calculated output {shown[1]}")
