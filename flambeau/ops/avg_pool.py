@@ -56,7 +56,7 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
     sizes = pool_sizes(name, input, window)
     if input.dtype is not dt.int64:
         need_dtype(name, input)
-    bands = []
+    bands: list[Band] = []
     for n, count, kernel, stride, padding in zip(
         input.shape[-dims:], sizes, window.kernel, window.stride, window.padding
     ):
@@ -76,7 +76,7 @@ def _integer_average(input: Tensor, bands: Bands) -> Tensor:
         assert band.divisors is not None
         divisors = divisors * band.divisors.reshape(-1, *(1,) * (len(bands) - 1 - i))
     divisor = copy_of_array(divisors.astype(np.int64), dt.int64)
-    return total.div(divisor, rounding_mode="trunc")  # type: ignore[attr-defined]
+    return total.div(divisor, rounding_mode="trunc")
 
 
 def check_signal(name: str, input: Tensor) -> None:
@@ -89,24 +89,47 @@ def check_signal(name: str, input: Tensor) -> None:
 
 
 @composite(method=False, namespaces=_BOTH)
-def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     """The average of every window of a signal (N, C, L) or (C, L)."""
     check_signal("avg_pool1d", input)
     (k,), (s,), (p,), _, ceil = read_window("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode)
     window = Window((1, k), (1, s), (0, p), (1, 1), ceil)
-    flat = input.unsqueeze(-2)  # type: ignore[attr-defined]
-    return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)  # type: ignore[attr-defined]
+    flat = input.unsqueeze(-2)
+    return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None) -> Tensor:
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> Tensor:
     """The average of every window of images (N, C, H, W) or (C, H, W)."""
     window = read_window("avg_pool2d", 2, kernel_size, stride, padding, 1, ceil_mode)
     return _average("avg_pool2d", input, window, count_include_pad, divisor_override)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None) -> Tensor:
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> Tensor:
     """The average of every window of volumes (N, C, D, H, W) or (C, D, H, W)."""
     window = read_window("avg_pool3d", 3, kernel_size, stride, padding, 1, ceil_mode)
     return _average("avg_pool3d", input, window, count_include_pad, divisor_override)
@@ -142,7 +165,7 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
         )
     if sizes == (1,) * dims and len(input.shape) >= dims:
-        return input.mean(list(range(-dims, 0)), keepdim=True)  # type: ignore[attr-defined]
+        return input.mean(list(range(-dims, 0)), keepdim=True)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}")
     for i in range(1, dims + 1):
@@ -160,8 +183,8 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over `output_size` windows that cover a signal evenly."""
     check_signal("adaptive_avg_pool1d", input)
     size = spread(output_size, 1, "adaptive_avg_pool1d", "output_size", 2)
-    flat = input.unsqueeze(-2)  # type: ignore[attr-defined]
-    return _adaptive_average("adaptive_avg_pool2d", flat, (1, *size), 2).squeeze(-2)  # type: ignore[attr-defined]
+    flat = input.unsqueeze(-2)
+    return _adaptive_average("adaptive_avg_pool2d", flat, (1, *size), 2).squeeze(-2)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
@@ -186,7 +209,7 @@ def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any,
     pool: Any = (avg_pool1d, avg_pool2d, avg_pool3d)[dims - 1]
     kernel = spread(kernel_size, dims, name, "kernel_size", 2)
     count = int(np.prod(kernel))
-    average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)  # type: ignore[attr-defined]
+    average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)
 
 

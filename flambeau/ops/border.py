@@ -29,11 +29,11 @@ _COMBINATIONS = """Supported combinations for non-constant padding:
 
 
 class Border(NamedTuple):
-    """Where each output along one dimension comes from; those in [low, high) from their own place less `shift`."""
+    """Where each output along one dimension comes from (`table`); those in [low, high) from their own place less `shift`."""
 
     size: int
     out: int
-    index: Tensor
+    table: Tensor
     low: int
     high: int
     shift: int
@@ -72,7 +72,7 @@ def pad_raw(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
     out = empty(make_size((*lead, *(b.out for b in borders))), input.dtype, input.device)
     if is_computed(input) and out.numel():
         three = _in_three(borders)
-        kernels.pad_planes(out, bare(input), *(b.index for b in three), numel_of(lead), *_geometry(three))
+        kernels.pad_planes(out, bare(input), *(b.table for b in three), numel_of(lead), *_geometry(three))
     return out
 
 
@@ -82,8 +82,8 @@ def pad_transposed(g: Tensor, borders: tuple[Border, ...]) -> Tensor:
     out = empty(make_size((*lead, *(b.size for b in borders))), opmath(g.dtype), g.device)
     if is_computed(g) and out.numel():
         three = _in_three(borders)
-        kernels.pad_planes_backward(out, bare(g), *(b.index for b in three), numel_of(lead), *_geometry(three))
-    return out.to(g.dtype)  # type: ignore[attr-defined]
+        kernels.pad_planes_backward(out, bare(g), *(b.table for b in three), numel_of(lead), *_geometry(three))
+    return out.to(g.dtype)
 
 
 def _padding_op(label: str) -> Any:
@@ -96,7 +96,12 @@ def _padding_op(label: str) -> Any:
         return pad_transposed(input, borders)
 
     forward: Any = primitive(
-        run, grads={"input": lambda g, borders: backward(g, borders)}, label=label, function=False, method=False, name=name
+        run,
+        grads={"input": lambda g, borders: backward(g, borders)},
+        label=label,
+        function=False,
+        method=False,
+        name=name,
     )
     backward: Any = primitive(
         run_back,
@@ -177,7 +182,7 @@ def _pad_by_itself(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:
 def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
     """Both parts padded alike."""
     parts = view_as_real(input.resolve_conj())
-    halves = [_pad_by_itself(parts.select(-1, i), widths, mode) for i in range(2)]  # type: ignore[attr-defined]
+    halves = [_pad_by_itself(parts.select(-1, i), widths, mode) for i in range(2)]
     return view_as_complex(stack(halves, -1))
 
 
@@ -206,7 +211,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     if mode == "constant":
         return constant_pad_nd(input, widths, fill)
     if fill != 0:
-        raise RuntimeError(f"Padding mode \"{mode}\" doesn't take in value argument")
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _NAMES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     return _pad_by_itself(input, widths, mode)

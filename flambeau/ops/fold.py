@@ -81,7 +81,10 @@ def images_to_columns(input: Tensor, window: Window) -> Tensor:
 
 
 @primitive(
-    grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0", function=False, method=False
+    grads={"input": lambda g, window: images_to_columns(g, window)},
+    label="Col2ImBackward0",
+    function=False,
+    method=False,
 )
 def columns_to_images(input: Tensor, sizes: Any, window: Window) -> Tensor:
     """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
@@ -93,7 +96,7 @@ def columns_to_images(input: Tensor, sizes: Any, window: Window) -> Tensor:
     out = empty(shape, kept, input.device)
     if is_computed(input) and out.numel():
         kernels.fold_planes(out, bare(input), out.numel() // (h * w), *_geometry((h, w), window))
-    return out.to(input.dtype)  # type: ignore[attr-defined]
+    return out.to(input.dtype)
 
 
 def _by_parts(operator: Any, input: Any, *rest: Any) -> Tensor:

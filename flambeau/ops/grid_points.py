@@ -160,5 +160,5 @@ def composed_gradients(g: Any, input: Any, grid: Any, mode: str, padding: str, a
     dgrid = []
     for a in range(points.dims):
         rise = _outer([s if b == a else w for b, (w, s) in enumerate(axes)])
-        dgrid.append((dots * rise).sum(1) * slopes.select(1, a))  # type: ignore[attr-defined]
-    return dx.reshape(input.shape).to(narrow), stack(dgrid, -1).reshape(grid.shape).to(grid.dtype)  # type: ignore[attr-defined]
+        dgrid.append((dots * rise).sum(1) * slopes.select(1, a))
+    return dx.reshape(input.shape).to(narrow), stack(dgrid, -1).reshape(grid.shape).to(grid.dtype)

@@ -44,12 +44,12 @@ def _sample_backward(
     if not is_computed(input):
         return dx, dgrid
     if not g.numel():
-        return input.new_zeros(input.shape) if needs[0] else None, grid.new_zeros(grid.shape) if needs[1] else None  # type: ignore[attr-defined]
+        return input.new_zeros(input.shape) if needs[0] else None, grid.new_zeros(grid.shape) if needs[1] else None
     points = Points(input, grid, mode, padding, align, needs[1])
     grad = bare(g)
     if dx is not None:
         kernels.sample_planes_backward(dx, grad, points.index, points.weights, *points.geometry, taps=points.taps)
-        dx = dx.to(input.dtype)  # type: ignore[attr-defined]
+        dx = dx.to(input.dtype)
     if dgrid is not None:
         kernels.sample_grid_backward(
             dgrid, grad, bare(input), points.index, points.slopes, *points.geometry, taps=points.taps, dims=points.dims
@@ -163,12 +163,12 @@ def _base_points(sizes: tuple[int, ...], align: bool, like: Tensor) -> Tensor:
     columns = [a.reshape(-1) for a in reversed(axes)]
     base = np.stack([*columns, np.ones(numel_of(sizes))], 1)
     kept = opmath(like.dtype)
-    return copy_of_array(base.astype(kept.numpy), kept).to(like.dtype)  # type: ignore[attr-defined]
+    return copy_of_array(base.astype(kept.numpy), kept).to(like.dtype)
 
 
 def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
     base = _base_points(tuple(size[2:]), align_corners, g)
-    flat = g.reshape(g.shape[0], -1, g.shape[-1])  # type: ignore[attr-defined]
+    flat = g.reshape(g.shape[0], -1, g.shape[-1])
     return flat.transpose(1, 2) @ base
 
 
@@ -177,7 +177,7 @@ def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: b
     """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
     sizes = tuple(size[2:])
     base = _base_points(sizes, align_corners, theta)
-    points = base @ theta.transpose(1, 2)  # type: ignore[attr-defined]
+    points = base @ theta.transpose(1, 2)
     return points.reshape(theta.shape[0], *sizes, len(sizes))
 
 
@@ -204,5 +204,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: Any = None) -> Tensor:
     if min(shape) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(shape)}")
     if shape[0] != theta.shape[0]:
-        raise RuntimeError(f"affine_grid: expected size[0] to be {theta.shape[0]}, the number of matrices, but got {shape[0]}")
+        raise RuntimeError(
+            f"affine_grid: expected size[0] to be {theta.shape[0]}, the number of matrices, but got {shape[0]}"
+        )
     return affine_grid_generator(theta, shape, bool(align_corners))

@@ -67,8 +67,8 @@ def in_format_of(x: Tensor, result: Tensor) -> Tensor:
     fmt = channels_last if len(result.shape) == 4 else None
     if fmt is None:
         copy = empty_strided(result.shape, channels_last_strides(result.shape), result.dtype, result.device)
-        return copy.copy_(result)  # type: ignore[attr-defined]
-    return result.contiguous(memory_format=fmt)  # type: ignore[attr-defined]
+        return copy.copy_(result)
+    return result.contiguous(memory_format=fmt)
 
 
 def _report(error: np.ndarray, size: tuple[int, ...]) -> None:
@@ -144,7 +144,9 @@ def _channels_geometry(shape: tuple[int, ...], sizes: tuple[int, ...], window: W
     return (n, h, w, c, *sizes, *window.padding, *window.kernel, *window.stride)
 
 
-def _pool_small(input: Tensor, window: Window, sizes: tuple[int, ...], with_codes: bool) -> tuple[Tensor, Tensor | None]:
+def _pool_small(
+    input: Tensor, window: Window, sizes: tuple[int, ...], with_codes: bool
+) -> tuple[Tensor, Tensor | None]:
     shape = (*input.shape[:-2], *sizes)
     out = new_like(input, shape)
     codes = new_like(input, shape, dt.uint8) if with_codes else None
@@ -169,7 +171,7 @@ def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: Any, window: Wind
     if is_last(codes):
         out = empty_strided(make_size(shape), channels_last_strides(tuple(shape)), g.dtype, g.device)
         if is_computed(g) and out.numel():
-            grad = g._bare_alias().contiguous(memory_format=channels_last)  # type: ignore[attr-defined]
+            grad = g._bare_alias().contiguous(memory_format=channels_last)
             kernels.max_pool_channels_backward(out, grad, codes, *_channels_geometry(tuple(shape), sizes, window))
         return out
     out = empty(make_size(shape), g.dtype, g.device)
@@ -283,7 +285,9 @@ def _max_pool3d(name: str, input: Tensor, window: Window, with_indices: bool) ->
 # -- one dimension --------------------------------------------------------------------------------------------------------
 
 
-def _read_window1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Window:
+def _read_window1d(
+    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
     name = "max_pool1d"
     need_tensor(name, input)
     if len(input.shape) not in (2, 3):
@@ -291,7 +295,12 @@ def _read_window1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, d
             f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
             f"{list(input.shape)}"
         )
-    for argument, value in (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation)):
+    for argument, value in (
+        ("kernel_size", kernel_size),
+        ("stride", stride),
+        ("padding", padding),
+        ("dilation", dilation),
+    ):
         if isinstance(value, (tuple, list)) and len(value) > 1 or value == () and argument != "stride":
             raise RuntimeError(
                 f"max_pool1d() {argument} must be an int, list of ints or tuple of ints of size 1 but got size {len(value)}"
@@ -310,13 +319,17 @@ def _read_window1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, d
     return window
 
 
-def _max_pool1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, with_indices: bool) -> Any:
+def _max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, with_indices: bool
+) -> Any:
     """As two dimensions of which the first has size 1."""
     window = _read_window1d(input, kernel_size, stride, padding, dilation, ceil_mode)
-    flat = Window((1, *window.kernel), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode)
+    flat = Window(
+        (1, *window.kernel), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode
+    )
     if input.dtype is dt.bool_ or input.dtype.is_complex:
         need_dtype("max_pool1d_impl", input, integers=True)
-    result = _max_pool2d("max_pool1d", input.unsqueeze(-2), flat, with_indices)  # type: ignore[attr-defined]
+    result = _max_pool2d("max_pool1d", input.unsqueeze(-2), flat, with_indices)
     return tuple(t.squeeze(-2) for t in result) if with_indices else result.squeeze(-2)
 
 
@@ -324,64 +337,120 @@ def _max_pool1d(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dila
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window of a signal (N, C, L) or (C, L)."""
     return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """max_pool1d together with the positions of the largest elements."""
     return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window of images (N, C, H, W) or (C, H, W)."""
     window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool2d("max_pool2d", input, window, return_indices)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """max_pool2d together with the positions of the largest elements in their planes."""
     window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool2d("max_pool2d", input, window, True)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The largest element of every window of volumes (N, C, D, H, W) or (C, D, H, W)."""
     window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool3d("max_pool3d", input, window, return_indices)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """max_pool3d together with the positions of the largest elements in their volumes."""
     window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
     return _max_pool3d("max_pool3d", input, window, True)
 
 
 @composite(method=False, name="max_pool1d")
-def torch_max_pool1d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+def torch_max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
     """The largest element of every window of a signal."""
     return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, False)
 
 
 @composite(method=False, name="max_pool1d_with_indices")
-def torch_max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+def torch_max_pool1d_with_indices(
+    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Any:
     """The largest element of every window of a signal, and its position."""
     return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 @composite(method=False, name="max_pool2d")
-def torch_max_pool2d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+def torch_max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
     """The largest element of every window of images."""
     return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @composite(method=False, name="max_pool3d")
-def torch_max_pool3d(input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Tensor:
+def torch_max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
     """The largest element of every window of volumes."""
     return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)

@@ -79,8 +79,8 @@ def _adaptive_signal(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     name = "adaptive_max_pool1d"
     check_signal(name, input)
     size = adaptive_size(name, input, output_size, 1)
-    values, indices = _adaptive("adaptive_max_pool2d", input.unsqueeze(-2), (1, *size), 2)  # type: ignore[attr-defined]
-    return values.squeeze(-2), indices.squeeze(-2)  # type: ignore[attr-defined]
+    values, indices = _adaptive("adaptive_max_pool2d", input.unsqueeze(-2), (1, *size), 2)
+    return values.squeeze(-2), indices.squeeze(-2)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
@@ -144,9 +144,11 @@ def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np
     return starts
 
 
-def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> tuple[Tensor, Tensor]:
+def _fractional(
+    input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor
+) -> tuple[Tensor, Tensor]:
     dims = len(sizes)
-    wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples  # type: ignore[attr-defined]
+    wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples
     numbers = wide._array().reshape(-1, dims)
     if dims == 2:
         numbers = numbers[:, ::-1]  # for images the first number is that of the columns
@@ -202,7 +204,9 @@ def _fractional_pool(
         output_size = [int(n * r) for n, r in zip(input.shape[-dims:], ratios)]
     sizes = spread(output_size, dims, name, "output_size", 3)
     if 0 in input.shape[-dims - 1 :]:
-        raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}")
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+        )
     for side, n, count, k in zip(_SIDES[dims], input.shape[-dims:], sizes, kernel):
         if count <= 0 or k <= 0:
             raise RuntimeError(f"{name}(): kernel and output {side} must be positive, but got {k} and {count}")
@@ -232,27 +236,55 @@ def _samples(name: str, input: Tensor, samples: Any, dims: int) -> Tensor:
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
     """The maxima of windows that lie at random places in images."""
     result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
     return result if return_indices else result[0]
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
     """fractional_max_pool2d together with the positions of the maxima in their planes."""
     return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
     """The maxima of windows that lie at random places in volumes."""
     result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
     return result if return_indices else result[0]
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None) -> Any:
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
     """fractional_max_pool3d together with the positions of the maxima in their volumes."""
     return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
 
@@ -327,7 +359,9 @@ def _check_unpool(input: Tensor, indices: Tensor, dims: int) -> None:
     need_dtype(f"max_unpool{dims}d", input, integers=True)
 
 
-def _unpool(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any, dims: int) -> Tensor:
+def _unpool(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any, dims: int
+) -> Tensor:
     name = f"max_unpool{dims}d"
     need_tensor(name, input)
     kernel, steps, pads, _, _ = read_window(name, dims, kernel_size, stride, padding)
@@ -336,7 +370,7 @@ def _unpool(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, paddi
     sizes = _unpooled_size(input, kernel, steps, pads, output_size)
     if dims == 1:
         _check_unpool_ranks(input, indices)
-        flat, where = input.unsqueeze(-1), indices.unsqueeze(-1)  # type: ignore[attr-defined]
+        flat, where = input.unsqueeze(-1), indices.unsqueeze(-1)
         _check_unpool(flat, where, 2)
         shape = make_size((*input.shape[:-1], *sizes, 1))
         return unpool2d(flat, where, shape).squeeze(-1)
@@ -353,18 +387,24 @@ def _check_unpool_ranks(input: Tensor, indices: Any) -> None:
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Put the maxima that max_pool1d found back where they came from, zeros elsewhere."""
     return _unpool(input, indices, kernel_size, stride, padding, output_size, 1)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Put the maxima that max_pool2d found back where they came from, zeros elsewhere."""
     return _unpool(input, indices, kernel_size, stride, padding, output_size, 2)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Put the maxima that max_pool3d found back where they came from, zeros elsewhere."""
     return _unpool(input, indices, kernel_size, stride, padding, output_size, 3)

@@ -59,7 +59,7 @@ def _apply(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
         outer *= bands[0].out
     if len(bands) == 1:
         bands, sizes = (_ONE if bands[0].flat else _ONE.weighted, *bands), [1, *sizes]
-    _planes(out, x, bands[-2:], outer, *sizes[-2:], divide)
+    _planes(out, x, bands[-2:], outer, sizes[-2], sizes[-1], divide)
 
 
 def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, divide: bool) -> None:
@@ -67,7 +67,17 @@ def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, d
     if rows.picks and columns.picks:
         d = opmath(x.dtype)
         kernels.pick_planes(
-            out, x, rows.tables(d)[0], columns.tables(d)[0], planes, h, w, rows.out, columns.out, 1, repeat=columns.repeat
+            out,
+            x,
+            rows.tables(d)[0],
+            columns.tables(d)[0],
+            planes,
+            h,
+            w,
+            rows.out,
+            columns.out,
+            1,
+            repeat=columns.repeat,
         )
         return
     if rows.flat != columns.flat:
@@ -111,7 +121,7 @@ def _apply_last(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
     # Along dimensions that shrink first: less is left for the others.
     todo.sort(key=lambda i: bands[i].out / max(bands[i].size, 1))
     for i in todo:
-        outer, inner = n * numel_of(sizes[:i]), numel_of(sizes[i + 1 :]) * channels
+        outer, inner = n * numel_of(tuple(sizes[:i])), numel_of(tuple(sizes[i + 1 :])) * channels
         sizes[i] = bands[i].out
         target = out if i == todo[-1] else empty((n, *sizes, channels), opmath(x.dtype))
         _lines(target, x, bands[i], outer, inner, divide)

@@ -71,7 +71,9 @@ def _read_factors(factor: Any, sizes: tuple[int, ...]) -> list[float]:
     factors = _per_dimension(factor, len(sizes))
     for f in factors:
         if isinstance(f, bool) or not isinstance(f, (int, float, np.number)):
-            raise TypeError(f"interpolate(): argument 'scale_factor' must be float or tuple of floats, not {type_name(f)}")
+            raise TypeError(
+                f"interpolate(): argument 'scale_factor' must be float or tuple of floats, not {type_name(f)}"
+            )
     return [float(f) for f in factors]
 
 
@@ -103,14 +105,18 @@ def _check(input: Tensor, wanted: list[int]) -> None:
             f"Input and output sizes should be greater than 0, but got input ({shown[0]}) output ({shown[1]})"
         )
     if input.shape[1] == 0:
-        raise RuntimeError(f"Non-empty {len(input.shape)}D data tensor expected but got a tensor with sizes {list(input.shape)}")
+        raise RuntimeError(
+            f"Non-empty {len(input.shape)}D data tensor expected but got a tensor with sizes {list(input.shape)}"
+        )
 
 
 def _need_dtype(input: Tensor, mode: str) -> None:
     if input.dtype.is_floating_point or input.dtype is dt.uint8:
         return
     dims = len(input.shape) - 2
-    kernel = "compute_indices_weights_cubic" if mode == "bicubic" else f"upsample_{mode.split('-')[0]}{dims}d_channels_last"
+    kernel = (
+        "compute_indices_weights_cubic" if mode == "bicubic" else f"upsample_{mode.split('-')[0]}{dims}d_channels_last"
+    )
     raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
 
 
@@ -130,9 +136,7 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
     _check(input, wanted)
     _need_dtype(input, mode)
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
-    bands = tuple(
-        _band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors)
-    )
+    bands = tuple(_band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors))
     if input.dtype is dt.uint8 and mode not in _NEAREST:
         return _resize_bytes(input, bands)
     return _ops[mode + " antialias" if antialias else mode, len(bands)](input, bands)
@@ -140,7 +144,7 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
 
 def _resize_bytes(input: Tensor, bands: Bands) -> Tensor:
     """Pixels of one byte: integer arithmetic with 16-bit weights, rounded after each dimension, the last one first."""
-    pixels: Any = input.to(dt.int64)  # type: ignore[attr-defined]
+    pixels: Any = input.to(dt.int64)
     for i in reversed(range(len(bands))):
         if bands[i].is_identity:
             continue
@@ -150,7 +154,7 @@ def _resize_bytes(input: Tensor, bands: Bands) -> Tensor:
         bits = _weight_bits(float(weights.max()))
         whole = Band(band.size, band.first, band.count, np.trunc(weights * 2**bits + np.copysign(0.5, weights)))
         one_dimension = tuple(whole if k == i else _unchanged(pixels.shape[2 + k]) for k in range(len(bands)))
-        pixels = resample(pixels, one_dimension).add(1 << (bits - 1)).bitwise_right_shift(bits).clamp(0, 255)  # type: ignore[attr-defined]
+        pixels = resample(pixels, one_dimension).add(1 << (bits - 1)).bitwise_right_shift(bits).clamp(0, 255)
     return pixels.to(dt.uint8)
 
 
@@ -180,11 +184,10 @@ def interpolated(
     input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: Any, recompute: Any, antialias: bool
 ) -> Tensor:
     need_tensor("interpolate", input)
-    if mode in (*_NEAREST, "area", "lanczos"):
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
-            )
+    if align_corners is not None and mode in (*_NEAREST, "area", "lanczos"):
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
     if antialias and not (mode in _SMOOTH and len(input.shape) == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
@@ -223,7 +226,9 @@ def _deprecated(name: str) -> None:
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)
-def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None) -> Tensor:
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
+) -> Tensor:
     """The older name of interpolate."""
     _deprecated("upsample")
     return interpolated(input, size, scale_factor, mode, align_corners, None, False)

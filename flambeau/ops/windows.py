@@ -54,7 +54,11 @@ def read_window(
     else:
         steps = spread(stride, dims, name, "stride", 3)
     return Window(
-        kernel, steps, spread(padding, dims, name, "padding", 4), spread(dilation, dims, name, "dilation", 5), bool(ceil_mode)
+        kernel,
+        steps,
+        spread(padding, dims, name, "padding", 4),
+        spread(dilation, dims, name, "dilation", 5),
+        bool(ceil_mode),
     )
 
 
@@ -118,9 +122,7 @@ def pool_sizes(name: str, input: Tensor, window: Window) -> tuple[int, ...]:
         channels = input.shape[len(input.shape) - dims - 1]
         before = "x".join(map(str, (channels, *sizes)))
         after = "x".join(map(str, (channels, *(max(n, 0) for n in found))))
-        raise RuntimeError(
-            f"Given input size: ({before}). Calculated output size: ({after}). Output size is too small"
-        )
+        raise RuntimeError(f"Given input size: ({before}). Calculated output size: ({after}). Output size is too small")
     return found
 
 
@@ -158,7 +160,7 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
 
 def bare(x: Tensor) -> Tensor:
     """The values of x, contiguous, without history."""
-    return (x if x._meta is None else x._bare_alias()).contiguous()  # type: ignore[attr-defined]
+    return (x if x._meta is None else x._bare_alias()).contiguous()
 
 
 def recording(x: Tensor) -> bool:
@@ -179,7 +181,9 @@ def planes(x: Tensor, dims: int) -> int:
 
 
 @lru_cache(256)
-def sliding(size: int, count: int, kernel: int, stride: int, padding: int, dilation: int) -> tuple[np.ndarray, np.ndarray]:
+def sliding(
+    size: int, count: int, kernel: int, stride: int, padding: int, dilation: int
+) -> tuple[np.ndarray, np.ndarray]:
     """First element inside, and number of elements inside, of every window along one dimension."""
     start = np.arange(count) * stride - padding
     skipped = np.maximum(-(start // dilation), 0)  # elements of the window before the first
@@ -199,5 +203,3 @@ def adaptive(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def window_table(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """What the kernel max_pool_windows reads, for three dimensions."""
     return np.concatenate([row for part in parts for row in part]).astype(np.int64)
-
-

@@ -82,7 +82,9 @@ def differentiable_twice() -> Callable:
 
     def check(call: Callable, *arrays: np.ndarray) -> None:
         inputs = tuple(
-            flambeau.tensor(a, dtype=flambeau.float64, requires_grad=True) if a.dtype.kind == "f" else flambeau.tensor(a)
+            flambeau.tensor(a, dtype=flambeau.float64, requires_grad=True)
+            if a.dtype.kind == "f"
+            else flambeau.tensor(a)
             for a in arrays
         )
 

@@ -30,7 +30,9 @@ MODES = ["constant", "reflect", "replicate", "circular"]
 def test_padding(matches, mode, name, dtype):
     array, widths = PADS[name]
     # Circular padding is one operator here, and several copies in PyTorch.
-    matches(lambda t, F, x: F.pad(x, widths, mode), array, dtype=dtype, ignore=("grad_fn",) if mode == "circular" else ())
+    matches(
+        lambda t, F, x: F.pad(x, widths, mode), array, dtype=dtype, ignore=("grad_fn",) if mode == "circular" else ()
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -78,7 +80,9 @@ def test_unfold_and_fold(matches, name, dtype):
 @pytest.mark.parametrize("name", BLOCKS)
 def test_fold_twice_differentiable(differentiable_twice, name):
     options = BLOCKS[name]
-    differentiable_twice(lambda t, F, x: F.fold(F.unfold(x, **options), (5, 6), **options).square().sum(), IMAGES[:1, :1])
+    differentiable_twice(
+        lambda t, F, x: F.fold(F.unfold(x, **options), (5, 6), **options).square().sum(), IMAGES[:1, :1]
+    )
 
 
 SETUP = """

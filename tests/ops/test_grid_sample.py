@@ -31,7 +31,13 @@ def test_volumes(matches, mode, padding, align):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_channels_last(matches, mode):
-    matches(lambda t, F, x, g: F.grid_sample(x, g, mode, align_corners=False), IMAGES, GRID, channels_last=True, ignore=("strides",))
+    matches(
+        lambda t, F, x, g: F.grid_sample(x, g, mode, align_corners=False),
+        IMAGES,
+        GRID,
+        channels_last=True,
+        ignore=("strides",),
+    )
 
 
 def test_more_points_than_one_block(matches):
@@ -68,7 +74,9 @@ def test_special_values_stay_local(matches, special):
 @pytest.mark.parametrize("mode, padding, align", [c for c in COMBINATIONS if c[0] != "nearest"])
 def test_second_derivatives(differentiable_twice, mode, padding, align):
     grid = GENERATOR.uniform(-1.3, 1.3, (1, 2, 2, 2))
-    differentiable_twice(lambda t, F, x, g: F.grid_sample(x, g, mode, padding, align).square().sum(), IMAGES[:1, :2, :3, :3], grid)
+    differentiable_twice(
+        lambda t, F, x, g: F.grid_sample(x, g, mode, padding, align).square().sum(), IMAGES[:1, :2, :3, :3], grid
+    )
 
 
 def test_second_derivatives_of_volumes(differentiable_twice):

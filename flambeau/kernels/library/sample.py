@@ -7,7 +7,21 @@ as zero) and with what `weights`, both laid out (batch, tap, point), and how the
 
 from __future__ import annotations
 
-from ..loops import abs_, floor, fmod, i64, like, local, loop_kernel, minimum, prange, round_, scalar_function, simd, where
+from ..loops import (
+    abs_,
+    floor,
+    fmod,
+    i64,
+    like,
+    local,
+    loop_kernel,
+    minimum,
+    prange,
+    round_,
+    scalar_function,
+    simd,
+    where,
+)
 
 BLOCK = 256  # points handled together
 FAR = -100.0  # where a coordinate goes that is no number or fits no integer: outside any image
