@@ -6,7 +6,7 @@
 
 from typing import Any
 
-from . import common_types, functional, grad, init, modules, parallel, parameter, utils
+from . import _reduction, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -17,6 +17,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "_reduction",
     "common_types",
     "factory_kwargs",
     "functional",

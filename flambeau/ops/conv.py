@@ -283,3 +283,24 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Any = None, stride: An
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
     """The transpose of conv3d."""
     return _transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _check_tbc(input: Tensor, weight: Tensor, bias: Tensor) -> None:
+    if len(input.shape) != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if len(weight.shape) != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if len(bias.shape) != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if input.shape[2] != weight.shape[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if weight.shape[2] != bias.shape[0]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+
+
+@composite(namespaces=_BOTH)
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Tensor:
+    """conv1d of sequences with time first: input (T, N, C), weight (K, C, O)."""
+    _check_tbc(input, weight, bias)
+    out: Any = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return out.permute(2, 0, 1).contiguous()

@@ -61,7 +61,7 @@ def rrelu(
     return _rrelu("rrelu", input, lower, upper, training, generator)
 
 
-@composite(method=False, kind="random")
+@composite(method=False, kind="random", namespaces=("torch", "nn.functional"))
 def rrelu_(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:

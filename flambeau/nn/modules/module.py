@@ -96,9 +96,12 @@ class Module(Traversal, State, Conversion):
     # -- attributes ---------------------------------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for table in ("_parameters", "_buffers", "_modules"):
-            held = own.get(table)
-            if held is not None and name in held:
+        if "_parameters" in own:  # before __init__ there are no tables
+            if name in (held := own["_parameters"]):
+                return held[name]
+            if name in (held := own["_buffers"]):
+                return held[name]
+            if name in (held := own["_modules"]):
                 return held[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
