@@ -163,7 +163,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     tensor.zero_()
     for group in range(groups):
         for channel in range(min(per_group, tensor.size(1))):
-            tensor[(group * per_group + channel, channel, *centre)] = 1
+            position = (group * per_group + channel, channel, *centre)
+            tensor[position] = 1
     return tensor
 
 

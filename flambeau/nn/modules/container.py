@@ -283,6 +283,7 @@ def _pairs(items: Any, owner: str) -> Iterator[tuple[str, Any]]:
     if isinstance(items, (Mapping, ModuleDict, ParameterDict)):
         yield from items.items()
         return
+    pair: Any
     for j, pair in enumerate(items):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{owner} update sequence element #{j} should be Iterable; is {type(pair).__name__}")

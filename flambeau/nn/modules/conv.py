@@ -31,6 +31,8 @@ class _ConvNd(Module):
         "kernel_size",
     ]  # fmt: skip
     _spatial: int  # how many dimensions the kernel slides over
+    weight: Any
+    bias: Any
 
     def __init__(
         self,
@@ -305,6 +307,9 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 class _LazyConvXdMixin(LazyModuleMixin):
     """A convolution whose in_channels is found out by the first input."""
+
+    weight: Any
+    bias: Any
 
     def _make_lazy(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.weight = UninitializedParameter(device=device, dtype=dtype)

@@ -68,6 +68,7 @@ class Module(Traversal, State, Conversion):
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
+    _is_full_backward_hook: bool | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
