@@ -11,7 +11,7 @@ from ..core.dtype import dtype
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
-from .declare import composite, pointwise
+from .declare import composite, pointwise, transparent
 from .dtype_rules import compare, promote, select, type_word
 from .formula import OPTIONAL, Pointwise
 
@@ -269,8 +269,8 @@ def where_tensor(condition, input, other):
     return f.where(condition, input, other)
 
 
-@composite(method=False, out=True)
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+@transparent
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """input where condition holds, else other; with the condition alone, the indices of its nonzero elements."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
@@ -278,13 +278,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
     if input is None or other is None:
         raise TypeError("where() received an invalid combination of arguments: both input and other, or neither")
-    return where_tensor(condition, input, other)
+    return where_tensor(condition, input, other, out=out)
 
 
 @composite(name="where", function=False)
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition holds, else other."""
-    return where(condition, self, other)
+    return where_tensor(condition, self, other)
 
 
 def _check_heaviside(op: Pointwise, operands: tuple) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..core import modes
 from ..core.tensor import Tensor
-from .faces import make_face, make_inplace_face, run_inplace
+from .calls import run_inplace
+from .faces import make_face, make_inplace_face
 from .formula import Pointwise, PointwiseNode, formula_globals, promote
 from .inplace import assign, check_disjoint, check_writable, resize_out, write_out
 from .primitive import Primitive

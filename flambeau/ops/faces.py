@@ -8,27 +8,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from ..core import graph, modes
-from ..core.promotion import can_cast, scalar_dtype
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, copy_of_array
-from ..expr.node import Expr
-from .dtype_rules import type_word
-from .formula import OPTIONAL, Pointwise, as_operand
-from .gradient import make_node, record
-from .inplace import (
-    check_history_writable,
-    check_out,
-    check_partial_overlap,
-    check_writable,
-    copy_values,
-    has_internal_overlap,
-    needs_copy_before_write,
-    rebase_history,
-    write_out,
-)
+from ..core.tensor import Tensor
+from .calls import general, note_write, run_inplace
+from .formula import OPTIONAL, Pointwise
+from .gradient import record
 
 _HEADER = """
 def _face({signature}):
@@ -214,7 +199,7 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space.update(
         _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
         _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
-        _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=_note_write,
+        _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__,
     )  # fmt: skip
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
@@ -226,69 +211,6 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
 def _given(**options: Any) -> dict[str, Any]:
     """The optional arguments a mode gets to see."""
     return {k: v for k, v in options.items() if v is not None}
-
-
-# -- the general path -------------------------------------------------------------------------------------------------
-
-
-def general(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
-    """Any call: checks the operands, then computes a new tensor or fills `out`."""
-    if any(isinstance(x, Expr) for x in operands):
-        return impl.evaluate([*operands, *(params or impl.defaults)], None)  # used inside another formula
-    operands = checked_operands(impl, operands)
-    params = settle(impl, params)
-    if out is None:
-        return impl.call(operands, params)
-    plan = impl.plan_for(operands, params, None, None)
-    if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
-        return write_out(impl.name, out, impl.call(operands, params))
-    check_out(impl.name, out, plan.dtype, plan.device, any(isinstance(x, Tensor) and x.requires_grad for x in operands))
-    impl.into(out, operands, params)
-    out._bump(impl.name)
-    return out
-
-
-def checked_operands(impl: Pointwise, operands: tuple) -> tuple:
-    """Operands that are tensors, or numbers where the operator takes numbers."""
-    result = tuple(as_operand(x, impl.name, i) for i, x in enumerate(operands))
-    for i, (x, name) in enumerate(zip(result, impl.operand_names)):
-        if not isinstance(x, Tensor) and x is not None and name not in impl.numbers:
-            raise TypeError(
-                f"{impl.name}(): argument '{name}' (position {i + 1}) must be Tensor, not {type(x).__name__}"
-            )
-    if not any(isinstance(x, Tensor) for x in result):
-        if impl.only_numbers:
-            return (_number_tensor(result[0]), *result[1:])
-        raise TypeError(f"{impl.name}(): argument 'input' (position 1) must be Tensor, not {type(result[0]).__name__}")
-    return result
-
-
-def _number_tensor(value: Any) -> Tensor:
-    d = scalar_dtype(value)
-    return copy_of_array(np.asarray(value, d.numpy), d)
-
-
-def _writes_directly(out: Tensor, plan: Any, operands: tuple) -> bool:
-    """Whether a kernel can store straight into `out`: right shape, and no operand is overwritten before it is read."""
-    if out.shape != plan.shape or has_internal_overlap(out.shape, out._strides):
-        return False
-    return not any(isinstance(x, Tensor) and needs_copy_before_write(out, x) for x in operands)
-
-
-def settle(impl: Pointwise, params: tuple) -> tuple:
-    """Parameter values as Python numbers; () when all are the defaults."""
-    if not params:
-        return ()
-    values = tuple(_parameter(v) for v in params)
-    unchanged = all(v is d or (type(v) is type(d) and v == d) for v, d in zip(values, impl.defaults))
-    return () if unchanged else values
-
-
-def _parameter(value: Any) -> Any:
-    """A 0-dim tensor or NumPy scalar given where a number belongs."""
-    if value is None or type(value) in (int, float, bool, str, complex):
-        return value
-    return value.item() if hasattr(value, "item") else value
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------
@@ -322,71 +244,4 @@ def _fast_inplace(impl: Pointwise, plain: str) -> str:
     return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second)
 
 
-def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str) -> Tensor:
-    """Compute a pointwise operator into its first operand."""
-    if not isinstance(self, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
-    check_writable(self, name)
-    operands = checked_operands(impl, operands)
-    params = settle(impl, params)
-    sources = tuple(_readable(self, x) for x in operands)
-    plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
-    if not can_cast(plan.natural, self.dtype):
-        raise RuntimeError(
-            f"result type {type_word(plan.natural)} can't be cast to the desired output type {type_word(self.dtype)}"
-        )
-    runtime = impl.runtime_params(params)
-    node = make_node(plan, operands, runtime) if plan.records and graph.mode.enabled else None
-    copied = node is not None and node.recipe.reads_operand(0)
-    kept = (_copy_with_history(self), *sources[1:]) if copied else sources
-    plan.run(self, sources + runtime)
-    self._bump(name)
-    if plan.fn is not None and not params and all(s is x for s, x in zip(sources, operands)):
-        impl.inplace_plans[_inplace_key(operands)] = plan
-    if node is not None:
-        if copied or graph.unusual:  # the copy may be laid out in another way than the plan says
-            node.save_through_hooks(kept, runtime, self)
-        else:
-            node.save((*kept, *runtime, self))
-        rebase_history(self, node, 0)
-    elif graph.mode.enabled and self._meta is not None and self._meta.grad_fn is not None:
-        rebase_history(self, None, 0)
-    return self
-
-
-def _inplace_key(operands: tuple) -> tuple:
-    key: list = []
-    for x in operands:
-        key += (x.dtype, x.device, x.shape, x._strides) if isinstance(x, Tensor) else (type(x),)
-    return tuple(key)
-
-
-def _note_write(t: Tensor, name: str) -> None:
-    """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
-    if t._storage.version < graph.INFERENCE:
-        t._storage.last_write = (name, graph.user_frame())
-    elif not graph.mode.inference:
-        check_history_writable(t)
-
-
-def _readable(self: Tensor, x: Any) -> Any:
-    """An operand that writing to `self` does not change before it is read."""
-    if not isinstance(x, Tensor) or x is self:
-        return x
-    check_partial_overlap(self, x)
-    return bare_copy(x) if needs_copy_before_write(self, x) else x
-
-
-def bare_copy(x: Tensor) -> Tensor:
-    return copy_values.call((x._bare_alias(),))
-
-
-def _copy_with_history(x: Tensor) -> Tensor:
-    """The values and history x has now, before they are overwritten."""
-    fresh = bare_copy(x)
-    if x.grad_fn is not None:
-        fresh._set_history(x.grad_fn, x.output_nr)
-    return fresh
-
-
-__all__ = ["general", "make_face", "make_inplace_face", "run_inplace", "settle"]
+__all__ = ["make_face", "make_inplace_face"]

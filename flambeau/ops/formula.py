@@ -102,11 +102,13 @@ class Pointwise:
         fixed = constants or {}
         self.constant_operands = {i: fixed[n] for i, n in enumerate(self.operand_names) if n in fixed}
         self.constant_params = tuple(n in fixed for n, _ in self.parameters)
+        self.fixed_params = any(self.constant_params)
         self.grad_sees_dtype = grad is not None and "compute" in inspect.signature(grad).parameters
         self.reads_condition = rule is select  # operand 0 is a truth value
         self.rule_reads_params = _positional_count(rule) > 2
         self.check_reads_params = check is not None and _positional_count(check) > 2
         self.plans: dict[tuple, Plan] = {}
+        self.calls: dict[tuple, Plan] = {}  # the same plans by what calls look like, see calls.call_key
         self.inplace_plans: dict[tuple, Plan] = {}
         self.shares: dict[tuple, Any] = {}
         self.gradients: dict[int, tuple] = {}
@@ -142,15 +144,15 @@ class Pointwise:
     def runtime_params(self, params: tuple) -> tuple:
         return tuple(
             v
-            for v, d, fixed in zip(params, self.defaults, self.constant_params)
-            if type(v) in _RUNTIME and not fixed and (v != d or type(v) is not type(d))
+            for v, fixed in zip(params, self.constant_params)
+            if type(v) in _RUNTIME and not fixed
         )
 
     def params_key(self, params: tuple) -> tuple:
         """What of the parameters decides the formula."""
         return tuple(
-            type(v) if type(v) in _RUNTIME and not fixed and (v != d or type(v) is not type(d)) else (v, type(v))
-            for v, d, fixed in zip(params, self.defaults, self.constant_params)
+            type(v) if type(v) in _RUNTIME and not fixed else (v, type(v))
+            for v, fixed in zip(params, self.constant_params)
         )
 
     def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
@@ -169,6 +171,11 @@ class Pointwise:
         if plan is None:
             plan = self.make_plan(frozen, operands, params, out_dtype, out)
         return plan
+
+    def remember_call(self, key: tuple, plan: Plan) -> None:
+        if len(self.calls) >= _MAX_PLANS:
+            self.calls.clear()
+        self.calls[key] = plan
 
     def is_constant(self, index: int, value: Any) -> bool:
         """Whether this number is part of the formula."""
@@ -206,6 +213,7 @@ class Pointwise:
         self._compile(plan, operands, compute)
         if len(self.plans) >= _MAX_PLANS:
             self.plans.clear()
+            self.calls.clear()
             self.inplace_plans.clear()
         self.plans[key] = plan
         return plan
@@ -262,10 +270,10 @@ class Pointwise:
 
     def _parameter_symbols(self, params: tuple, math_type: dtype, inputs: list) -> list:
         symbols: list = []
-        for v, d, fixed in zip(params or self.defaults, self.defaults, self.constant_params):
+        for v, fixed in zip(params or self.defaults, self.constant_params):
             if type(v) not in _RUNTIME:
                 symbols.append(v)
-            elif fixed or (v == d and type(v) is type(d)):
+            elif fixed or not params:
                 symbols.append(v if fixed else const(v))
             else:
                 # a real parameter of a complex formula (a tolerance, a scale) stays real
@@ -300,10 +308,10 @@ class Pointwise:
         for i, x in plan.constants.items():
             symbols[i] = None if x is None else const(x)
         position = self.arity + 1
-        for v, d, fixed in zip(plan.params or self.defaults, self.defaults, self.constant_params):
+        for v, fixed in zip(plan.params or self.defaults, self.constant_params):
             if type(v) not in _RUNTIME:
                 symbols.append(v)
-            elif fixed or (v == d and type(v) is type(d)):
+            elif fixed or not plan.params:
                 symbols.append(v if fixed else const(v))
             else:
                 symbols.append(arg(position))

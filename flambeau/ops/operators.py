@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
-from .faces import general, make_face
+from .calls import general
+from .faces import make_face
 from .formula import Pointwise
 from .registry import OPS, Op
 
