@@ -177,7 +177,7 @@ def _named(kind: Any, saved: Saved) -> Saved:
     return saved
 
 
-def _overloaded(name: str, whole: Reduction, along: Any, binary: str) -> Any:
+def _overloaded(name: str, word: str, whole: Reduction, along: Any, binary: str) -> Any:
     def extreme(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         require_tensor(name, input)
         if not args and not kwargs:
@@ -195,6 +195,10 @@ def _overloaded(name: str, whole: Reduction, along: Any, binary: str) -> Any:
         return write_out(name, out, result)
 
     extreme.__name__ = name
+    extreme.__doc__ = (
+        f"{name}(input): the {word} element. {name}(input, dim, keepdim=False): the {word} along a dimension and its index."
+        f" {name}(input, other): the {word} of each pair of elements."
+    )
     return extreme
 
 
@@ -229,8 +233,8 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
     return int(dim), keepdim  # type: ignore[arg-type]
 
 
-max_ = composite(name="max")(_overloaded("max", _largest, max_dim, "maximum"))
-min_ = composite(name="min")(_overloaded("min", _smallest, min_dim, "minimum"))
+max_ = composite(name="max")(_overloaded("max", "largest", _largest, max_dim, "maximum"))
+min_ = composite(name="min")(_overloaded("min", "smallest", _smallest, min_dim, "minimum"))
 
 
 # -- both ends ---------------------------------------------------------------------------------------------------------
