@@ -283,13 +283,13 @@ def _pairs(items: Any, owner: str) -> Iterator[tuple[str, Any]]:
     if isinstance(items, (Mapping, ModuleDict, ParameterDict)):
         yield from items.items()
         return
-    pair: Any
     for j, pair in enumerate(items):
         if not isinstance(pair, Iterable):
             raise TypeError(f"{owner} update sequence element #{j} should be Iterable; is {type(pair).__name__}")
-        if len(pair) != 2:
-            raise ValueError(f"{owner} update sequence element #{j} has length {len(pair)}; 2 is required")
-        yield pair[0], pair[1]
+        entries = tuple(pair)
+        if len(entries) != 2:
+            raise ValueError(f"{owner} update sequence element #{j} has length {len(entries)}; 2 is required")
+        yield entries
 
 
 def _as_parameter(value: Any) -> Any:
