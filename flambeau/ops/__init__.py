@@ -37,6 +37,7 @@ from . import (  # noqa: F401
     margin_loss,
     masked,
     matmul,
+    multi_head_attention,
     max_pool,
     max_pool_more,
     normalization,

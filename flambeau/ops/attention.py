@@ -8,15 +8,18 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.dtype import opmath
+from ..core.graph import mode
 from ..core.layout import broadcast_two, expand_strides
-from ..core.tensor import Tensor, empty, numel_of
+from ..core.size import make_size
+from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import attention as kernels
+from ..kernels.library import flash_attention as flash
 from .declare import composite, primitive
-from .dropout import _dropped as dropped
+from .dropout import dropped
 from .formula import type_word
-from .joining import cat
 from .loss_arguments import dense, need_tensors
-from .matmul import linear
+from .plan import NATIVE
+from .primitive import Saved
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
 
@@ -25,9 +28,8 @@ from .matmul import linear
     grads={
         "grad": lambda v, weights, scale, causal: attention_weights_backward(v, weights, scale, causal),
         "weights": lambda v, grad, weights, scale: (
-            grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)
-        )
-        * scale,
+            (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
+        ),
     },
     function=False,
     method=False,
@@ -75,6 +77,110 @@ def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> 
     return out
 
 
+# -- all in one kernel ----------------------------------------------------------------------------------------------------
+
+_WIDEST = 256  # features; blocks of more would not fit the stack comfortably
+
+
+def _steps(t: Tensor) -> tuple[int, ...]:
+    return t._strides[:3]
+
+
+def _rows(t: Any) -> Any:
+    """A tensor whose features are adjacent, without history."""
+    return t if t._strides[-1] == 1 or t.shape[-1] == 1 else dense(t)
+
+
+def _new_like(like: Tensor, features: int) -> Tensor:
+    """A new (batch, heads, rows, features) tensor whose heads and rows lie in memory in the order of like's: where
+    queries are a transposed view, concatenating the heads of the result moves nothing."""
+    batch, heads, rows, _ = like.shape
+    shape = make_size((batch, heads, rows, features))
+    if like._strides[1] >= like._strides[2]:
+        return empty(shape, like.dtype, like.device)
+    return empty_strided(shape, (rows * heads * features, features, heads * features, 1), like.dtype, like.device)
+
+
+def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
+    length = query.shape[2]
+    lanes = 64 if length > 32 else 32 if length > 16 else 16
+    return {"lanes": lanes, "dim": query.shape[3], "value_dim": value.shape[3], "causal": causal}
+
+
+def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
+    if mask is None:
+        return 0, 0, 0, 0
+    return expand_strides(mask.shape, mask._strides, (*query.shape[:3], key.shape[2]))
+
+
+def _flash_gradients(
+    g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool, out: Any, logs: Tensor
+) -> tuple:
+    if mode.enabled:  # a graph of the gradient is wanted: make it of operators
+        return _plain_gradients(g, query, key, value, mask, scale, causal)
+    g, q, k, v, out = (_rows(t) for t in (g, query, key, value, out))
+    batch, heads, length, dim = q.shape
+    shared, source = k.shape[1:3]
+    grads = (_new_like(query, dim), _new_like(key, dim), _new_like(value, v.shape[3]))
+    steps = [s for t in (*grads, g, out, q, k, v) for s in _steps(t)]
+    flash.flash_backward(
+        *grads, g, out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
+        *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
+    )  # fmt: skip
+    return grads
+
+
+def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> tuple:
+    group = query.shape[1] // key.shape[1]
+    keys, values = _repeated_heads(key, group), _repeated_heads(value, group)
+    weights = attention_weights(query.matmul(keys.transpose(-2, -1)), mask, scale, causal)
+    slopes = attention_weights_backward(g.matmul(values.transpose(-2, -1)), weights, scale, causal)
+    grad_key = slopes.transpose(-2, -1).matmul(query)  # type: ignore[attr-defined]
+    grad_value = weights.transpose(-2, -1).matmul(g)  # type: ignore[attr-defined]
+    if group > 1:
+        batch, shared = key.shape[:2]
+        grad_key = grad_key.reshape(batch, shared, group, *key.shape[2:]).sum(2)
+        grad_value = grad_value.reshape(batch, shared, group, *value.shape[2:]).sum(2)
+    return slopes.matmul(keys), grad_key, grad_value  # type: ignore[attr-defined]
+
+
+@primitive(
+    grads={("query", "key", "value"): _flash_gradients},
+    label="ScaledDotProductFlashAttentionForCpuBackward0",
+    function=False,
+    method=False,
+)
+def flash_attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Saved:
+    """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
+    q, k, v = (_rows(t) for t in (query, key, value))
+    batch, heads, length, _ = q.shape
+    shared, source = k.shape[1:3]
+    out = _new_like(query, v.shape[3])
+    logs = empty(make_size((batch, heads, length)), q.dtype, q.device)
+    steps = [s for t in (out, q, k, v) for s in _steps(t)]
+    flash.flash_forward(
+        out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
+        *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
+    )  # fmt: skip
+    return Saved(out, logs=logs)
+
+
+def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
+    if not NATIVE or query.device is not cpu or query.dtype not in (dt.float32, dt.float64):
+        return False
+    shapes = (query.shape, key.shape, value.shape)
+    if any(len(s) != 4 or 0 in s for s in shapes) or max(query.shape[3], value.shape[3]) > _WIDEST:
+        return False
+    if key.shape[:3] != value.shape[:3] or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+        return False
+    if query.shape[1] != key.shape[1] and not grouped:
+        return False
+    if mask is None:
+        return True
+    full = (*query.shape[:3], key.shape[2])
+    return not mask.requires_grad and len(mask.shape) <= 4 and broadcast_two(mask.shape, full) == full
+
+
 # -- attention ----------------------------------------------------------------------------------------------------------
 
 
@@ -109,15 +215,15 @@ def _repeated_heads(t: Any, times: int) -> Tensor:
     return spread.reshape(*lead, heads * times, length, width)
 
 
-def _group(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values of grouped heads, once for each query head."""
+def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
+    if min(len(query.shape), len(key.shape), len(value.shape)) < 3:
+        raise RuntimeError("enable_gqa expects query, key and value with a dimension of heads before the last two")
     heads = query.shape[-3]
     for name, t in (("key", key), ("value", value)):
         if not t.shape[-3] or heads % t.shape[-3]:
             raise RuntimeError(
                 f"Number of heads in {name} must divide the number of heads in query, but got {t.shape[-3]} and {heads}"
             )
-    return _repeated_heads(key, heads // key.shape[-3]), _repeated_heads(value, heads // value.shape[-3])
 
 
 @composite(namespaces=("nn.functional",), method=False)
@@ -139,17 +245,22 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
-        key, value = _group(query, key, value)
+        _check_groups(query, key, value)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     given = query.dtype
     wide = opmath(given)
     if wide is not given:
         query, key, value = query.to(wide), key.to(wide), value.to(wide)
         attn_mask = attn_mask.to(wide) if attn_mask is not None and attn_mask.dtype is given else attn_mask
-    weights = attention_probabilities(query, key, attn_mask, factor, is_causal)
-    if dropout_p > 0:
-        weights = dropped(weights, dropout_p, True, False, False)
-    result = weights.matmul(value)  # type: ignore[attr-defined]
+    if dropout_p == 0 and _flash_takes(query, key, value, attn_mask, enable_gqa):
+        result = flash_attention(query, key, value, attn_mask, factor, is_causal)
+    else:
+        if enable_gqa:
+            key, value = (_repeated_heads(t, query.shape[-3] // t.shape[-3]) for t in (key, value))
+        weights = attention_probabilities(query, key, attn_mask, factor, is_causal)
+        if dropout_p > 0:
+            weights = dropped(weights, dropout_p, True, False, False)
+        result = weights.matmul(value)  # type: ignore[attr-defined]
     return result if wide is given else result.to(given)
 
 
@@ -162,223 +273,3 @@ def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causa
         if shape != scores.shape:  # a mask with more batch dimensions than the scores
             scores = scores.expand(shape)
     return attention_weights(scores, mask, scale, causal)
-
-
-# -- multi-head attention -----------------------------------------------------------------------------------------------
-
-
-def _float_mask(mask: Any, name: str, target: dt.dtype) -> Any:
-    """A mask as numbers to add: True in a bool mask means "ignore"."""
-    if mask is None:
-        return None
-    if mask.dtype is not dt.bool_ and not mask.dtype.is_floating_point:
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    if mask.dtype is dt.bool_:
-        return mask.new_zeros(mask.shape, dtype=target).masked_fill_(mask, -math.inf)
-    return mask
-
-
-def _project(
-    query: Any, key: Any, value: Any, weight: Any, bias: Any, separate: tuple
-) -> tuple[Any, Any, Any]:
-    """Queries, keys and values of all heads, with as few products as the identities among the inputs allow."""
-    width = query.shape[-1]
-    if separate:
-        biases = (None, None, None) if bias is None else bias.chunk(3)
-        q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), separate, biases))
-        return q, k, v
-    if key is value and query is key:
-        packed = linear(query, weight, bias)
-        return packed[..., :width], packed[..., width : 2 * width], packed[..., 2 * width :]
-    weights = weight.split(width)
-    biases = (None, None, None) if bias is None else bias.split(width)
-    if key is value:
-        packed = linear(key, weight[width:], None if bias is None else bias[width:])
-        return linear(query, weights[0], biases[0]), packed[..., :width], packed[..., width:]
-    q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
-    return q, k, v
-
-
-def _check_batches(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
-    """Whether the inputs have a batch dimension, after PyTorch's checks of their ranks."""
-    rank = len(query.shape)
-    if rank not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
-    batched = rank == 3
-    kind = "batched" if batched else "unbatched"
-    if len(key.shape) != rank or len(value.shape) != rank:
-        raise AssertionError(
-            f"For {kind} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {len(key.shape)}-D and"
-            f" {len(value.shape)}-D tensors respectively"
-        )
-    if padding is not None and len(padding.shape) != rank - 1:
-        raise AssertionError(
-            f"For {kind} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found"
-            f" {len(padding.shape)}-D tensor instead"
-        )
-    if mask is not None and len(mask.shape) not in (2, 3):
-        raise AssertionError(
-            f"For {kind} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {len(mask.shape)}-D"
-        )
-    if not batched and mask is not None and len(mask.shape) == 3 and mask.shape != (heads, query.shape[0], key.shape[0]):
-        raise AssertionError(
-            f"Expected `attn_mask` shape to be {(heads, query.shape[0], key.shape[0])} but got {tuple(mask.shape)}"
-        )
-    return batched
-
-
-def _checked_mask(mask: Any, batch: int, heads: int, length: int, source: int) -> Any:
-    """The attention mask as (1 or batch * heads, length, source)."""
-    if mask is None:
-        return None
-    if len(mask.shape) == 2:
-        expected: tuple[int, ...] = (length, source)
-        if mask.shape != expected:
-            raise RuntimeError(f"The shape of the 2D attn_mask is {mask.shape}, but should be {expected}.")
-        return mask.unsqueeze(0)
-    expected = (batch * heads, length, source)
-    if mask.shape != expected:
-        raise RuntimeError(f"The shape of the 3D attn_mask is {mask.shape}, but should be {expected}.")
-    return mask
-
-
-def _pad_end(mask: Any, more: int) -> Any:
-    """One more key that nothing hides."""
-    if mask is None:
-        return None
-    return cat([mask, mask.new_zeros((*mask.shape[:-1], more))], -1)
-
-
-@composite(namespaces=("nn.functional",), method=False)
-def multi_head_attention_forward(
-    query: Any,
-    key: Any,
-    value: Any,
-    embed_dim_to_check: int,
-    num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
-    add_zero_attn: bool,
-    dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
-    training: bool = True,
-    key_padding_mask: Any = None,
-    need_weights: bool = True,
-    attn_mask: Any = None,
-    use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    static_k: Any = None,
-    static_v: Any = None,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """What nn.MultiheadAttention computes: projections, attention of every head, and the output projection.
-
-    query (L, N, E), key and value (S, N, E), or without N. Returns the output and, if asked for, the attention weights.
-    """
-    batched = _check_batches(query, key, value, key_padding_mask, attn_mask, num_heads)
-    if not batched:
-        same_key, same_value = key is query, value is key
-        query = query.unsqueeze(1)
-        key = query if same_key else key.unsqueeze(1)
-        value = key if same_value else value.unsqueeze(1)
-        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    length, batch, width = query.shape
-    source = key.shape[0]
-    key_padding_mask = _float_mask(key_padding_mask, "key_padding_mask", query.dtype)
-    if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-    if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # the hint says what the mask holds
-    else:
-        attn_mask = _float_mask(attn_mask, "attn_mask", query.dtype)
-        is_causal = False
-    if width != embed_dim_to_check:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
-    head_width = width // num_heads
-    if head_width * num_heads != width:
-        raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")
-    _check_projections(key, value, use_separate_proj_weight, in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight)
-    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else ()
-    q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias, separate)
-    attn_mask = _checked_mask(attn_mask, batch, num_heads, length, source)
-    if bias_k is not None and bias_v is not None:
-        k = cat([k, bias_k.expand(1, batch, width)], 0)
-        v = cat([v, bias_v.expand(1, batch, width)], 0)
-        attn_mask, key_padding_mask = _pad_end(attn_mask, 1), _pad_end(key_padding_mask, 1)
-    elif bias_k is not None or bias_v is not None:
-        raise AssertionError("bias_k and bias_v must both be given or both be None")
-    q = q.reshape(length, batch * num_heads, head_width).transpose(0, 1)
-    k = _static(k.reshape(k.shape[0], batch * num_heads, head_width).transpose(0, 1) if static_k is None else static_k,
-                "static_k", batch * num_heads, head_width)  # fmt: skip
-    v = _static(v.reshape(v.shape[0], batch * num_heads, head_width).transpose(0, 1) if static_v is None else static_v,
-                "static_v", batch * num_heads, head_width)  # fmt: skip
-    if add_zero_attn:
-        zeros = k.new_zeros((batch * num_heads, 1, head_width))
-        k, v = cat([k, zeros], 1), cat([v, zeros], 1)
-        attn_mask, key_padding_mask = _pad_end(attn_mask, 1), _pad_end(key_padding_mask, 1)
-    source = k.shape[1]
-    if key_padding_mask is not None:
-        if key_padding_mask.shape != (batch, source):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(key_padding_mask.shape)}"
-            )
-        hidden = key_padding_mask.reshape(batch, 1, 1, source).expand(-1, num_heads, -1, -1)
-        hidden = hidden.reshape(batch * num_heads, 1, source)
-        attn_mask = hidden if attn_mask is None else attn_mask + hidden
-    p = dropout_p if training else 0.0
-    q, k, v = (t.reshape(batch, num_heads, t.shape[1], head_width) for t in (q, k, v))
-    if attn_mask is not None:
-        lead = (1, 1) if attn_mask.shape[0] == 1 else (batch, num_heads)
-        attn_mask = attn_mask.reshape(*lead, *attn_mask.shape[1:])
-    scale = 1 / math.sqrt(head_width)
-    weights = None
-    if need_weights:
-        weights = _plain_softmax(q, k, attn_mask, scale)
-        weights = dropped(weights, p, p > 0, False, False)
-        output = weights.matmul(v)  # type: ignore[attr-defined]
-        if average_attn_weights:
-            weights = weights.mean(1)  # type: ignore[attr-defined]
-    else:
-        output = scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal)
-    output = output.permute(2, 0, 1, 3).reshape(length * batch, width)
-    output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
-    if batched:
-        return output, weights
-    return output.squeeze(1), None if weights is None else weights.squeeze(0)  # type: ignore[attr-defined]
-
-
-def _plain_softmax(q: Any, k: Any, mask: Any, scale: float) -> Tensor:
-    """Weights to hand out: unlike those inside attention, a row that sees nothing is nan, as in PyTorch."""
-    scores = (q * scale).matmul(k.transpose(-2, -1))
-    return (scores if mask is None else scores + mask).softmax(-1)
-
-
-def _static(t: Any, name: str, heads: int, head_width: int) -> Any:
-    if t.shape[0] != heads or t.shape[2] != head_width:
-        raise AssertionError(
-            f"expecting {name} of shape ({heads}, *, {head_width}), but got {tuple(t.shape)}"
-        )
-    return t
-
-
-def _check_projections(
-    key: Any, value: Any, separate: bool, weight: Any, q_weight: Any, k_weight: Any, v_weight: Any
-) -> None:
-    if separate:
-        if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's {tuple(value.shape[:2])}"
-            )
-        if q_weight is None or k_weight is None or v_weight is None:
-            raise AssertionError("use_separate_proj_weight is True but a projection weight is None")
-    else:
-        if key.shape != value.shape:
-            raise AssertionError(f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}")
-        if weight is None:
-            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")

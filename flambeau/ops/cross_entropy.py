@@ -286,9 +286,7 @@ def _run_nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_
     if input.device is not cpu:
         return Saved(loss, stats=stats)
     w = None if weight is None else dense(weight)
-    kernels.nll(
-        loss, stats, dense(input), dense(target), w, outer, n, inner, ignore_index, reduction=reduction
-    )
+    kernels.nll(loss, stats, dense(input), dense(target), w, outer, n, inner, ignore_index, reduction=reduction)
     _check_targets(stats, target, n, ignore_index)
     return Saved(loss, stats=stats)
 

@@ -55,8 +55,10 @@ def _target_matrix(targets: Tensor, lengths: np.ndarray, classes: int) -> np.nda
             )
         rows = values[:, :width].astype(np.int64)
     used = rows[np.arange(width) < lengths[:, None]]
-    if used.size and not (0 <= used.min() and used.max() < classes):
-        raise RuntimeError(f"targets must be in label range [0, {classes}), but got values {used.min()} ... {used.max()}")
+    if used.size and not (used.min() >= 0 and used.max() < classes):
+        raise RuntimeError(
+            f"targets must be in label range [0, {classes}), but got values {used.min()} ... {used.max()}"
+        )
     return np.ascontiguousarray(np.where(np.arange(width) < lengths[:, None], rows, 0))
 
 

@@ -115,9 +115,7 @@ _COMPUTE_MODES = (
 
 
 @composite(method=False)
-def cdist(
-    x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
-) -> Tensor:
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of x1 (..., P, M) to every row of x2 (..., R, M)."""
     need_tensors("cdist", x1=x1, x2=x2)
     if compute_mode not in _COMPUTE_MODES:
@@ -128,9 +126,7 @@ def cdist(
         if len(x.shape) < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {len(x.shape)}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     common = promote_types(x1.dtype, x2.dtype)

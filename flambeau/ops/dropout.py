@@ -44,13 +44,11 @@ def _noise(input: Tensor, features: bool) -> Tensor:
 def _kept(p: float, input: Tensor) -> float:
     """1 / (1 - p), rounded as arithmetic of the input's dtype does."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {type_word(input.dtype)}"
-        )
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {type_word(input.dtype)}")
     return 1.0 / (1.0 - p) if input.dtype is dt.float64 else float(np.float32(1) / np.float32(1.0 - p))
 
 
-def _dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
+def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
     _check(p, RuntimeError)
     if p == 0 or not train or numel_of(input.shape) == 0:
         return input
@@ -97,8 +95,8 @@ def _family(name: str, run: Any, features: bool) -> tuple[Any, Any]:
     )
 
 
-_dropout, _dropout_ = _family("dropout", _dropped, False)
-_feature_dropout, _feature_dropout_ = _family("feature_dropout", _dropped, True)
+_dropout, _dropout_ = _family("dropout", dropped, False)
+_feature_dropout, _feature_dropout_ = _family("feature_dropout", dropped, True)
 _alpha_dropout, _alpha_dropout_ = _family("alpha_dropout", _alpha_dropped, False)
 _feature_alpha_dropout, _feature_alpha_dropout_ = _family("feature_alpha_dropout", _alpha_dropped, True)
 
@@ -132,7 +130,7 @@ _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """While training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
     _check(p, ValueError)
-    return _dropped(input, p, training, False, inplace)
+    return dropped(input, p, training, False, inplace)
 
 
 @composite(**_FUNCTIONAL)
@@ -151,8 +149,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched: bool) -> Tensor:
     if not unbatched:
-        return _dropped(input, p, training, True, inplace)
-    result = _dropped(input.unsqueeze(0), p, training, True, inplace)  # type: ignore[attr-defined]
+        return dropped(input, p, training, True, inplace)
+    result = dropped(input.unsqueeze(0), p, training, True, inplace)  # type: ignore[attr-defined]
     return input if inplace else result.squeeze(0)  # type: ignore[attr-defined]
 
 

@@ -10,7 +10,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, arguments, as_expr, pullback, substitute
 from ..expr import functions as f
-from .formula import Pointwise, derived
+from .formula import Pointwise, camel, derived
 from .loss_arguments import reduce_loss
 from .primitive import Primitive
 from .reduction import Reduction
@@ -22,7 +22,9 @@ class ElementLoss:
     `formula` maps one element of each to its loss; `grad` as for pointwise operators, derived from the formula if None.
     """
 
-    def __init__(self, name: str, formula: Callable, grad: Callable | None = None, labels: dict[str, str] | None = None):
+    def __init__(
+        self, name: str, formula: Callable, grad: Callable | None = None, labels: dict[str, str] | None = None
+    ):
         self.name, self.formula, self.grad = name, formula, grad
         self._shares: dict[tuple[int, int], tuple[Pointwise, tuple[int, ...]] | None] = {}
         self.map = Pointwise(name, formula, grad=grad, label=(labels or {}).get("none"))
@@ -32,7 +34,7 @@ class ElementLoss:
             kind: Primitive(
                 self._reduced,
                 {"operands": self._gradients},
-                (labels or {}).get(kind, self.map.label),
+                (labels or {}).get(kind) or camel(name) + "Backward0",
                 False,
                 False,
             )
@@ -105,7 +107,8 @@ def same_shapes(input: Tensor, target: Tensor, stacklevel: int = 4) -> tuple[Ten
         " incorrect results due to broadcasting. Please ensure they have the same size.",
         stacklevel=stacklevel,
     )
-    return broadcast(input, target)
+    first, second = broadcast(input, target)
+    return first, second
 
 
 def broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -219,9 +222,7 @@ logits_weight = ElementLoss(
     lambda x, t, w: _logits(x, t) * w,
     grad=lambda g, x, t, w, out: (*_logits_grad(g * w, x, t), g * _logits(x, t)),
 )
-logits_positive = ElementLoss(
-    _LOGITS, _logits_positive, grad=lambda g, x, t, p, out: _logits_positive_grad(g, x, t, p)
-)
+logits_positive = ElementLoss(_LOGITS, _logits_positive, grad=lambda g, x, t, p, out: _logits_positive_grad(g, x, t, p))
 logits_both = ElementLoss(
     _LOGITS,
     lambda x, t, w, p: _logits_positive(x, t, p) * w,

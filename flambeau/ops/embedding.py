@@ -166,7 +166,9 @@ def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: fl
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """Scale the rows that `indices` name down to the norm `max_norm` where they are longer."""
     if len(input.shape) != 2:
-        raise RuntimeError(f"Expected 2-dimensional tensor, but got {len(input.shape)}-dimensional tensor for argument #1")
+        raise RuntimeError(
+            f"Expected 2-dimensional tensor, but got {len(input.shape)}-dimensional tensor for argument #1"
+        )
     _check_indices("embedding_renorm_", indices)
     rows = np.unique(indices._array())
     if rows.size and not 0 <= rows[0] <= rows[-1] < input.shape[0]:
@@ -258,7 +260,9 @@ def _bag_starts(offsets: Tensor, count: int, include_last_offset: bool) -> np.nd
             f" {starts[0]}"
         )
     if starts.size and starts[-1] > count:
-        raise RuntimeError(f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {starts[-1]}")
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {starts[-1]}"
+        )
     if (np.diff(starts) < 0).any() or (starts < 0).any():
         raise RuntimeError(f"offsets must not decrease, but got {starts.tolist()}")
     if not include_last_offset:

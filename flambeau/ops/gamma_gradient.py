@@ -24,7 +24,9 @@ def _integrate(integrand: Callable[[np.ndarray, slice], np.ndarray], size: int) 
     with np.errstate(all="ignore"):
         for start in range(0, size, _CHUNK):
             which = slice(start, start + _CHUNK)
-            values = np.nan_to_num(integrand(_NODES[:, None], which) * _WEIGHTS[:, None], nan=0.0, posinf=0.0, neginf=0.0)
+            values = np.nan_to_num(
+                integrand(_NODES[:, None], which) * _WEIGHTS[:, None], nan=0.0, posinf=0.0, neginf=0.0
+            )
             total[which] = values.sum(0)
     return total
 

@@ -105,7 +105,9 @@ def smooth_l1_loss(
 
 
 @composite(**_FUNCTIONAL)
-def huber_loss(input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
+) -> Tensor:
     """Squared where input and target differ by less than `delta`, `delta` times absolute elsewhere."""
     need_tensors("huber_loss", input=input, target=target)
     if not isinstance(delta, (int, float)):
@@ -128,7 +130,7 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
     if input.device is not cpu or numel_of(input.shape) == 0:
         return
     for name, t in (("input", input), ("target", target)):
-        if losses.outside_unit.over((t._bare_alias(), )).item():  # type: ignore[attr-defined]
+        if losses.outside_unit.over((t._bare_alias(),)).item():  # type: ignore[attr-defined]
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
 
 
@@ -268,7 +270,9 @@ def _poisson(input: Any, target: Any, log_input: bool, full: bool, eps: float, r
 
 
 @composite(name="poisson_nll_loss", method=False)
-def _poisson_by_number(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: Any) -> Tensor:
+def _poisson_by_number(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: Any
+) -> Tensor:
     """`nn.functional.poisson_nll_loss` with the reduction as a number."""
     return _poisson(input, target, log_input, full, eps, read_reduction(reduction))
 

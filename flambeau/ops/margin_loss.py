@@ -72,7 +72,9 @@ def margin_ranking_loss(
 
 
 @composite(name="margin_ranking_loss", method=False)
-def _ranking_by_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1) -> Tensor:
+def _ranking_by_number(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1
+) -> Tensor:
     """`nn.functional.margin_ranking_loss` with the reduction as a number."""
     return _ranking(input1, input2, target, margin, read_reduction(reduction))
 
@@ -245,7 +247,7 @@ def multi_margin_loss(
     if target.dtype is not dt.int64:
         raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
     values = target._array()
-    if values.size and not (0 <= values.min() and values.max() < classes):
+    if values.size and not (values.min() >= 0 and values.max() < classes):
         raise RuntimeError("target out of range")
     index = target.reshape(samples, 1)
     lacking = (margin - scores.gather(1, index) + scores).relu()

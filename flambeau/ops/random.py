@@ -26,7 +26,6 @@ from .formula import type_word
 from .random_fill import as_generator, fill, fill_inplace
 from .samplers import Bernoulli, Exponential, General, Integers, Normal, Permutation, Sampler, Uniform
 
-
 _UNIT, _STANDARD, _PERMUTATION = Uniform(), Normal(), Permutation()
 
 
@@ -290,4 +289,3 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
         flat = algorithms.bernoulli_tensor(generator, chances, p.dtype, t.dtype)
         t._array()[...] = algorithms.place(flat, t.shape, t._strides, p._strides)
     return t
-

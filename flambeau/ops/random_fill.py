@@ -19,6 +19,7 @@ from .plan import NATIVE
 from .primitive import Primitive
 from .samplers import Sampler
 
+
 def as_generator(value: Any, name: str) -> Generator:
     """The generator= argument; None is the default generator."""
     if value is None:

@@ -25,7 +25,12 @@ def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
     return factor
 
 
-@primitive(grads={"input": lambda g, factor: pixel_unshuffle(g, factor)}, label="PixelShuffleBackward0", function=False, method=False)
+@primitive(
+    grads={"input": lambda g, factor: pixel_unshuffle(g, factor)},
+    label="PixelShuffleBackward0",
+    function=False,
+    method=False,
+)
 def _to_pixels(input: Any, factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     out = channels // (factor * factor)
@@ -35,7 +40,12 @@ def _to_pixels(input: Any, factor: int) -> Tensor:
     return _copied(split.permute(*order)).reshape(*lead, out, height * factor, width * factor)  # type: ignore[attr-defined]
 
 
-@primitive(grads={"input": lambda g, factor: pixel_shuffle(g, factor)}, label="PixelUnshuffleBackward0", function=False, method=False)
+@primitive(
+    grads={"input": lambda g, factor: pixel_shuffle(g, factor)},
+    label="PixelUnshuffleBackward0",
+    function=False,
+    method=False,
+)
 def _to_channels(input: Any, factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     rank = len(lead)
@@ -121,9 +131,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
             )
     out, first, second = weight.shape
     if bias is not None and bias.shape[0] != out:
-        raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}"
-        )
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}")
     lead = input1.shape[:-1]
     rows = numel_of(lead)
     half = input1.reshape(rows, first).matmul(weight.transpose(0, 1).reshape(first, out * second))

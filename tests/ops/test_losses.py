@@ -197,7 +197,7 @@ def evaluate(library: Any, expression: str, dtype: str) -> tuple[list, dict[str,
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("expression", [line for line in VALUES.strip().splitlines()])
+@pytest.mark.parametrize("expression", list(VALUES.strip().splitlines()))
 def test_values_and_gradients(expression: str, dtype: str):
     torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
     value, grads = evaluate(flambeau, expression, dtype)
@@ -287,7 +287,7 @@ F.pdist(torch.ones(3))
 """
 
 
-@pytest.mark.parametrize("expression", [line for line in MISTAKES.strip().splitlines()])
+@pytest.mark.parametrize("expression", list(MISTAKES.strip().splitlines()))
 def test_mistakes(agrees, expression: str):
     agrees(expression, SETUP)
 
@@ -308,7 +308,7 @@ F.nll_loss(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
 """
 
 
-@pytest.mark.parametrize("expression", [line for line in PRINTED.strip().splitlines()])
+@pytest.mark.parametrize("expression", list(PRINTED.strip().splitlines()))
 def test_printed_results(agrees, expression: str):
     agrees(expression, SETUP)
 

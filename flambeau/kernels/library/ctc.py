@@ -26,6 +26,16 @@ def add_logs(a, b):
     return result
 
 
+@scalar_function
+def add_three_logs(a, b, c):
+    """log(exp(a) + exp(b) + exp(c))"""
+    top = maximum(maximum(a, b), c)
+    result = top
+    if top != -inf:
+        result = top + log(exp(a - top) + exp(b - top) + exp(c - top))
+    return result
+
+
 @loop_kernel
 def ctc_forward(nll, alpha, scores, targets, input_lengths, target_lengths, steps, samples, classes, width, blank):
     """alpha and the negative log-likelihood of every sample."""
@@ -38,19 +48,16 @@ def ctc_forward(nll, alpha, scores, targets, input_lengths, target_lengths, step
             row = (n * steps + t) * states
             score = (t * samples + n) * classes
             for s in range(used):
-                reach = like(scores, -inf)
-                if t == 0:
-                    if s < 2:
-                        reach = like(scores, 0)
-                else:
+                label = label_of(targets, start, s, blank)
+                reach = like(scores, 0) if s < 2 else like(scores, -inf)
+                if t > 0:
                     reach = alpha[row - states + s]
-                    if s > 0:
+                    # A blank between equal labels cannot be skipped.
+                    if s > 1 and label != label_of(targets, start, s - 2, blank):
+                        reach = add_three_logs(reach, alpha[row - states + s - 1], alpha[row - states + s - 2])
+                    elif s > 0:
                         reach = add_logs(reach, alpha[row - states + s - 1])
-                    if s > 1:
-                        # A blank between equal labels cannot be skipped.
-                        if label_of(targets, start, s, blank) != label_of(targets, start, s - 2, blank):
-                            reach = add_logs(reach, alpha[row - states + s - 2])
-                alpha[row + s] = reach + scores[score + label_of(targets, start, s, blank)]
+                alpha[row + s] = reach + scores[score + label]
         if last == 0:
             nll[n] = 0 if used == 1 else inf
         else:
@@ -80,26 +87,19 @@ def ctc_backward(
             row = (n * steps + t) * states
             score = (t * samples + n) * classes
             for c in range(classes):
-                grad_scores[score + c] = -inf
+                grad_scores[score + c] = exp(scores[score + c]) * g if t < last and not silent else like(scores, 0)
             if t < last and not silent:
                 for s in range(used):
-                    reach = like(scores, -inf)
-                    if t == last - 1:
-                        if s >= used - 2:
-                            reach = like(scores, 0)
-                    else:
+                    label = label_of(targets, start, s, blank)
+                    reach = like(scores, 0) if s >= used - 2 else like(scores, -inf)
+                    if t < last - 1:
                         reach = beta[row + states + s]
-                        if s + 1 < used:
+                        if s + 2 < used and label != label_of(targets, start, s + 2, blank):
+                            reach = add_three_logs(reach, beta[row + states + s + 1], beta[row + states + s + 2])
+                        elif s + 1 < used:
                             reach = add_logs(reach, beta[row + states + s + 1])
-                        if s + 2 < used:
-                            if label_of(targets, start, s, blank) != label_of(targets, start, s + 2, blank):
-                                reach = add_logs(reach, beta[row + states + s + 2])
-                    label = score + label_of(targets, start, s, blank)
-                    beta[row + s] = reach + scores[label]
-                    grad_scores[label] = add_logs(grad_scores[label], alpha[row + s] + beta[row + s])
-                for c in range(classes):
-                    v = scores[score + c]
-                    grad_scores[score + c] = (exp(v) - exp(grad_scores[score + c] + loss - v)) * g
-            else:
-                for c in range(classes):
-                    grad_scores[score + c] = 0
+                    v = scores[score + label]
+                    beta[row + s] = reach + v
+                    # The probability of being in this state, which alpha and beta both count with its own score.
+                    here = exp(alpha[row + s] + reach + loss)
+                    grad_scores[score + label] = grad_scores[score + label] - here * g
