@@ -63,4 +63,9 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
     return start + (end - start) * weight
 
 
-__all__ = ["lerp", "maximum", "minimum", "sign", "sqrt", "where"]
+def detached(x: Any) -> Any:
+    """x, of which a differentiable step sees the value only."""
+    return x.detach() if isinstance(x, Tensor) else x
+
+
+__all__ = ["detached", "lerp", "maximum", "minimum", "sign", "sqrt", "where"]

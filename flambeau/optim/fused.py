@@ -117,8 +117,7 @@ class Update:
         given: dict[str, Any] = {}
         for name, t in held.items():
             if name in self.scalars:
-                # A number, unless autograd is to see where it goes.
-                given[name] = t.clone() if recorded else t.item()
+                given[name] = t.clone() if recorded and t.requires_grad else t.item()
             else:
                 t = view_as_real(t) if t.dtype.is_complex else t
                 # The tensors are overwritten below, and autograd may have saved what the formula read.

@@ -7,20 +7,26 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..ops.creation import zeros_like
 from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
+from .formula import detached
 from .fused import update
 from .optimizer import ParamsT, number
 from .sparse_gradient import entries
 
 
 @update()
-def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize):  # type: ignore[no-untyped-def]
+def sgd(  # type: ignore[no-untyped-def]
+    param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize, first
+):
     if maximize:
         grad = -grad
     if weight_decay is not None:
         grad = grad + weight_decay * param
     if momentum is None:
         return {"param": param - lr * grad}
-    momentum_buffer = momentum * momentum_buffer + (1 - dampening) * grad
+    if first:
+        momentum_buffer = detached(grad)
+    else:
+        momentum_buffer = momentum * momentum_buffer + (1 - dampening) * grad
     direction = grad + momentum * momentum_buffer if nesterov else momentum_buffer
     return {"param": param - lr * direction, "momentum_buffer": momentum_buffer}
 
@@ -73,6 +79,7 @@ class SGD(ElementwiseOptimizer):
             "weight_decay": nonzero(group["weight_decay"]),
             "nesterov": bool(group["nesterov"]),
             "maximize": bool(group["maximize"]),
+            "first": False,
         }
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
@@ -94,7 +101,7 @@ class SGD(ElementwiseOptimizer):
         if options["momentum"] is None:
             self._run(group, group["params"], options)
             return
-        # The first gradient becomes the buffer whatever the dampening is.
+        # The first gradient becomes the buffer.
         new, old = [], []
         for p in group["params"]:
             if p.grad is not None:
@@ -105,6 +112,6 @@ class SGD(ElementwiseOptimizer):
                 else:
                     old.append(p)
         if new:
-            self._run(group, new, {**options, "dampening": 0})
+            self._run(group, new, {**options, "first": True})
         if old:
             self._run(group, old, options)
