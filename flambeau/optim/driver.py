@@ -82,7 +82,7 @@ def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> 
     ]
     space: dict[str, Any] = {
         "cell": _cell, "cells": _cells, "cpu": cpu, "float32": dt.float32, "make_plan": update.make_plan,
-        "name": update.name, "plans": update.plans, "prologue": update.prologue, "user_frame": user_frame,
+        "__name__": __name__, "name": update.name, "plans": update.plans, "prologue": update.prologue, "user_frame": user_frame,
     }  # fmt: skip
     exec("\n".join(lines), space)
     return space["run"]
@@ -116,7 +116,8 @@ def _find_scalars(update: Compiled, evaluate: str) -> list[str]:
         lines += [
             f"c{i} = state[{update.scalars[i]!r}]",
             f"a{i} = cells.get(c{i}._storage.ptr)",
-            f"if a{i} is None or c{i}._offset or c{i}.dtype is not float32 or c{i}.device is not cpu: a{i} = cell(c{i})",
+            f"if a{i} is None or c{i}.shape or c{i}._offset or c{i}.dtype is not float32 or c{i}.device is not cpu:",
+            f" a{i} = cell(c{i})",
             f"o{i} = a{i}.value",
         ]
     lines += [f"if {' or '.join(f'o{i} != l{i}' for i in every)}:", f" {evaluate}"]
