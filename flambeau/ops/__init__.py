@@ -19,6 +19,7 @@ from . import (  # noqa: F401
     creation,
     cross_entropy,
     ctc,
+    decompositions,
     differences,
     distance,
     dropout,
