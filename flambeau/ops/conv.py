@@ -16,6 +16,7 @@ from ..core.tensor import Tensor, empty, empty_strided
 from .creation import fill_raw
 from .declare import composite, primitive
 from .formula import type_word
+from .together import together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
@@ -51,7 +52,7 @@ def _new(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
     if mode.enabled:  # the gradients will be differentiated again
-        return (
+        return together(
             conv_input_grad(g, weight, input.shape, window) if needs["input"] else None,
             conv_weight_grad(input, g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
@@ -127,6 +128,26 @@ def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: 
         return fill_raw(out, 0)
     heavy.conv_backward_weight(out, None, dy, input, *window)
     return out
+
+
+def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+    parts = (
+        conv_forward(g, weight, None, window) if needs["input"] else None,
+        conv_weight_grad(g, input, weight.shape, window) if needs["weight"] else None,
+        _bias_grad(g) if needs["bias"] else None,
+    )
+    return together(*parts) if mode.enabled else parts
+
+
+@primitive(
+    grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0", function=False, method=False
+)
+def conv_transpose_forward(
+    input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
+) -> Tensor:
+    """The transposed convolution of input, with a result of `shape`."""
+    out = conv_input_grad(input, weight, shape, window)
+    return out if bias is None else out.add_(bias.reshape(-1, *(1,) * (len(shape) - 2)))
 
 
 # -- checks ---------------------------------------------------------------------------------------------------------------
@@ -238,9 +259,7 @@ def _transpose(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, s
         raise RuntimeError(f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small")
     shape = (x.shape[0], weight.shape[1] * groups, *sizes)
     window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
-    out = conv_input_grad(x, weight, shape, window)
-    if bias is not None:
-        out = out + bias.reshape(-1, *(1,) * dims)
+    out = conv_transpose_forward(x, weight, bias, shape, window)
     return out if batched else out.squeeze(0)
 
 

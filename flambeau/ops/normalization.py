@@ -12,7 +12,9 @@ from ..kernels.library import batch_norm as batch_kernels
 from ..kernels.library import layer_norm as row_kernels
 from .declare import composite, primitive
 from .formula import type_word
+from .group_norm import group_norm_apply
 from .primitive import Saved
+from .together import together
 
 _BOTH = ("nn.functional", "torch")
 
@@ -38,7 +40,7 @@ def _layer_norm_backward(
     g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
 ) -> tuple:
     if mode.enabled:
-        return _layer_norm_composed(g, input, weight, bias, inner, eps)
+        return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
     rows, n = _rows(input.shape, inner)
     dx = empty(input.shape, input.dtype) if needs["input"] else None
     affine = needs["weight"] or needs["bias"]
@@ -118,11 +120,11 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     """layer_norm together with the mean and 1/std it used."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
     dims = list(range(len(input.shape) - len(shape), len(input.shape)))
-    kept = _statistics_dtype(input.dtype)
-    wide = input.to(kept)
+    kept = input.dtype if weight is None else weight.dtype
+    wide = input.detach().to(_statistics_dtype(input.dtype))
     mean = wide.mean(dims, keepdim=True)
     rstd = (wide.var(dims, correction=0, keepdim=True) + eps).rsqrt()
-    return layer_norm(input, shape, weight, bias, eps), mean, rstd
+    return layer_norm(input, shape, weight, bias, eps), mean.to(kept), rstd.to(kept)
 
 
 @composite(method=False, namespaces=_BOTH)
@@ -151,7 +153,7 @@ def _batch_norm_backward(
     g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float, needs: dict
 ) -> tuple:
     if mode.enabled:
-        return _batch_norm_composed(g, input, weight, bias, mean, rstd, training, eps)
+        return together(*_batch_norm_composed(g, input, weight, bias, mean, rstd, training, eps))
     batch, channels, space = _layout(input)
     g, x = g.contiguous(), input.contiguous()
     dw, db = empty((channels,), mean.dtype), empty((channels,), mean.dtype)
@@ -229,12 +231,19 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+def _batch_norm(
+    input: Tensor, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Any, Any]:
+    """The normalised input, and the mean and 1/std it was normalised by."""
     _need_float("batch_norm", input)
     if eps < 0 or (training and eps == 0):
         wanted = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     if input.numel() == 0 and len(input.shape) < 2:
-        return input.clone()
+        return input.clone(), None, None
     if len(input.shape) < 2:
         raise RuntimeError(f"Expected 2D or more input to batch_norm, got input of size {list(input.shape)}")
     channels = input.shape[1]
@@ -257,7 +266,8 @@ def batch_norm(
         mean, var = running_mean.detach(), running_var.detach()
     kept = _statistics_dtype(input.dtype)
     rstd = (var.to(kept) + eps).rsqrt()
-    return batch_norm_apply(input, weight, bias, mean.to(kept), rstd, bool(training), float(eps))
+    mean = mean.to(kept)
+    return batch_norm_apply(input, weight, bias, mean, rstd, bool(training), float(eps)), mean, rstd
 
 
 def _update_running(running_mean: Any, running_var: Any, mean: Tensor, var: Tensor, momentum: float, size: int) -> None:
@@ -278,6 +288,18 @@ def torch_batch_norm(
 ) -> Tensor:
     """batch_norm with the argument order of torch.batch_norm."""
     return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+@composite(method=False)
+def native_batch_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
+    out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    given = next((t for t in (weight, running_mean) if t is not None), input)
+    if not training or mean is None:
+        return out, input.new_empty(0, dtype=given.dtype), input.new_empty(0, dtype=given.dtype)
+    return out, mean.to(given.dtype), rstd.to(given.dtype)
 
 
 @composite(method=False, namespaces=("nn.functional",))
@@ -337,15 +359,20 @@ def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = N
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and (len(t.shape) != 1 or t.numel() != channels):
             raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}")
-    n = input.shape[0]
-    if input.numel() == 0:
-        return input * 1
-    grouped = input.reshape(n, num_groups, -1)
-    out = layer_norm_rows(grouped, None, None, 1, eps).reshape(input.shape)
-    view = [1, -1] + [1] * (len(input.shape) - 2)
-    if weight is not None:
-        out = out * weight.reshape(view)
-    return out if bias is None else out + bias.reshape(view)
+    return group_norm_apply(input, weight, bias, num_groups, float(eps))[0]
+
+
+@composite(method=False)
+def native_group_norm(
+    input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """group_norm together with the mean and 1/std of every group."""
+    if input.numel() != N * C * HxW or group <= 0 or C % group:
+        raise RuntimeError(
+            f"Expected input of {N} * {C} * {HxW} elements in groups that divide {C}, but got {list(input.shape)} and {group}"
+        )
+    out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps))
+    return out.reshape(input.shape), mean, rstd
 
 
 @composite(method=False, namespaces=("nn.functional",))
@@ -359,7 +386,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     squares = (input * input).movedim(1, -1)
     low, high = size // 2, (size - 1) // 2
     padded = _pad_last(squares, low, high)
-    average = padded.unfold(-1, size, 1).sum(-1) / size
+    total = padded.unfold(-1, size, 1).sum(-1)
+    average = total // size if input.dtype.category == 1 else total / size
     return input / (average.movedim(-1, 1) * alpha + k) ** beta
 
 
