@@ -346,8 +346,6 @@ def linear_cross_entropy(
 ) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
     need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
-    if len(input.shape) not in (1, 2):
-        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(input.shape)}")
     *outputs, features = linear_weight.shape
     if len(outputs) > 1 and len(input.shape) < 2:
         raise RuntimeError(

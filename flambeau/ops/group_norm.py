@@ -24,7 +24,8 @@ def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: floa
     centred = x - x.mean((2, 3), keepdim=True)
     rstd = ((centred * centred).mean((2, 3), keepdim=True) + eps).rsqrt()
     hat = centred * rstd
-    dx = dw = db = None
+    dx: Any = None
+    dw = db = None
     if g[0] is not None:
         plain = g[0].reshape(batch, groups, channels, space)
         scaled = plain if weight is None else plain * weight.reshape(groups, channels, 1)

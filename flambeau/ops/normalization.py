@@ -331,7 +331,7 @@ def instance_norm(
         before, mode.enabled = mode.enabled, False
         try:
             for running, repeated in ((running_mean, means), (running_var, variances)):
-                if running is not None:
+                if running is not None and repeated is not None:
                     running.copy_(repeated.reshape(n, channels).mean(0))
         finally:
             mode.enabled = before
