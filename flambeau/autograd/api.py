@@ -17,7 +17,7 @@ def _as_list(x: Any) -> list:
 
 def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
-    result = []
+    result: list[Tensor] = []
     for out, g in zip(outputs, gradients):
         if g is None:
             if not out.requires_grad:

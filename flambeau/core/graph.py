@@ -106,6 +106,7 @@ class SavedTensor:
         self.output_nr = output_nr
         self.requires_grad = tensor.requires_grad or is_output
         self.unpack_hook = None
+        self.tensor: Any
         if mode.saved_hooks:
             pack, self.unpack_hook = mode.saved_hooks[-1]
             self.packed = pack(tensor.detach() if is_output else tensor)

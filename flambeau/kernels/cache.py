@@ -94,7 +94,7 @@ def _files() -> list[os.DirEntry]:
         return []
 
 
-def info() -> dict[str, object]:
+def info() -> dict[str, Any]:
     """Where the cache is and how large it is."""
     files = _files()
     return {"path": str(directory()), "files": len(files), "bytes": sum(f.stat().st_size for f in files)}

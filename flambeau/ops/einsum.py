@@ -30,15 +30,16 @@ def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
         if not operands:
             raise ValueError("einsum(): must provide at least one operand")
         return args[0], operands
-    parts, operands = [], []
+    parts: list[str] = []
+    found: list[Tensor] = []
     rest = list(args)
     while len(rest) >= 2:
-        operands.append(rest.pop(0))
+        found.append(rest.pop(0))
         parts.append(_sublist(rest.pop(0)))
     equation = ",".join(parts)
     if rest:
         equation += "->" + _sublist(rest[0])
-    return equation, tuple(operands)
+    return equation, tuple(found)
 
 
 def _sublist(items: Any) -> str:

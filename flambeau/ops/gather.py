@@ -235,12 +235,14 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
 def _scatter_numpy(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: Any, reduce: str) -> None:
     array = out._array().reshape(out.shape or (1,))
     where = index._array().reshape(index.shape or (1,))
-    at = list(np.indices(where.shape))
+    at: list[Any] = list(np.indices(where.shape))
     at[d] = where
     if src is None:
         values: Any = value
     else:
-        values = src._array().reshape(src.shape or (1,))[tuple(slice(0, n) for n in where.shape)]
+        shape: tuple[int, ...] = where.shape
+        corner: Any = tuple(slice(0, n) for n in shape)
+        values = src._array().reshape(src.shape or (1,))[corner]
     if reduce == "none":
         array[tuple(at)] = values
     elif reduce in _NUMPY_REDUCE:
@@ -543,8 +545,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return _scatter_vector(input, d, index, source, "none")
 
 
-def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return g.index_select(dim, copy_of_array(np.unique(index._array()), dt.int64)).sum() if isinstance(value, Tensor) else None
+def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | None:
+    if not isinstance(value, Tensor):
+        return None
+    filled = copy_of_array(np.unique(index._array()), dt.int64)  # a repeated index is filled once
+    return g.index_select(dim, filled).sum()
 
 
 @primitive(grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad}, inplace=True)

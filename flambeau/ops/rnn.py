@@ -96,12 +96,12 @@ def _layer_backward(
     d = data.dtype
     dout = fill_raw(empty((rows, hidden), d), 0) if dout is None else dout.contiguous()
     dh = fill_raw(empty(h0.shape, d), 0) if dhn is None else dhn.contiguous().clone()
-    dc = None
+    dc: Any = None
     if kind == "lstm":
         dc = fill_raw(empty(h0.shape, d), 0) if dcn is None else dcn.contiguous().clone()
     grad_pre = empty((rows, width), d)
     grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
-    carry = empty(h0.shape, d) if kind == "gru" else None
+    carry: Any = empty(h0.shape, d) if kind == "gru" else None
     for start, n in reversed(_steps(sizes, reverse)):
         at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
         out_grad, state, gp, gr = (
@@ -153,8 +153,9 @@ def rnn_layer(
     reverse: bool,
 ) -> Any:
     """One layer in one direction over rows of `data` (time steps one after another, sizes[t] rows each)."""
-    contiguous = [None if t is None else t.contiguous() for t in (data, w_ih, w_hh, b_ih, b_hh)]
-    kept = _run_forward(kind, contiguous[0], h0, c0, *contiguous[1:], sizes, reverse)
+    biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
+    weights = (w_ih.contiguous(), w_hh.contiguous())
+    kept = _run_forward(kind, data.contiguous(), h0, c0, *weights, biases[0], biases[1], sizes, reverse)
     result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
     saved = {k: v for k, v in kept.items() if k not in ("h", "c")}
     saved["out"] = kept["out"]._bare_alias()
@@ -316,8 +317,8 @@ def run_stack(
             w_hr = w.pop() if projected else None
             b_ih, b_hh = (w[2], w[3]) if has_biases else (None, None)
             c = None if c0 is None else c0[index]
-            run = rnn_layer if w_hr is None else (lambda *a, w_hr=w_hr: composed_layer(*a, w_hr=w_hr))
-            result = run(kind, data, h0[index], c, w[0], w[1], b_ih, b_hh, sizes, direction == 1)
+            given = (kind, data, h0[index], c, w[0], w[1], b_ih, b_hh, sizes, direction == 1)
+            result = rnn_layer(*given) if w_hr is None else composed_layer(*given, w_hr)
             outputs.append(result[0])
             final_h.append(result[1])
             if kind == "lstm":
@@ -350,7 +351,7 @@ def _network(kind: str, args: tuple) -> tuple:
         data, sizes = _sequence(input, batch_first)
         shape = (len(sizes), sizes[0] if sizes else 0)
     h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
-    projected = kind == "lstm" and h0.shape[2] != c0.shape[2]
+    projected = c0 is not None and h0.shape[2] != c0.shape[2]
     out, hn, cn = run_stack(
         kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected
     )

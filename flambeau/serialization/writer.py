@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
@@ -33,7 +33,7 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
 
     The pure-Python pickler, because only it lets the names of classes and functions be chosen."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def __init__(self, file: Any, protocol: int, legacy: bool = False):
         super().__init__(file, protocol)
@@ -71,7 +71,7 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
     def save_global(self, obj: Any, name: str | None = None) -> None:
         written = written_name(obj)
         if written is None:
-            super().save_global(obj, name)
+            super().save_global(obj, name)  # type: ignore[misc]
             return
         self._write_global(*written, obj)
 
@@ -85,7 +85,7 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
     def save_type(self, obj: Any) -> None:
         written = written_name(obj)
         if written is None:
-            super().save_type(obj)
+            super().save_type(obj)  # type: ignore[misc]
         else:
             self._write_global(*written, obj)
 
@@ -148,9 +148,9 @@ def write_zip(obj: Any, file: Any, protocol: int) -> None:
             _record(archive, name, data)
             checksum = zlib.crc32(data, checksum)
         for key, storage in pickler.storages.items():
-            data = memoryview(storage.numpy())
-            _record(archive, f"data/{key}", data)
-            checksum = zlib.crc32(data, checksum)
+            contents: Any = memoryview(storage.numpy())  # type: ignore[arg-type]
+            _record(archive, f"data/{key}", contents)
+            checksum = zlib.crc32(contents, checksum)
         _record(archive, "version", b"3\n")
         _record(archive, ".data/serialization_id", f"{checksum:040d}".encode())
 

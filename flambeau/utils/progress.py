@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, TextIO
 
 
@@ -18,7 +18,7 @@ class Progress:
     def __init__(self, items: Iterable, label: str = "", total: int | None = None, stream: TextIO | None = None):
         self.items = items
         self.label = label
-        self.total = total if total is not None else (len(items) if hasattr(items, "__len__") else None)
+        self.total = total if total is not None else (len(items) if isinstance(items, Sized) else None)
         self.stream = stream or sys.stderr
         self.visible = self.stream.isatty()
         self.note = ""

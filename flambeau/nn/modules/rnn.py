@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from typing import Any
 
@@ -72,7 +71,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def _check_arguments(self, dropout: Any) -> None:
-        if not isinstance(dropout, numbers.Number) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
+        if not isinstance(dropout, (int, float)) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
@@ -97,7 +96,7 @@ class RNNBase(Module):
             raise ValueError("Unrecognized RNN mode: " + self.mode)
 
     def _add_layer(self, layer: int, suffix: str, width: int, inputs: int, real_size: int, dtype: Any) -> None:
-        shapes = {f"weight_ih_l{layer}{suffix}": (width, inputs), f"weight_hh_l{layer}{suffix}": (width, real_size)}
+        shapes: dict[str, tuple[int, ...]] = {f"weight_ih_l{layer}{suffix}": (width, inputs), f"weight_hh_l{layer}{suffix}": (width, real_size)}
         if self.bias:
             shapes.update({f"bias_ih_l{layer}{suffix}": (width,), f"bias_hh_l{layer}{suffix}": (width,)})
         if self.proj_size > 0:

@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
 from ...ops.joining import cat
 
-_Fields = namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+_Fields = namedtuple("_Fields", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
