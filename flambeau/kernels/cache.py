@@ -11,6 +11,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import Any
 
 _MAGIC = b"FLAMBEAU-KERNEL1"
 _HEADER = len(_MAGIC) + 32
