@@ -18,6 +18,7 @@ from .matmul import linear
 from .primitive import Saved
 from .softmax import softmax_backward
 
+_accepted: set[tuple] = set()  # shapes and dtypes of scores and targets that have passed the checks
 _SMALL_NUMBER = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
 
 
@@ -229,15 +230,21 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The loss of scores `input` (N, C, ...) against class indices (N, ...) or class probabilities (N, C, ...)."""
-    need_tensors("cross_entropy_loss", input=input, target=target)
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor):
+        need_tensors("cross_entropy_loss", input=input, target=target)
     reduction = read_reduction(reduction, size_average, reduce)
     if input.shape == target.shape and len(input.shape) > 0:
         _check_smoothing(label_smoothing)
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         return _cross_entropy_probabilities(input, target, weight, reduction, label_smoothing)
-    _check_classes("nll_loss", input, target, weight)
-    _check_smoothing(label_smoothing)
+    key = (input.shape, input.dtype, target.shape, target.dtype)
+    if weight is not None or label_smoothing or key not in _accepted:
+        _check_classes("nll_loss", input, target, weight)
+        _check_smoothing(label_smoothing)
+        if len(_accepted) > 1000:
+            _accepted.clear()
+        _accepted.add(key)
     return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
@@ -346,7 +353,16 @@ def linear_cross_entropy(
 ) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
     need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
+    if len(input.shape) not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(input.shape)}")
+    if len(linear_weight.shape) < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {len(linear_weight.shape)}")
     *outputs, features = linear_weight.shape
+    if input.shape[-1] != features:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got"
+            f" {input.shape[-1]} and {features}, respectively"
+        )
     if len(outputs) > 1 and len(input.shape) < 2:
         raise RuntimeError(
             f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input,"

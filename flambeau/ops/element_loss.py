@@ -26,7 +26,7 @@ class ElementLoss:
         self, name: str, formula: Callable, grad: Callable | None = None, labels: dict[str, str] | None = None
     ):
         self.name, self.formula, self.grad = name, formula, grad
-        self._shares: dict[tuple[int, int], tuple[Pointwise, tuple[int, ...]] | None] = {}
+        self._shares: dict[tuple[int, int, bool], tuple[Pointwise, tuple[int, ...]] | None] = {}
         self.map = Pointwise(name, formula, grad=grad, label=(labels or {}).get("none"))
         self._mean = Reduction(name, formula, "sum", final=lambda total, count: total / count)
         self._sum = Reduction(name, formula, "sum")
@@ -58,14 +58,15 @@ class ElementLoss:
 
     def _gradients(self, g: Tensor, operands: list, reduction: str, needs: dict) -> list:
         values: dict[int, Any] = dict(enumerate(operands, 1))
-        values[0] = g / numel_of(operands[0].shape) if reduction == "mean" else g
+        values[0] = g
+        values[len(operands) + 1] = 1.0 / numel_of(operands[0].shape)
         shape = operands[0].shape
         shares: list = []
         for i, needed in enumerate(needs["operands"]):
             if not needed:
                 shares.append(None)
                 continue
-            found = self._share(i, len(operands))
+            found = self._share(i, len(operands), reduction == "mean")
             if found is None:
                 shares.append(None)
                 continue
@@ -79,17 +80,19 @@ class ElementLoss:
             shares.append(share)
         return shares
 
-    def _share(self, index: int, count: int) -> tuple[Pointwise, tuple[int, ...]] | None:
+    def _share(self, index: int, count: int, mean: bool) -> tuple[Pointwise, tuple[int, ...]] | None:
         """The pointwise operator that gives the gradient of operand `index`, and what it reads: 0 is the incoming
-        gradient, then come the operands."""
-        if (index, count) not in self._shares:
+        gradient, then come the operands, then what divides a mean."""
+        key = (index, count, mean)
+        if key not in self._shares:
             symbols = [arg(i + 1) for i in range(count)]
+            g = arg(0) * arg(count + 1) if mean else arg(0)
             if self.grad is not None:
-                share = self.grad(arg(0), *symbols, out=None)[index]
+                share = self.grad(g, *symbols, out=None)[index]
             else:
-                (share,) = pullback(as_expr(self.formula(*symbols)), arg(0), (symbols[index],))
-            self._shares[index, count] = None if share is None else self._operator(as_expr(share))
-        return self._shares[index, count]
+                (share,) = pullback(as_expr(self.formula(*symbols)), g, (symbols[index],))
+            self._shares[key] = None if share is None else self._operator(as_expr(share))
+        return self._shares[key]
 
     def _operator(self, share: Expr) -> tuple[Pointwise, tuple[int, ...]]:
         used = tuple(sorted(arguments((share,)) | {0}))
