@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
 from .arithmetic import sub
 from .conjugate import abs as absolute
 from .declare import composite, pointwise, transparent
+from .dtype_rules import type_word
 from .formula import Pointwise
 from .registry import OPS
 from .unary import sigmoid, tanh
@@ -144,7 +146,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         raise TypeError(f"prelu(): argument 'weight' (position 2) must be Tensor, not {type(weight).__name__}")
     if weight.dtype is not input.dtype:
         raise RuntimeError(
-            f"prelu: Type promoting not supported. Got {input.dtype.name} and {weight.dtype.name}"
+            f"prelu: Type promoting not supported. Got {type_word(input.dtype)} and {type_word(weight.dtype)}"
         )
     if weight.numel() != 1:
         if not input.shape:
@@ -314,9 +316,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     kinds="f",
     inplace=False,
     constants={"beta": None},
-    grad=lambda g, input, beta, threshold, out: (
-        f.where(input * beta > threshold, g, g * f.sigmoid(input * beta)),
-    ),
+    grad=lambda g, input, beta, threshold, out: (f.where(input * beta > threshold, g, g * f.sigmoid(input * beta)),),
 )
 def softplus(input, beta=1, threshold=20):
     """log(1 + exp(beta * input)) / beta, and input itself where that is above the threshold"""
@@ -388,8 +388,11 @@ def hardshrink(input, lambd=0.5):
 
 
 def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
-    if params[0] < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {params[0]}.")
+    d = operands[0].dtype
+    if d.is_floating_point and not 0 <= params[0] <= finfo(d).max:
+        raise RuntimeError(
+            f"lambda must be in range [0, {finfo(d).max:g}] for input dtype {type_word(d)}, but found {params[0]:g}"
+        )
 
 
 @pointwise(

@@ -12,7 +12,7 @@ from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
 from .declare import composite, pointwise
-from .dtype_rules import promote_float, type_word
+from .dtype_rules import cpp_name, promote_float, type_word
 from .formula import Pointwise
 
 _BOTH = ("input", "other")
@@ -119,7 +119,7 @@ def _check_lerp(op: Pointwise, operands: tuple) -> None:
     input, end, weight = operands
     for name, x in (("end", end), ("weight", weight)):
         if isinstance(x, Tensor) and x.dtype is not input.dtype:
-            raise RuntimeError(f"expected dtype {input.dtype.name} for `{name}` but got dtype {x.dtype.name}")
+            raise RuntimeError(f"expected dtype {cpp_name(input.dtype)} for `{name}` but got dtype {cpp_name(x.dtype)}")
 
 
 def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
@@ -186,9 +186,7 @@ def no_zero_divisor(compute: dtype, operands: tuple) -> Callable | None:
 
 def _check_rounding_mode(op: Pointwise, operands: tuple, params: tuple) -> None:
     if params[0] not in (None, "trunc", "floor"):
-        raise RuntimeError(
-            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{params[0]}'"
-        )
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{params[0]}'")
 
 
 def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype, dtype]:

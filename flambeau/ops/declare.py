@@ -68,7 +68,18 @@ def pointwise(
 
     def implementation(derivative: Callable | None) -> Pointwise:
         return Pointwise(
-            op_name, formula, rule, derivative, label, differentiable, check, kinds, kernel, numbers, constants, guard,
+            op_name,
+            formula,
+            rule,
+            derivative,
+            label,
+            differentiable,
+            check,
+            kinds,
+            kernel,
+            numbers,
+            constants,
+            guard,
             only_numbers,
         )
 

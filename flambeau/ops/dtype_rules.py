@@ -21,6 +21,18 @@ _WORDS = {
 }  # fmt: skip
 
 
+_CPP_NAMES = {
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
+    "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def cpp_name(d: dtype) -> str:
+    """The C++ type of a dtype, which some of PyTorch's messages show."""
+    return _CPP_NAMES.get(d.name, d.name)
+
+
 def type_word(d: dtype) -> str:
     """PyTorch's C++ name of a dtype, as its messages use it."""
     return _WORDS[d.name]

@@ -45,7 +45,9 @@ _RUNTIME = (int, float, complex)  # parameters of these types are arguments of t
 _MAX_PLANS = 4096
 
 
-OPTIONAL: Any = type("OPTIONAL", (), {"__repr__": lambda self: "None"})()  # the default of an operand that may be left out
+OPTIONAL: Any = type(
+    "OPTIONAL", (), {"__repr__": lambda self: "None"}
+)()  # the default of an operand that may be left out
 
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
@@ -142,11 +144,7 @@ class Pointwise:
         return plan
 
     def runtime_params(self, params: tuple) -> tuple:
-        return tuple(
-            v
-            for v, fixed in zip(params, self.constant_params)
-            if type(v) in _RUNTIME and not fixed
-        )
+        return tuple(v for v, fixed in zip(params, self.constant_params) if type(v) in _RUNTIME and not fixed)
 
     def params_key(self, params: tuple) -> tuple:
         """What of the parameters decides the formula."""
@@ -188,9 +186,13 @@ class Pointwise:
     def make_plan(self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
         present = tuple(x for x in operands if x is not None)
         if self.check is not None:
-            self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(self, operands)
+            self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
+                self, operands
+            )
         where = common_device(present)
-        compute, natural = self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
+        compute, natural = (
+            self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
+        )
         if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
             raise NotImplementedError(f"\"{self.kernel}\" not implemented for '{type_word(compute)}'")
         plan = Plan()
@@ -202,7 +204,7 @@ class Pointwise:
         if out is not None:
             if broadcast_two(shape, out[0]) != out[0]:
                 raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
-            plan.set_layout(*out[:2], d, where)
+            plan.set_layout(out[0], out[1], d, where)
         else:
             plan.set_layout(shape, result_strides(shape, present), d, where)
         plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
@@ -285,7 +287,7 @@ class Pointwise:
     def _passing(plan: Plan, operands: tuple, inputs: list) -> str:
         rest = iter(inputs)
         letters = ""
-        for i, x in enumerate(operands):
+        for i in range(len(operands)):
             if i in plan.constants:
                 letters += "-"
             else:
@@ -297,8 +299,13 @@ class Pointwise:
     def share(self, index: int, plan: Plan) -> Expr | None:
         """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
         run-time parameters and the output."""
-        key = (index, tuple((i, type(v), v) for i, v in plan.constants.items()), self.params_key(plan.params))
-        key += (tuple(layout is None for layout in plan.operands), plan.compute.is_complex)
+        key = (
+            index,
+            tuple((i, type(v), v) for i, v in plan.constants.items()),
+            self.params_key(plan.params),
+            tuple(layout is None for layout in plan.operands),
+            plan.compute.is_complex,
+        )
         if key not in self.shares:
             self.shares[key] = self._derive(index, plan)
         return self.shares[key]
@@ -326,6 +333,8 @@ class Pointwise:
             in_complex = plan.compute.is_complex
             root = simplify(self.evaluate(symbols, plan.compute), not in_complex)
             (share,) = pullback(root, arg(0), (symbols[index],), in_complex)
+            if share is None and self.rule is gradient_rule:
+                return const(0)  # the second derivative of relu and the like is zero, not missing
         return None if share is None else as_expr(share)
 
     def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:

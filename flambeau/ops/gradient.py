@@ -87,7 +87,9 @@ class Backward:
     def __init__(self, recipe: Recipe, g: Tensor):
         plan = recipe.plan
         self.outputs: list[Layout] = []
-        self.sources: list[int | None] = []  # per operand: which output, -1 the incoming gradient itself, None no gradient
+        self.sources: list[
+            int | None
+        ] = []  # per operand: which output, -1 the incoming gradient itself, None no gradient
         self.sums: list[Any] = []  # per operand: the shape to sum to, if it was broadcast
         roots: list[Expr] = []
         for i, layout in enumerate(plan.operands):

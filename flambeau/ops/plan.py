@@ -37,7 +37,7 @@ class Layout:
     contig: bool
     nbytes: int  # of a dense tensor of this shape
 
-    def set_layout(self, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device) -> None:
+    def set_layout(self, shape: tuple[int, ...], strides: tuple[int, ...], d: Any, where: Any) -> None:
         self.shape = shape if type(shape) is Size else make_size(shape)
         self.strides = strides
         self.dtype = d
@@ -96,9 +96,7 @@ class Plan(Layout):
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
 
     def _run_numpy(self, out: Tensor, values: tuple) -> None:
-        arrays = [
-            x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"
-        ]
+        arrays = [x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"]
         (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
         out._array()[...] = result
 

@@ -71,9 +71,11 @@ _log_ndtr = FormulaFunction(
 )
 _ndtri = FormulaFunction("ndtri", special.ndtri, lambda x, y: (math.sqrt(2 * math.pi) * f.exp(0.5 * y * y),))
 _i0 = FormulaFunction("i0", special.i0, lambda x, y: (_i1(x),))
-_i1 = FormulaFunction("i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / _not_zero(x)),))
+_i1: FormulaFunction = FormulaFunction(
+    "i1", special.i1, lambda x, y: (f.where(x == 0, 0.5, _i0(x) - y / _not_zero(x)),)
+)
 _i0e = FormulaFunction("i0e", special.i0e, lambda x, y: (_i1e(x) - f.sign(x) * y,))
-_i1e = FormulaFunction(
+_i1e: FormulaFunction = FormulaFunction(
     "i1e", special.i1e, lambda x, y: (f.where(x == 0, 0.5, _i0e(x) - y * (f.sign(x) + 1 / _not_zero(x))),)
 )
 
@@ -173,7 +175,9 @@ for _name in ("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynom
 @functools.cache
 def _polygamma(n: int) -> FormulaFunction:
     """The n-th derivative of digamma; its own derivative is the next."""
-    return FormulaFunction(f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),))
+    return FormulaFunction(
+        f"polygamma{n}", lambda x: special_loops.polygamma(n, x), lambda x, y: (_polygamma(n + 1)(x),)
+    )
 
 
 # digamma is a word of formulas, but its derivative takes special functions to say.
@@ -337,9 +341,7 @@ def _entropy_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
 )  # fmt: skip
 def entr(input):
     """-input * log(input); 0 at 0, -inf below"""
-    return f.where(
-        input != input, input, f.where(input > 0, -input * f.log(input), f.where(input == 0, 0, -math.inf))
-    )
+    return f.where(input != input, input, f.where(input > 0, -input * f.log(input), f.where(input == 0, 0, -math.inf)))
 
 
 # -- sums of exponentials and squares ------------------------------------------------------------------------------------
