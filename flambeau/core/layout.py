@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .size import Size
 
 
@@ -81,7 +83,7 @@ def expand_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tup
     return (0,) * shift + tuple(0 if n == 1 else s for n, s in zip(shape, strides))
 
 
-def strides_in_order(shape: tuple[int, ...], order: list[int]) -> tuple[int, ...]:
+def strides_in_order(shape: tuple[int, ...], order: Iterable[int]) -> tuple[int, ...]:
     """Dense strides with dimensions laid out from fastest (order[0]) to slowest."""
     strides = [0] * len(shape)
     step = 1
@@ -121,9 +123,32 @@ def dimension_order(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> 
     return order
 
 
-def output_strides(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Strides of a new result of an elementwise operation: it keeps the inputs' dimension order."""
-    return strides_in_order(shape, dimension_order(shape, operands))
+def output_strides(shape: tuple[int, ...], operands: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> tuple[int, ...]:
+    """Strides of a new result of an elementwise operation on operands of these shapes and strides: the layout they all have,
+    or else their dimension order. Dimensions of size 1 have their say in the order, as in PyTorch."""
+    if all(given == shape for given, _ in operands) and operands:
+        row_major = range(len(shape) - 1, -1, -1)
+        if all(_is_dense_in(row_major, *x) for x in operands):
+            return strides_in_order(shape, row_major)
+        if len(shape) == 4 and all(is_channels_last(given, strides) for given, strides in operands):
+            return channels_last_strides(shape)
+        first = operands[0][1]
+        if all(strides == first for _, strides in operands) and is_non_overlapping_and_dense(shape, first):
+            return first
+    return strides_in_order(shape, dimension_order(shape, [_seen_as(*x, shape) for x in operands]))
+
+
+def _seen_as(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides along the dimensions of `target`; 0 where the tensor repeats itself, but kept where both have size 1."""
+    shift = len(target) - len(shape)
+    return (0,) * shift + tuple(0 if n != m else s for n, m, s in zip(shape, target[shift:], strides))
+
+
+def dense_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a copy that preserves the layout: its own if dense, else in its dimension order."""
+    if is_non_overlapping_and_dense(shape, strides):
+        return strides
+    return strides_in_order(shape, dimension_order(shape, [strides]))
 
 
 def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -136,8 +161,13 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     if len(shape) not in (4, 5):
         return False
+    return _is_dense_in((1, *range(len(shape) - 1, 1, -1), 0), shape, strides)
+
+
+def _is_dense_in(order: Iterable[int], shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie next to each other with dimensions from fastest to slowest in this order."""
     step = 1
-    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+    for d in order:
         if shape[d] != 1:
             if strides[d] != step:
                 return False

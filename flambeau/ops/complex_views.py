@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
-from ..core.layout import broadcast_two, expand_strides, output_strides
+from ..core.layout import broadcast_two, output_strides
 from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..core.tensor import empty_strided as raw_empty_strided
@@ -100,7 +100,7 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
 
 def _join_parts(first: Tensor, second: Tensor, d: dtype) -> Tensor:
     shape = broadcast_two(first.shape, second.shape)
-    strides = output_strides(shape, [expand_strides(x.shape, x._strides, shape) for x in (first, second)])
+    strides = output_strides(shape, [(x.shape, x._strides) for x in (first, second)])
     out = raw_empty_strided(make_size(shape), strides, d, first.device)
     if 0 not in shape:
         pairs = view_as_real(out)

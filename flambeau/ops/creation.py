@@ -13,8 +13,7 @@ from ..core.layout import (
     channels_last,
     channels_last_3d,
     channels_last_strides,
-    dimension_order,
-    is_non_overlapping_and_dense,
+    dense_strides,
     memory_format,
     preserve_format,
     strides_in_order,
@@ -271,13 +270,6 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 # -- like another tensor -------------------------------------------------------------------------------------------
 
 
-def like_strides(t: Tensor, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Strides of a new tensor that preserves t's layout: its own if dense, else its dimension order."""
-    if is_non_overlapping_and_dense(t.shape, t._strides):
-        return t._strides
-    return strides_in_order(t.shape, dimension_order(t.shape, [t._strides]))
-
-
 def empty_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> Tensor:
@@ -288,7 +280,7 @@ def empty_as(
             if t._strides == contiguous_strides(t.shape):
                 return raw_empty(t.shape, d, where)
             return raw_empty_strided(t.shape, t._strides if 0 not in t.shape else contiguous_strides(t.shape), d, where)
-        return raw_empty_strided(t.shape, like_strides(t), d, where)
+        return raw_empty_strided(t.shape, dense_strides(t.shape, t._strides), d, where)
     return allocate(t.shape, d, where, fmt)
 
 

@@ -206,7 +206,7 @@ class Pointwise:
                 raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
             plan.set_layout(out[0], out[1], d, where)
         else:
-            plan.set_layout(shape, result_strides(shape, present), d, where)
+            plan.set_layout(shape, result_strides(shape, present, compute, int(self.reads_condition)), d, where)
         plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
         plan.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
         plan.compute = compute
@@ -236,6 +236,8 @@ class Pointwise:
         root = self.evaluate(symbols, compute)
         if compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
             root = vocabulary.real(root)  # the gradient of a real operand in a complex product
+        if plan.dtype is not plan.natural and opmath(plan.natural) is not plan.natural:
+            root = cast(root, plan.natural)  # a wider out= receives the rounded result
         is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
         plan.roots = (simplify(root, is_real),)
         plan.fn = plan.native = plan.first = None

@@ -13,7 +13,7 @@ from ..backends.cpu import jit
 from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype
-from ..core.layout import broadcast_two, expand_strides, output_strides
+from ..core.layout import broadcast_two, dense_strides, output_strides
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
 from ..expr.node import Expr
@@ -126,12 +126,21 @@ def broadcast(operands: tuple) -> tuple[int, ...]:
     return shape
 
 
-def result_strides(shape: tuple[int, ...], operands: tuple) -> tuple[int, ...]:
-    """The strides of a new result: the operands' dimension order, row-major where they leave it open."""
+def result_strides(
+    shape: tuple[int, ...], operands: tuple, converted: dtype | None = None, as_is: int = 0
+) -> tuple[int, ...]:
+    """The strides of a new result: the operands' dimension order, row-major where they leave it open. Where operands (but
+    for the first `as_is`) are converted to one dtype, those of another count with the layout of their converted copies."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
     if all(x._contig and x.shape == shape for x in tensors):
         return contiguous_strides(shape)
-    return output_strides(shape, [expand_strides(x.shape, x._strides, shape) for x in tensors])
+    layouts = [
+        (x.shape, x._strides)
+        if converted is None or i < as_is or x.dtype is converted
+        else (x.shape, dense_strides(x.shape, x._strides))
+        for i, x in enumerate(tensors)
+    ]
+    return output_strides(shape, layouts)
 
 
 def kernel(

@@ -1,0 +1,175 @@
+"""Pointwise operators on random layouts: equal to NumPy, to the NumPy emitter and to PyTorch."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_tensors import COMPLEX, EVERY, EXACT, FLOATS, REAL, Raised, assert_close, broadcastable, check, outcome, samples, to_numpy
+
+import flambeau
+from flambeau.core.tensor import empty_strided
+from flambeau.ops.registry import OPS
+
+UNARY = {
+    "neg": np.negative, "abs": np.abs, "square": np.square, "sign": np.sign, "exp": np.exp, "expm1": np.expm1, "log": np.log,
+    "log1p": np.log1p, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "atan": np.arctan, "asinh": np.arcsinh, "floor": np.floor, "ceil": np.ceil,
+    "trunc": np.trunc, "round": np.round, "reciprocal": np.reciprocal, "isnan": np.isnan, "isinf": np.isinf,
+    "isfinite": np.isfinite, "signbit": np.signbit, "logical_not": np.logical_not, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "positive": np.positive,
+}  # fmt: skip
+ARITHMETIC = ("add", "sub", "mul", "true_divide", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "copysign", "logaddexp")
+ARITHMETIC_TWINS = {"sub": np.subtract, "mul": np.multiply, "atan2": np.arctan2}
+COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+LOGIC = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
+BITS = {"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor}
+
+
+@given(st.sampled_from(sorted(UNARY)), samples(("float32", "float64"), flavours=("plain", "special")))
+def test_unary_functions_of_floats(name, x):
+    check(lambda lib, a: getattr(lib, name)(a), (x,), lambda a: UNARY[name](a.astype(np.float64)).astype(_result(name, x)), slack=5)
+
+
+def _result(name: str, x) -> str:
+    return "bool" if name in ("isnan", "isinf", "isfinite", "signbit", "logical_not") else x.dtype
+
+
+@given(st.sampled_from(sorted(UNARY)), samples(EVERY, flavours=("plain", "special")))
+def test_unary_functions_of_every_dtype(name, x):
+    check(lambda lib, a: getattr(lib, name)(a), (x,), slack=20)
+
+
+@given(st.sampled_from(("abs_", "neg_", "exp_", "floor_", "sigmoid_", "square_", "relu_", "logical_not_", "zero_")), samples(REAL))
+def test_unary_in_place(name, x):
+    """Also on memory that overlaps itself, which is an error."""
+    check(lambda lib, a: getattr(a, name)(), (x,), slack=5, written=True)
+
+
+@st.composite
+def several(draw, count, dtypes, flavours=("plain", "ties", "special"), **settings):
+    return tuple(draw(samples(dtypes, shape, flavours, **settings)) for shape in draw(broadcastable(count)))
+
+
+@given(st.sampled_from(ARITHMETIC), several(2, ("float32", "float64")))
+def test_binary_functions_of_floats(name, pair):
+    twin = ARITHMETIC_TWINS.get(name) or getattr(np, name)
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, lambda a, b: twin(a, b), slack=5)
+
+
+@given(st.sampled_from(("add", "sub", "mul", "true_divide", "maximum", "minimum", "remainder", "floor_divide", "fmod")), several(2, REAL))
+def test_binary_functions_of_every_pair_of_dtypes(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, slack=3)
+
+
+@given(st.sampled_from(("add", "sub", "mul", "true_divide", "pow")), several(2, (*COMPLEX, "float32", "int64", "bool"), ("plain",)))
+def test_complex_arithmetic(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, slack=50)
+
+
+@given(st.sampled_from(sorted(COMPARISONS)), several(2, EXACT, ("ties", "special")))
+def test_comparisons(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, COMPARISONS[name])
+
+
+@given(st.sampled_from(sorted(COMPARISONS)), several(2, REAL, ("ties", "special")))
+def test_comparisons_of_every_pair_of_dtypes(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair)
+
+
+@given(st.sampled_from(sorted(LOGIC)), several(2, EXACT, ("ties", "special")))
+def test_logic(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, LOGIC[name])
+
+
+@given(st.sampled_from(sorted(BITS)), several(2, ("int64", "int32", "uint8", "bool")))
+def test_bits(name, pair):
+    check(lambda lib, a, b: getattr(lib, name)(a, b), pair, BITS[name])
+
+
+@given(
+    st.sampled_from((operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv)),
+    samples(REAL),
+    st.sampled_from((2, -3, 0, 0.5, -1.5, True, float("inf"), 2**40, 1 + 2j)),
+    st.booleans(),
+)
+def test_operators_with_numbers(operation, x, number, reflected):
+    check(lambda lib, a: operation(number, a) if reflected else operation(a, number), (x,), slack=5)
+
+
+@given(st.sampled_from(("add_", "sub_", "mul_", "div_", "copy_")), several(2, REAL))
+def test_binary_in_place(name, pair):
+    """The result is cast to the first operand's dtype and must have its shape; otherwise it is an error."""
+    check(lambda lib, a, b: getattr(a, name)(b), pair, slack=3, written=True)
+
+
+@given(st.sampled_from(("add", "sub", "mul", "maximum", "lt")), several(3, REAL, ("plain",)))
+def test_out_of_any_shape_and_dtype(name, three):
+    """out= is resized when its shape differs, must be able to hold the result's dtype, and may not overlap."""
+    check(lambda lib, a, b, out: getattr(lib, name)(a, b, out=out), three, slack=3, strides=False)
+
+
+@given(st.sampled_from(("add_", "mul_", "sub_")), samples(("float32", "int64"), least=1, overlap=False), st.integers(0, 3), st.booleans())
+def test_in_place_with_an_overlapping_view(name, x, shift, turned):
+    """x.add_(a view of x): the same elements are fine, a partial overlap is an error."""
+
+    def call(lib, a):
+        other = a.transpose(0, -1) if turned else a.narrow(0, min(shift, a.shape[0]), max(a.shape[0] - shift, 0))
+        target = a if turned else a.narrow(0, 0, other.shape[0])
+        return getattr(target, name)(other)
+
+    check(call, (x,), written=True)
+
+
+@given(several(3, ("float32", "float64"), ("plain", "ties")))
+def test_ternary_functions(three):
+    check(lambda lib, a, b, c: lib.addcmul(a, b, c, value=0.5), three, lambda a, b, c: a + 0.5 * b * c, slack=10)
+    check(lambda lib, a, b, c: lib.addcdiv(a, b, c.abs() + 1), three, lambda a, b, c: a + b / (abs(c) + 1), slack=10)
+    check(lambda lib, a, b, c: lib.lerp(a, b, c.to(a.dtype)), three, slack=10)
+
+
+@given(several(3, REAL, ("ties", "special")))
+def test_where(three):
+    check(lambda lib, c, a, b: lib.where(c.to(lib.bool), a, b), three)
+    check(lambda lib, c, a, b: lib.where(c, a, b), three)
+
+
+@given(several(3, REAL, ("plain", "special")), st.sampled_from((None, -1, 0.5)), st.sampled_from((None, 2, 1.5)))
+def test_clamp(three, low, high):
+    check(lambda lib, x, a, b: lib.clamp(x, low, high), three)
+    check(lambda lib, x, a, b: lib.clamp(x, a, b), three)
+    check(lambda lib, x, a, b: x.clamp(min=a), three)
+
+
+KERNELS = sorted(
+    name
+    for name, op in OPS.items()
+    if op.kind == "pointwise" and op.namespaces and not op.tags.get("random") and all(type(d) in (int, float) for d in op.impl.defaults)
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@given(st.sampled_from(KERNELS), st.data())
+def test_every_native_kernel_equals_its_numpy_reference(dtype, name, data):
+    """One formula, two emitters: compiled code and NumPy agree for every pointwise operator in the registry."""
+    op = OPS[name]
+    operands = tuple(s.tensor(flambeau) for s in data.draw(several(op.impl.arity, (dtype,), ("plain", "special"))))
+    result = outcome(op.impl.call, operands)
+    if isinstance(result, Raised):
+        assert isinstance(result.error, (RuntimeError, TypeError, ValueError)), result
+        return
+    plan = op.impl.plan_for(operands, (), None, None)
+    reference = empty_strided(result.shape, result.stride(), result.dtype)
+    if plan.native is not None:
+        with np.errstate(all="ignore"):
+            plan._run_numpy(reference, operands + op.impl.runtime_params(op.impl.defaults))
+        kind = str(result.dtype).replace("torch.", "").replace("flambeau.", "")
+        assert_close(to_numpy(result), to_numpy(reference), kind, 50, name)
+
+
+@given(st.sampled_from(("relu", "gelu", "silu", "elu", "leaky_relu", "softplus", "hardswish", "hardtanh", "selu", "mish")), samples(FLOATS, flavours=("plain", "special")))
+def test_activations(name, x):
+    check(lambda lib, a: getattr(lib.nn.functional, name)(a), (x,), slack=20)
