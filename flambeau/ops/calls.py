@@ -119,6 +119,10 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
         impl.remember_call(key, plan)
     if out is None:
         return _run(plan, operands, impl.runtime_params(params))
+    if isinstance(out, Tensor) and out.shape == plan.shape:
+        for x in operands:
+            if isinstance(x, Tensor):
+                check_partial_overlap(out, x)
     if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
         return write_out(impl.name, out, _run(plan, operands, impl.runtime_params(params)))
     needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in operands)

@@ -29,7 +29,7 @@ from ..core.typenames import type_name
 from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
 from .creation import check_fits, empty_as, fill_raw
 from .declare import composite, primitive, view
-from .inplace import check_history_writable, check_writable, raw_copy, rebase_history
+from .inplace import check_history_writable, check_partial_overlap, check_writable, raw_copy, rebase_history
 
 
 def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
@@ -208,6 +208,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     check_writable(self, "copy_")
     if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
+    if self is not src:
+        check_partial_overlap(self, src)
     node = None
     if mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
         node = copied(self, src).grad_fn

@@ -101,13 +101,13 @@ def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
 
 
 def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
-    """PyTorch refuses a write whose source is a shifted view of the same dense memory."""
+    """PyTorch refuses a write whose source is another view of the same dense memory: shifted, transposed or a part."""
     if not needs_copy_before_write(destination, source):
         return
     dense = is_non_overlapping_and_dense(destination.shape, destination._strides) and is_non_overlapping_and_dense(
         source.shape, source._strides
     )
-    if dense and destination._storage.ptr == source._storage.ptr and destination._offset != source._offset:
+    if dense:
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
             " memory"
