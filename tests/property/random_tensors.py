@@ -25,7 +25,14 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 COMPLEX = ("complex64", "complex128")
 REAL = (*FLOATS, *INTEGERS, "bool")
 EVERY = (*REAL, *COMPLEX)
-EXACT = ("float32", "float64", "int64", "int32", "uint8", "bool")  # those most programs use, and NumPy computes as PyTorch does
+EXACT = (
+    "float32",
+    "float64",
+    "int64",
+    "int32",
+    "uint8",
+    "bool",
+)  # those most programs use, and NumPy computes as PyTorch does
 
 # relative and absolute tolerance of a short computation
 TOLERANCE = {
@@ -144,7 +151,9 @@ def samples(
     strides, offset = draw(layouts(shape, overlap))
     count = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides) if n > 1) if 0 not in shape else offset
     seed = draw(st.integers(0, 1 << 20))
-    return Sample(dtype, _memory(dtype, count, seed, draw(st.sampled_from(flavours)), low, high), shape, strides, offset)
+    return Sample(
+        dtype, _memory(dtype, count, seed, draw(st.sampled_from(flavours)), low, high), shape, strides, offset
+    )
 
 
 @st.composite
@@ -268,4 +277,6 @@ def _check_pytorch(mine: Any, theirs: Any, slack: float, strides: bool) -> None:
         assert str(a.dtype) == str(b.dtype), f"result {i} is {a.dtype}, PyTorch's {b.dtype}"
         assert_close(to_numpy(a), to_numpy(b), str(b.dtype).replace("torch.", ""), slack, f"result {i} against PyTorch")
         if strides:
-            assert significant(a) == significant(b), f"result {i} has strides {a.stride()}, PyTorch's {b.stride()}, {tuple(b.shape)}"
+            assert significant(a) == significant(b), (
+                f"result {i} has strides {a.stride()}, PyTorch's {b.stride()}, {tuple(b.shape)}"
+            )

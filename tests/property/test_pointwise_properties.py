@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_tensors import COMPLEX, EVERY, EXACT, FLOATS, REAL, Raised, assert_close, broadcastable, check, outcome, samples, to_numpy
+from random_tensors import (
+    COMPLEX,
+    EVERY,
+    EXACT,
+    FLOATS,
+    REAL,
+    Raised,
+    assert_close,
+    broadcastable,
+    check,
+    outcome,
+    samples,
+    to_numpy,
+)
 
 import flambeau
 from flambeau.core.tensor import empty_strided
@@ -22,16 +35,41 @@ UNARY = {
     "isfinite": np.isfinite, "signbit": np.signbit, "logical_not": np.logical_not, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "positive": np.positive,
 }  # fmt: skip
-ARITHMETIC = ("add", "sub", "mul", "true_divide", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "copysign", "logaddexp")
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "true_divide",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "atan2",
+    "hypot",
+    "copysign",
+    "logaddexp",
+)
 ARITHMETIC_TWINS = {"sub": np.subtract, "mul": np.multiply, "atan2": np.arctan2}
-COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 LOGIC = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
 BITS = {"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor}
 
 
 @given(st.sampled_from(sorted(UNARY)), samples(("float32", "float64"), flavours=("plain", "special")))
 def test_unary_functions_of_floats(name, x):
-    check(lambda lib, a: getattr(lib, name)(a), (x,), lambda a: UNARY[name](a.astype(np.float64)).astype(_result(name, x)), slack=5)
+    check(
+        lambda lib, a: getattr(lib, name)(a),
+        (x,),
+        lambda a: UNARY[name](a.astype(np.float64)).astype(_result(name, x)),
+        slack=5,
+    )
 
 
 def _result(name: str, x) -> str:
@@ -43,7 +81,10 @@ def test_unary_functions_of_every_dtype(name, x):
     check(lambda lib, a: getattr(lib, name)(a), (x,), slack=20)
 
 
-@given(st.sampled_from(("abs_", "neg_", "exp_", "floor_", "sigmoid_", "square_", "relu_", "logical_not_", "zero_")), samples(REAL))
+@given(
+    st.sampled_from(("abs_", "neg_", "exp_", "floor_", "sigmoid_", "square_", "relu_", "logical_not_", "zero_")),
+    samples(REAL),
+)
 def test_unary_in_place(name, x):
     """Also on memory that overlaps itself, which is an error."""
     check(lambda lib, a: getattr(a, name)(), (x,), slack=5, written=True)
@@ -60,12 +101,18 @@ def test_binary_functions_of_floats(name, pair):
     check(lambda lib, a, b: getattr(lib, name)(a, b), pair, lambda a, b: twin(a, b), slack=5)
 
 
-@given(st.sampled_from(("add", "sub", "mul", "true_divide", "maximum", "minimum", "remainder", "floor_divide", "fmod")), several(2, REAL))
+@given(
+    st.sampled_from(("add", "sub", "mul", "true_divide", "maximum", "minimum", "remainder", "floor_divide", "fmod")),
+    several(2, REAL),
+)
 def test_binary_functions_of_every_pair_of_dtypes(name, pair):
     check(lambda lib, a, b: getattr(lib, name)(a, b), pair, slack=3)
 
 
-@given(st.sampled_from(("add", "sub", "mul", "true_divide", "pow")), several(2, (*COMPLEX, "float32", "int64", "bool"), ("plain",)))
+@given(
+    st.sampled_from(("add", "sub", "mul", "true_divide", "pow")),
+    several(2, (*COMPLEX, "float32", "int64", "bool"), ("plain",)),
+)
 def test_complex_arithmetic(name, pair):
     check(lambda lib, a, b: getattr(lib, name)(a, b), pair, slack=50)
 
@@ -91,7 +138,9 @@ def test_bits(name, pair):
 
 
 @given(
-    st.sampled_from((operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv)),
+    st.sampled_from(
+        (operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv)
+    ),
     samples(REAL),
     st.sampled_from((2, -3, 0, 0.5, -1.5, True, float("inf"), 2**40, 1 + 2j)),
     st.booleans(),
@@ -168,7 +217,10 @@ def test_clamp(three, low, high):
 KERNELS = sorted(
     name
     for name, op in OPS.items()
-    if op.kind == "pointwise" and op.namespaces and not op.tags.get("random") and all(type(d) in (int, float) for d in op.impl.defaults)
+    if op.kind == "pointwise"
+    and op.namespaces
+    and not op.tags.get("random")
+    and all(type(d) in (int, float) for d in op.impl.defaults)
 )
 
 
@@ -191,6 +243,9 @@ def test_every_native_kernel_equals_its_numpy_reference(dtype, name, data):
         assert_close(to_numpy(result), to_numpy(reference), kind, 50, name)
 
 
-@given(st.sampled_from(("relu", "gelu", "silu", "elu", "leaky_relu", "softplus", "hardswish", "hardtanh", "selu", "mish")), samples(FLOATS, flavours=("plain", "special")))
+@given(
+    st.sampled_from(("relu", "gelu", "silu", "elu", "leaky_relu", "softplus", "hardswish", "hardtanh", "selu", "mish")),
+    samples(FLOATS, flavours=("plain", "special")),
+)
 def test_activations(name, x):
     check(lambda lib, a: getattr(lib.nn.functional, name)(a), (x,), slack=20)
