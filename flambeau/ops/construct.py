@@ -10,11 +10,13 @@ import numpy as np
 from ..core import dlpack, nested
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
+from ..core.layout import dense_strides
 from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layout
 from ..core.tensor import empty as raw_empty
+from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.tensor import new_tensor as header
 from ..core.typenames import type_name
 from .arguments import Options, read_options
@@ -32,7 +34,13 @@ def from_data(data: Any, d: dtype | None, where: device) -> Tensor:
     shape, d, values = nested.infer(data, d, default_dtype=get_default_dtype(), tensor_to_numpy=elements_of)
     if where is not cpu:
         return raw_empty(make_size(shape), d, where)
-    return copy_of_array(values.reshape(shape), d)
+    values = values.reshape(shape)
+    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:  # an array's copy keeps its dimension order
+        strides = dense_strides(shape, tuple([s // data.itemsize for s in data.strides]))
+        copy = raw_empty_strided(make_size(shape), strides, d, where)
+        copy._array()[...] = values
+        return copy
+    return copy_of_array(values, d)
 
 
 _COPY_WARNING = (

@@ -276,12 +276,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(axes)}")
     if n < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {n}")
-    if axes[0] == axes[1] or abs(axes[0] - axes[1]) == n:
+    a, b = (wrap_dim(d, n) for d in axes)
+    if a == b:
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {axes[0]} and dim1 = {axes[1]}")
-    for i, d in enumerate(axes):
-        if not -n <= d < n:
-            raise RuntimeError(f"Rotation dim{i} out of range, dim{i} = {d}")
-    a, b = (d % n for d in axes)
     turns = k % 4
     if turns == 1:
         return flip_dims(input, (b,)).transpose(a, b)

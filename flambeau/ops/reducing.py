@@ -130,6 +130,8 @@ def _face_with_dtype(impl: Reduction) -> Any:
         if isinstance(out, Tensor):
             if dtype is not None:
                 check_out_dtype(out, dtype)
+            elif impl.check is not None:
+                impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
             dtype = out.dtype
         return write_out(name, out, impl.call(input, dim, keepdim, dtype))
 

@@ -57,10 +57,10 @@ def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...
                 f"{name}(): argument 'dim' (position 2) must be tuple of ints, but found element of type {type_name(d)}"
                 f" at pos {i}"
             )
-        w = wrap_dim(int(d), ndim)
-        if w in wrapped:
-            raise RuntimeError(f"dim {w} appears multiple times in the list of dims")
-        wrapped.append(w)
+        wrapped.append(wrap_dim(int(d), ndim))
+    if len(set(wrapped)) != len(wrapped):
+        repeated = next(d for d in wrapped if wrapped.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
     return tuple(wrapped) if ndim else ()
 
 
@@ -243,7 +243,9 @@ class Reduction:
             described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
             key = (described, dim, keepdim, requested, a.device)
         plan = Plan()
-        plan.dims = reduced_dims(dim, len(a.shape), self.name)
+        # all and any over no dimensions leave every element; other reductions take an empty list as all dimensions
+        nothing = self.combine in ("all", "any") and dim == ()
+        plan.dims = () if nothing else reduced_dims(dim, len(a.shape), self.name)
         if self.check is not None:
             self.check(self, a, dim, plan.dims, requested)
         compute, acc, plan.dtype = self.rule(self, a.dtype, requested)

@@ -129,7 +129,7 @@ def _check_bitcast(input: Tensor, d: dtype, old: int, new: int) -> None:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {_word(input.dtype)} as {_word(d)} (different element sizes)"
         )
-    if input._strides[-1] != 1 and input.shape[-1] != 1:
+    if input._strides[-1] != 1:
         raise RuntimeError(
             f"self.stride(-1) must be 1 to view {_word(input.dtype)} as {_word(d)} (different element sizes), but got"
             f" {input._strides[-1]}"

@@ -65,7 +65,7 @@ class Sample:
         return as_strided(flat[self.offset :], self.shape, [s * size for s in self.strides])
 
     def tensor(self, library: Any) -> Any:
-        flat = library.from_numpy(self.memory.copy())
+        flat = library.from_numpy(self.memory).clone()  # NumPy's own memory could not be resized by out=
         if self.dtype == "bfloat16":
             flat = flat.to(library.bfloat16)
         return flat.as_strided(self.shape, self.strides, self.offset)

@@ -24,20 +24,18 @@ def dim_arguments(draw, rank, several=True):
     return draw(st.permutations(range(rank)))[: draw(st.integers(0, rank))]
 
 
-def axes(array, dim):
-    """PyTorch's dim argument as NumPy's axis: a 0-dim tensor takes dim 0 and -1, an empty list means all."""
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+def axes(array, dim, nothing=None):
+    """PyTorch's dim argument as NumPy's axis: a 0-dim tensor takes dim 0 and -1, an empty list means all (or `nothing`)."""
+    if dim is None:
         return None
+    if isinstance(dim, (list, tuple)) and not dim:
+        return nothing
     listed = dim if isinstance(dim, (list, tuple)) else [dim]
     if array.ndim == 0:
         if any(d not in (0, -1) for d in listed) or len(listed) > 1:
             raise IndexError(dim)
         return None
     return tuple(listed) if isinstance(dim, (list, tuple)) else dim
-
-
-def shape_kept(array, dim):
-    return array.ndim == 0 and dim is not None
 
 
 @given(
@@ -90,7 +88,7 @@ def test_all_and_any(name, x, data, keepdim):
 
     def oracle(a):
         dtype = np.uint8 if x.dtype == "uint8" else bool
-        return np.asarray(NUMPY[name](a, axis=axes(a, dim), keepdims=keepdim and dim is not None)).astype(dtype)
+        return np.asarray(NUMPY[name](a, axis=axes(a, dim, ()), keepdims=keepdim and dim is not None)).astype(dtype)
 
     check(
         lambda lib, a: getattr(lib, name)(a) if dim is None else getattr(lib, name)(a, dim, keepdim=keepdim),
@@ -163,7 +161,8 @@ def test_sums_of_integers_are_int64(x, data):
     st.data(),
 )
 def test_reductions_into_out(name, x, out, data):
-    dim = data.draw(dims(len(x.shape)))
+    rank = len(x.shape)
+    dim = data.draw(st.integers(-rank, rank - 1)) if rank else 0
     check(lambda lib, a, o: getattr(lib, name)(a, dim, out=o), (x, out), slack=20, strides=False)
 
 

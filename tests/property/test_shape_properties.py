@@ -39,7 +39,7 @@ def test_permute(x, data):
             raise ValueError(order)
         return array.transpose([wrapped(array, d) for d in order])
 
-    check(lambda lib, t: t.permute(*order), (x,), oracle)
+    check(lambda lib, t: t.permute(order), (x,), oracle)
     check(lambda lib, t: lib.movedim(t, tuple(range(len(order))), tuple(order)), (x,))
 
 
@@ -72,7 +72,8 @@ def test_view_and_reshape(x, data):
 def test_flatten_and_unflatten(x, data):
     a, b = data.draw(dims(len(x.shape))), data.draw(dims(len(x.shape)))
     check(lambda lib, t: lib.flatten(t, a, b), (x,))
-    check(lambda lib, t: t.unflatten(a, (1, -1)), (x,))
+    if x.shape:
+        check(lambda lib, t: t.unflatten(a, (1, -1)), (x,))
     check(lambda lib, t: lib.ravel(t), (x,), np.ravel)
 
 
@@ -195,7 +196,7 @@ def test_contiguous_clone_and_formats(x, data):
     check(lambda lib, t: t.contiguous(), (x,))
     check(lambda lib, t: t.clone(), (x,))
     check(lambda lib, t: t.is_contiguous(), (x,))
-    check(lambda lib, t: lib.empty_like(t).stride(), (x,))
+    check(lambda lib, t: t.numel() == 0 or lib.empty_like(t).stride(), (x,))
     check(lambda lib, t: t.contiguous(memory_format=lib.channels_last), (x,))
 
 
