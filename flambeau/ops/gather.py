@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.layout import broadcast_shapes, wrap_dim
+from ..core.layout import broadcast_shapes, contiguous_format, memory_format, preserve_format, wrap_dim
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import index as kernels
 from .declare import composite, primitive
@@ -149,7 +149,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     count = index.numel()
     if not input.shape:
         if count != 1:
-            raise IndexError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
         positions = index.reshape(1)._array()
         _raise_if(_bad(positions, 1), 0, 1)
         return input.clone()
@@ -273,7 +273,7 @@ def _src_grad(g: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 )
 def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, src)
-    out = input.clone()
+    out = input.clone(memory_format=contiguous_format)
     scatter_raw(out, d, index, src, 0.0, "none")
     return out
 
@@ -281,7 +281,7 @@ def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @primitive(grads={"input": _scatter_input_grad}, label="ScatterBackward1", function=False, method=False)
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, None)
-    out = input.clone()
+    out = input.clone(memory_format=contiguous_format)
     if input.dtype.is_complex:
         scatter_raw(out, d, index, None, value, "none")
     else:
@@ -311,7 +311,7 @@ def scatter(
 @primitive(grads={}, function=False, method=False)
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, src)
-    out = input.clone()
+    out = input.clone(memory_format=contiguous_format)
     scatter_raw(out, d, index, src, 0.0, reduce)
     return out
 
@@ -320,7 +320,7 @@ def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""
     d = _check_scatter("scatter_add", input, dim, index, src)
-    out = input.clone()
+    out = input.clone(memory_format=contiguous_format)
     if input.dtype is dt.bool_:
         scatter_raw(out, d, index, src, 0.0, "amax")
     else:
@@ -436,7 +436,7 @@ def scatter_reduce(
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     d = _check_scatter("scatter_reduce", input, dim, index, src)
-    out = input.clone()
+    out = input.clone(memory_format=contiguous_format)
     if index.numel() == 0:
         return out
     if not include_self:
@@ -506,9 +506,11 @@ def _flat_source(source: Tensor, input: Tensor) -> Tensor:
     return source.reshape(1) if not source.shape else source
 
 
-def _scatter_vector(input: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> Tensor:
+def _scatter_vector(
+    input: Tensor, d: int, index: Tensor, source: Tensor, reduce: str, layout: memory_format = contiguous_format
+) -> Tensor:
     scalar = not input.shape
-    out = input.clone().reshape(1) if scalar else input.clone()
+    out = input.clone().reshape(1) if scalar else input.clone(memory_format=layout)
     source = _flat_source(source, input)
     if index.numel() and out.numel():
         scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
@@ -579,7 +581,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         shape = list(input.shape)
         shape[d] = index.numel()
     source = input.new_full(shape if input.shape else [index.numel()], value)
-    return _scatter_vector(input, d, positions, source, "none")
+    return _scatter_vector(input, d, positions, source, "none", preserve_format)
 
 
 def _index_reduce_grads(
@@ -606,7 +608,7 @@ def index_reduce(
     d = _check_vector("index_reduce", input, dim, index, source)
     whole = input.reshape(1) if not input.shape else input
     if not index.numel():
-        return input.clone()
+        return input.clone(memory_format=contiguous_format)
     out = scatter_reduce(
         whole, d, _spread(index, whole.shape, d), _flat_source(source, input), reduce, include_self=include_self
     )

@@ -10,13 +10,13 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.graph import mode
-from ..core.layout import broadcast_shapes, has_internal_overlap
+from ..core.layout import broadcast_shapes, has_internal_overlap, output_strides
 from ..core.size import make_size
-from ..core.tensor import Tensor, copy_of_array, empty, numel_of
+from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library.advanced_index import put_positions, take_positions
 from .creation import fill_raw
 from .declare import composite, primitive, view
-from .inplace import assign, check_writable
+from .inplace import assign, check_writable, raw_copy
 from .shape import select, slice_dim, unsqueeze
 
 _INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
@@ -46,7 +46,7 @@ def _as_index_tensor(value: Any) -> Tensor:
 
 
 def _is_sequence_index(item: Any) -> bool:
-    return isinstance(item, (list, range, np.ndarray)) or (isinstance(item, tuple))
+    return isinstance(item, (list, range, np.ndarray, tuple))
 
 
 def _consumed(item: Any) -> int:
@@ -200,7 +200,19 @@ class Positions:
         self.before = _offsets(t, before)
         self.after = _offsets(t, after)
         self.shape = make_size([*(t.shape[d] for d in before), *picked_shape, *(t.shape[d] for d in after)])
+        self.layouts = _layouts(t, tensors, before, after, self.shape)
         self.dense = bool(self.after.size == 0 or (self.after[-1] == self.after.size - 1 and _is_range(t, after)))
+
+
+def _layouts(t: Tensor, tensors: list, before: list[int], after: list[int], shape: tuple[int, ...]) -> list[tuple]:
+    """Shapes and strides that decide the result's layout: of the tensor, repeated along the indices, and of the indices."""
+    picked, tail = len(shape) - len(before) - len(after), (0,) * len(after)
+    head = tuple(t._strides[d] for d in before)
+    layouts: list[tuple] = [(shape, head + (0,) * picked + tuple(t._strides[d] for d in after))]
+    for i in tensors:
+        lead = len(before) + picked - len(i.shape)
+        layouts.append(((1,) * lead + tuple(i.shape) + (1,) * len(after), (0,) * lead + i._strides + tail))
+    return layouts
 
 
 def _is_range(t: Tensor, dims: list[int]) -> bool:
@@ -247,6 +259,7 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     where = Positions(input, indices)
     out = empty(where.shape, input.dtype)
     if numel_of(where.shape):
+        strides = output_strides(where.shape, where.layouts)
         if input.dtype.is_complex:
             flat = np.ndarray(
                 1 + _extent(input), input.dtype.numpy, input._storage.buffer(), input._offset * input.dtype.itemsize
@@ -258,6 +271,10 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
                 out, input, where.before, where.picked, where.after, where.before.size, where.picked.size, where.after.size,
                 dense=where.dense,
             )  # fmt: skip
+        if strides != out._strides:
+            turned = empty_strided(where.shape, strides, input.dtype)
+            raw_copy(turned, out)
+            return turned
     return out
 
 
@@ -387,11 +404,20 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
     if any(i is not None for i in advanced):
+        if value.dtype is not part.dtype and value.numel() == 1 and _only_masks(key):
+            value = value.to(part.dtype)  # filling a mask with one number converts it
+        _check_put(part, advanced, value)
         _set_advanced(part, advanced, value)
     else:
         if value.shape != part.shape:
             value = _strip_leading_ones(value, len(part.shape))
         part.copy_(value)
+
+
+def _only_masks(key: Any) -> bool:
+    """Whether the arrays in x[key] are all truth values."""
+    arrays = [i for i in (key if isinstance(key, tuple) else (key,)) if isinstance(i, Tensor) or _is_sequence_index(i)]
+    return all((i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays)
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
@@ -400,7 +426,6 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
         )
-    value = value.to(part.dtype)
     if mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:

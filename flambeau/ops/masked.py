@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.layout import broadcast_two, wrap_dim
-from ..core.tensor import Tensor, copy_of_array, empty, numel_of
+from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..core.promotion import can_cast, scalar_dtype
 from ..expr.functions import where
 from .declare import composite, pointwise, primitive
@@ -68,7 +68,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         value = bool(value)
     if not isinstance(value, Tensor):
         value = input.new_full((), value)
-    return choose(mask, value, input)
+    return choose(mask, value, input).contiguous()
 
 
 def _masked_select_backward(g: Tensor, input: Tensor, mask: Tensor) -> Tensor:
@@ -122,9 +122,12 @@ def nonzero_matrix(input: Tensor) -> Tensor:
         array = (array & np.uint16(0x7FFF)) != 0
     if not input.shape:
         return empty((int(bool(array != 0)), 0), dt.int64)
-    return copy_of_array(
-        np.stack(np.nonzero(array), 1) if numel_of(input.shape) else np.zeros((0, len(input.shape)), np.int64), dt.int64
-    )
+    coordinates = np.nonzero(array)
+    count = len(coordinates[0])
+    found = empty_strided((count, len(input.shape)), (1, max(count, 1)), dt.int64)  # each coordinate lies in one piece
+    for d, values in enumerate(coordinates):
+        found._array()[:, d] = values
+    return found
 
 
 @composite

@@ -198,7 +198,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError("selected index k out of range")
     if input.dtype.is_complex or input.dtype is dt.bool_:
         raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
-    result = topk_along(input, k, d, largest)
+    result = topk_along(input, k if input.shape else 1, d, largest)  # a lone element is always chosen
     if out is None:
         return result
     check_pair(out, result)

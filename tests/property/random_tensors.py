@@ -244,7 +244,7 @@ def check(
         twins = [s.tensor(pytorch) for s in given]
         theirs = outcome(call, pytorch, *twins)
         _check_pytorch(mine, theirs, slack, strides)
-        if written:
+        if written and not isinstance(theirs, Raised):  # PyTorch may have written a part before it found the error
             for i, (a, b) in enumerate(zip(inputs, twins)):
                 assert_close(to_numpy(a), to_numpy(b), given[i].dtype, slack, f"argument {i} afterwards")
     return mine

