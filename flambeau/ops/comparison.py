@@ -207,6 +207,7 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
 
 @pointwise(
     check=_check_clamp,
+    kinds="if",
     grad=_clamp_gradient,
     aliases=("clip",),
     label=lambda operands: "ClampBackward1" if operands[1] is operands[2] is None else "ClampBackward0",

@@ -416,8 +416,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 def _only_masks(key: Any) -> bool:
     """Whether the arrays in x[key] are all truth values."""
-    arrays = [i for i in (key if isinstance(key, tuple) else (key,)) if isinstance(i, Tensor) or _is_sequence_index(i)]
-    return all((i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays)
+    items = key if isinstance(key, tuple) else (key,)
+    arrays = [i for i in items if isinstance(i, Tensor) or _is_sequence_index(i)]
+    return not any(isinstance(i, bool) for i in items) and all((i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays)
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:

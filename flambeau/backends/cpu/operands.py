@@ -75,7 +75,7 @@ def check_dtypes(op: str, **operands: Any) -> None:
         listed = ", ".join(f"{name}: {dtype.name}" for name, dtype in given.items())
         raise RuntimeError(f"{op}: expected operands of one dtype, got {listed}")
     if first is dtypes.bool_:
-        raise RuntimeError(f"{op}: not implemented for bool")
+        raise NotImplementedError(f"\"{op}\" not implemented for 'Bool'")
 
 
 def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
