@@ -201,13 +201,16 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if low is not None and high is not None and isinstance(low, Tensor) is not isinstance(high, Tensor):
         raise TypeError("clamp(): 'min' and 'max' must be both Tensor or both Number")
-    if any(d.is_complex for d in promote(op, tuple(x for x in operands if x is not None))):
+    compute, _ = promote(op, tuple(x for x in operands if x is not None))
+    if compute.is_complex:
         raise NotImplementedError("clamp is not supported for complex types")
+    one_tensor = (low is None) is not (high is None) and isinstance(low if high is None else high, Tensor)
+    if compute is dt.bool_ and not one_tensor:
+        raise NotImplementedError("\"clamp_cpu\" not implemented for 'Bool'")
 
 
 @pointwise(
     check=_check_clamp,
-    kinds="if",
     grad=_clamp_gradient,
     aliases=("clip",),
     label=lambda operands: "ClampBackward1" if operands[1] is operands[2] is None else "ClampBackward0",

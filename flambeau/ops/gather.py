@@ -150,8 +150,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if not input.shape:
         if count != 1:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
-        positions = index.reshape(1)._array()
-        _raise_if(_bad(positions, 1), 0, 1)
+        if index.item() != 0:
+            raise IndexError(f"index out of range in self: {index.item()} for a tensor without dimensions")
         return input.clone()
     shape = (*input.shape[:d], count, *input.shape[d + 1 :])
     out = empty(shape, input.dtype, input.device)
@@ -485,7 +485,7 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
     size = input.shape[d] if input.shape else 1
     wrong = _bad(_positive(index, size), size)
     if wrong[0]:
-        kind = RuntimeError if name == "index_add" and len(input.shape) > 1 else IndexError  # as PyTorch's two kernels do
+        kind = RuntimeError if name == "index_add" and d == 0 and len(input.shape) > 1 else IndexError  # as PyTorch's two kernels do
         raise kind(f"index {int(wrong[1])} is out of bounds for dimension {d} with size {size}")
     return d
 
