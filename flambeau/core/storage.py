@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import weakref
 from typing import Any
 
@@ -13,6 +12,7 @@ from .allocator import LARGE, allocator, round_size
 from .device import cpu
 from .device import device as Device
 from .graph import INFERENCE, inference_threads, mode
+from .shared_memory import SharedBlock
 
 _allocate = allocator.allocate
 _release = allocator.release
@@ -192,25 +192,32 @@ class UntypedStorage:
         return block
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that processes forked from this one share."""
+        """Move the bytes to memory that other processes can be handed."""
         if isinstance(self.owner, UntypedStorage):
             self.owner.share_memory_()
             return self
         if self.is_shared() or not self.size_bytes or self.device is not cpu:
             return self
-        block = mmap.mmap(-1, self.size_bytes)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
-        ctypes.memmove(address, self.ptr, self.size_bytes)
-        if self.owner is None:
+        block = SharedBlock.allocate(self.size_bytes)
+        ctypes.memmove(block.ptr, self.ptr, self.size_bytes)
+        if self.owner is None and not getattr(self, "fixed", False):  # else something still looks at the old bytes
             _release(self.ptr, self.capacity)
         self.capacity, self.owner = self.size_bytes, block
-        self._move(address, self.size_bytes)
+        self._move(block.ptr, self.size_bytes)
         return self
+
+    @staticmethod
+    def shared(nbytes: int) -> UntypedStorage:
+        """A new storage in shared memory."""
+        if not nbytes:
+            return UntypedStorage(0)
+        block = SharedBlock.allocate(nbytes)
+        return UntypedStorage.borrow(block.ptr, nbytes, block)
 
     def is_shared(self) -> bool:
         if isinstance(self.owner, UntypedStorage):
             return self.owner.is_shared()
-        return isinstance(self.owner, mmap.mmap)
+        return isinstance(self.owner, SharedBlock)
 
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:

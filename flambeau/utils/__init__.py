@@ -1,0 +1,14 @@
+"""Tools beside tensors and modules; each is imported when first used."""
+
+import importlib as _importlib
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    if not name.startswith("_"):
+        full = f"{__name__}.{name}"
+        try:
+            return _importlib.import_module(full)
+        except ModuleNotFoundError as problem:
+            if problem.name != full:
+                raise
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

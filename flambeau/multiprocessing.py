@@ -1,0 +1,160 @@
+"""Python's multiprocessing, with tensors passed between processes in shared memory instead of copied.
+
+>>> import flambeau.multiprocessing as mp
+>>> queue = mp.Queue()
+>>> queue.put(flambeau.ones(3))    # the receiver maps the same bytes
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import pickle
+import threading
+from multiprocessing import *  # noqa: F403
+from multiprocessing.reduction import DupFd, ForkingPickler
+from typing import Any
+
+from .core.device import cpu
+from .core.shared_memory import SharedBlock
+from .core.storage import UntypedStorage
+from .core.tensor import Tensor, empty_strided
+from .ops.inplace import raw_copy
+from .ops.python_protocol import reduce_ex
+
+__all__ = [  # noqa: PLE0604
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "set_sharing_strategy",
+    *multiprocessing.__all__,
+]
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The ways tensors can be shared: by handing over descriptors of memory files."""
+    return {"file_descriptor"}
+
+
+def get_sharing_strategy() -> str:
+    return "file_descriptor"
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accepts the names PyTorch has. Both mean the same here: descriptors are closed once mapped by a data loader, so
+    the reason for choosing 'file_system' (running out of them) does not arise."""
+    if new_strategy not in ("file_descriptor", "file_system"):
+        raise AssertionError(f"invalid sharing strategy {new_strategy!r}: expected 'file_descriptor' or 'file_system'")
+
+
+# -- how a storage travels --------------------------------------------------------------------------------------------
+
+
+# Memory files that one message refers to. Each is an open file for a moment, and processes may have few of them (1024 is
+# usual): a message with more storages than this carries the bytes of the others itself.
+MOST_BLOCKS = 64
+
+
+class _Parcel(threading.local):
+    """The descriptors that go with the message being written or read by this thread, if its channel carries them."""
+
+    outgoing: list[SharedBlock] | None = None
+    incoming: list[int] | None = None
+
+
+_parcel = _Parcel()
+
+
+def _shared_block(storage: UntypedStorage) -> SharedBlock:
+    """Shared memory with the storage's bytes: its own if it has a descriptor, else a copy."""
+    owner = storage.owner
+    if isinstance(owner, SharedBlock) and owner.fd >= 0:
+        return owner
+    block = SharedBlock.allocate(storage.size_bytes)
+    ctypes.memmove(block.ptr, storage.ptr, storage.size_bytes)
+    return block
+
+
+def _reduce_storage(storage: UntypedStorage) -> tuple:
+    if storage.device is not cpu or not storage.size_bytes:
+        return (UntypedStorage, (storage.size_bytes, storage.device))
+    if isinstance(storage.owner, UntypedStorage):  # an alias: what travels is the memory
+        storage = storage.owner
+    if _parcel.outgoing is not None:
+        if len(_parcel.outgoing) == MOST_BLOCKS:
+            return storage.__reduce__()
+        _parcel.outgoing.append(_shared_block(storage))
+        return (_storage_from_parcel, (len(_parcel.outgoing) - 1, storage.size_bytes))
+    if isinstance(storage.owner, SharedBlock) and storage.owner.fd < 0:
+        block = _shared_block(storage)  # came through a data loader: its descriptor is gone
+    else:
+        storage.share_memory_()  # so that sender and receiver see each other's changes, as in PyTorch
+        block = _shared_block(storage)
+    return (_storage_from_descriptor, (DupFd(block.fd), storage.size_bytes))
+
+
+def _storage_from_parcel(position: int, nbytes: int) -> UntypedStorage:
+    assert _parcel.incoming is not None
+    fd, _parcel.incoming[position] = _parcel.incoming[position], -1
+    block = SharedBlock(fd, nbytes, keep_fd=False)
+    return UntypedStorage.borrow(block.ptr, nbytes, block)
+
+
+def _storage_from_descriptor(descriptor: Any, nbytes: int) -> UntypedStorage:
+    block = SharedBlock(descriptor.detach(), nbytes)
+    return UntypedStorage.borrow(block.ptr, nbytes, block)
+
+
+def _reduce_tensor(tensor: Tensor) -> tuple:
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad: a graph does not cross the boundary"
+            " between processes. To transfer the values only, call detach() on the tensor before sending it."
+        )
+    storage = tensor._storage
+    if _parcel.outgoing is not None and not storage.is_shared() and 2 * tensor.nbytes < storage.size_bytes:
+        compact = empty_strided(tensor.shape, _dense_strides(tensor), tensor.dtype)  # not all that it is a view of
+        raw_copy(compact, tensor)
+        if tensor.requires_grad:
+            compact.requires_grad = True
+        tensor = compact
+    return reduce_ex(tensor, pickle.HIGHEST_PROTOCOL)
+
+
+def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
+    """Strides without gaps, in the tensor's own order of dimensions."""
+    order = sorted(range(len(tensor.shape)), key=lambda d: tensor._strides[d])
+    strides, step = [1] * len(order), 1
+    for d in order:
+        strides[d] = step
+        step *= max(tensor.shape[d], 1)
+    return tuple(strides)
+
+
+ForkingPickler.register(UntypedStorage, _reduce_storage)
+ForkingPickler.register(Tensor, _reduce_tensor)
+
+
+# -- messages that carry descriptors beside their bytes -----------------------------------------------------------------
+
+
+def pack(message: Any) -> tuple[Any, list[SharedBlock]]:
+    """The pickled message and the shared memory it refers to."""
+    blocks: list[SharedBlock] = []
+    _parcel.outgoing = blocks
+    try:
+        return ForkingPickler.dumps(message), blocks
+    finally:
+        _parcel.outgoing = None
+
+
+def unpack(data: Any, descriptors: list[int]) -> Any:
+    """What `pack` was given. Takes over the descriptors."""
+    _parcel.incoming = descriptors
+    try:
+        return pickle.loads(data)
+    finally:
+        _parcel.incoming = None
+        for fd in descriptors:
+            if fd >= 0:  # not asked for, because reading failed halfway
+                os.close(fd)

@@ -1,0 +1,185 @@
+"""The wire between a loader and one worker: pickled messages over a socket pair, shared memory beside them.
+
+The worker's end blocks. The loader's end never does: a worker that hangs or dies in the middle of a message must not
+take the loader with it. Only the loader's process holds the loader's ends (a forked child closes its copies), so each
+side sees the end of the stream as soon as the other is gone.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import pickle
+import socket
+import struct
+import weakref
+from typing import Any
+
+from flambeau.multiprocessing import MOST_BLOCKS, pack, unpack
+
+from .failure import Failure
+
+_HEAD = struct.Struct("<QIQQ")  # bytes of the message, descriptors that go with it, epoch and number of the task
+_ANCILLARY = socket.CMSG_SPACE(MOST_BLOCKS * 4)
+_CHUNK = 1 << 18
+
+_loader_ends: weakref.WeakSet[LoaderEnd] = weakref.WeakSet()
+
+
+Answer = tuple[int, int, Any]  # epoch, number of the task, result
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class LoaderEnd:
+    """Sends tasks to a worker and collects its answers."""
+
+    def __init__(self, sock: socket.socket):
+        sock.setblocking(False)
+        self._socket = sock
+        self._arrived = bytearray()
+        self._descriptors: list[int] = []
+        self._waiting = bytearray()  # what the socket would not take yet
+        self._closed_by_worker = False
+        _loader_ends.add(self)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def wants_to_send(self) -> bool:
+        return bool(self._waiting)
+
+    def send(self, message: Any) -> None:
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        self._waiting += _HEAD.pack(len(data), 0, 0, 0) + data
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand over as much as the socket takes. That the worker is gone is found out when reading."""
+        try:
+            while self._waiting:
+                del self._waiting[: self._socket.send(self._waiting)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._waiting.clear()
+
+    def receive(self) -> list[Answer]:
+        """All complete answers that have arrived; raises ChannelClosed after the last one."""
+        self._drain()
+        messages: list[Answer] = []
+        while (message := self._next_message()) is not None:
+            messages.append(message)
+        if not messages and self._closed_by_worker:
+            raise ChannelClosed
+        return messages
+
+    def _drain(self) -> None:
+        while not self._closed_by_worker:
+            try:
+                data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, ancillary = b"", []
+            for _, _, fds in ancillary:
+                numbers = array.array("i")
+                numbers.frombytes(fds[: len(fds) - len(fds) % numbers.itemsize])
+                self._descriptors.extend(numbers)
+            if not data:
+                self._closed_by_worker = True
+            self._arrived += data
+            if len(data) < _CHUNK:
+                return
+
+    def _next_message(self) -> Answer | None:
+        if len(self._arrived) < _HEAD.size:
+            return None
+        nbytes, count, epoch, number = _HEAD.unpack_from(self._arrived)
+        end = _HEAD.size + nbytes
+        if len(self._arrived) < end:
+            return None
+        if len(self._descriptors) < count:
+            raise RuntimeError(
+                f"{count - len(self._descriptors)} of {count} shared memory files from a data-loader worker did not"
+                " arrive: too many open files in this process? (see `ulimit -n`)"
+            )
+        data = bytes(memoryview(self._arrived)[_HEAD.size : end])
+        del self._arrived[:end]
+        fds, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+        try:
+            return epoch, number, unpack(data, fds)
+        except Exception as problem:  # a class that this process does not have, say: a failure of that batch
+            return epoch, number, Failure.of(problem, "while reading a batch of a DataLoader worker")
+
+    def close(self) -> None:
+        self._socket.close()
+        for fd in self._descriptors:
+            os.close(fd)
+        self._descriptors.clear()
+
+
+def _close_copies() -> None:
+    for end in list(_loader_ends):
+        end.close()
+    _loader_ends.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
+
+
+class WorkerEnd:
+    """Receives tasks and sends results; picklable while a process is being started."""
+
+    def __init__(self, sock: socket.socket):
+        self._socket = sock
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def receive(self) -> Any:
+        nbytes, *_ = _HEAD.unpack(self._exactly(_HEAD.size))
+        return pickle.loads(self._exactly(nbytes))
+
+    def _exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            try:
+                data = self._socket.recv(count)
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise ChannelClosed
+            parts.append(data)
+            count -= len(data)
+        return b"".join(parts)
+
+    def send(self, epoch: int, number: int, result: Any) -> None:
+        """Pickling errors are raised before anything is sent."""
+        data, blocks = pack(result)
+        head = _HEAD.pack(len(data), len(blocks), epoch, number)
+        fds = [block.fd for block in blocks]
+        try:
+            if fds:  # descriptors ride on bytes
+                self._send_with(head[:1], fds)
+                head = head[1:]
+            if len(data) < _CHUNK:
+                self._socket.sendall(head + data)
+            else:
+                self._socket.sendall(head)
+                self._socket.sendall(data)
+        except ConnectionError:
+            raise ChannelClosed from None
+
+    def _send_with(self, data: bytes, fds: list[int]) -> None:
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        while not self._socket.sendmsg([data], [rights]):
+            pass
+
+
+def open_channel() -> tuple[LoaderEnd, WorkerEnd]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return LoaderEnd(ours), WorkerEnd(theirs)

@@ -1,0 +1,241 @@
+"""From samples to a batch.
+
+In a worker process batches are built in shared memory, so that the loader's process gets them without another copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from ctypes import memmove
+from typing import Any
+
+import numpy as np
+
+from flambeau.core.device import cpu
+from flambeau.core.dtype import FROM_NUMPY, dtype, float64
+from flambeau.core.layout import strided
+from flambeau.core.size import make_size
+from flambeau.core.storage import UntypedStorage
+from flambeau.core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
+from flambeau.ops import namespace
+
+from .info import get_worker_info
+
+_ops = namespace("torch")
+_stack, _tensor, _as_tensor = _ops["stack"], _ops["tensor"], _ops["as_tensor"]
+
+CollateMap = dict[Any, Callable]
+
+_NO_NUMBERS = frozenset("SaUO")  # kinds of NumPy dtypes that no tensor has: strings and objects
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays and numbers in a sample as tensors; containers keep their type, anything else stays as it is.
+
+    >>> default_convert([np.array([0, 1]), "name"])
+    [tensor([0, 1]), 'name']
+    """
+    kind = type(data)
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)):
+        return data if data.dtype.kind in _NO_NUMBERS else _as_tensor(data)
+    if isinstance(data, Mapping):
+        return _rebuilt_mapping(data, {key: default_convert(data[key]) for key in data})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return kind(*(default_convert(d) for d in data))
+    if isinstance(data, tuple):
+        return [default_convert(d) for d in data]
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuilt_sequence(data, [default_convert(d) for d in data])
+    return data
+
+
+def _rebuilt_mapping(original: Any, content: dict) -> Any:
+    """A mapping of the original's type (and with its other attributes), or a dict where there is no way to make one."""
+    try:
+        if isinstance(original, MutableMapping):
+            clone = copy.copy(original)
+            clone.update(content)
+            return clone
+        return type(original)(content)  # type: ignore[call-arg]
+    except TypeError:
+        return content
+
+
+def _rebuilt_sequence(original: Any, content: list) -> Any:
+    if type(original) is list:
+        return content
+    try:
+        if isinstance(original, MutableSequence):
+            clone = copy.copy(original)
+            for i, value in enumerate(content):
+                clone[i] = value
+            return clone
+        return type(original)(content)  # type: ignore[call-arg]
+    except TypeError:
+        return content
+
+
+def _unsupported(found: Any) -> TypeError:
+    return TypeError(
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {found}"
+    )
+
+
+def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Samples to a batch, field by field. `collate_fn_map` says what to do with fields of a type (or of a subclass, the
+    first match counts); containers are taken apart.
+
+    >>> collate([(1, "a"), (2, "b")], collate_fn_map=default_collate_fn_map)
+    [tensor([1, 2]), ('a', 'b')]
+    """
+    first = batch[0]
+    kind = type(first)
+    if collate_fn_map is not None:
+        function = collate_fn_map.get(kind)
+        if function is None:
+            function = next((f for k, f in collate_fn_map.items() if isinstance(first, k)), None)
+        if function is not None:
+            return function(batch, collate_fn_map=collate_fn_map)
+    if isinstance(first, Mapping):
+        fields = {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
+        return _rebuilt_mapping(first, fields)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return kind(*(collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)))
+    if isinstance(first, Sequence):
+        size = len(first)
+        if any(len(sample) != size for sample in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)]
+        return columns if isinstance(first, tuple) else _rebuilt_sequence(first, columns)
+    raise _unsupported(kind)
+
+
+# -- one type of field each -------------------------------------------------------------------------------------------
+
+
+def _new_batch(shape: tuple[int, ...], d: dtype) -> Tensor:
+    """Uninitialised; in shared memory if this is a worker."""
+    if get_worker_info() is None:
+        return empty(shape, d)
+    storage = UntypedStorage.shared(numel_of(shape) * d.itemsize)
+    return new_tensor(storage, make_size(shape), contiguous_strides(shape), 0, d, cpu, True)
+
+
+def _check_layout(first: Tensor) -> None:
+    if getattr(first, "is_nested", False) or first.layout is not strided:
+        form = "nested" if getattr(first, "is_nested", False) else "sparse"
+        raise RuntimeError(
+            f"Batches of {form} tensors are not currently supported by the default collate_fn; please provide a custom"
+            " collate_fn to handle them appropriately."
+        )
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    first = batch[0]
+    _check_layout(first)
+    if _can_be_copied(batch):
+        out = _new_batch((len(batch), *first.shape), first.dtype)
+        step = first.nbytes
+        place = out._storage.ptr
+        for t in batch:
+            memmove(place, t._storage.ptr + t._offset * t.dtype.itemsize, step)
+            place += step
+        return out
+    if get_worker_info() is None or first.device is not cpu:
+        return _stack(batch, 0)
+    return _stack(batch, 0, out=_new_batch((len(batch), *first.shape), first.dtype))
+
+
+def _can_be_copied(batch: Any) -> bool:
+    """Whether stacking is laying bytes side by side: plain dense tensors of one shape and dtype outside any graph."""
+    first = batch[0]
+    shape, d = first.shape, first.dtype
+    return all(
+        type(t) is Tensor
+        and t._contig
+        and t.dtype is d
+        and t.shape == shape
+        and t.device is cpu
+        and (t._meta is None or not t.requires_grad)
+        for t in batch
+    )
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    first = batch[0]
+    if first.dtype.kind in _NO_NUMBERS:
+        raise _unsupported(first.dtype)
+    d = FROM_NUMPY.get(first.dtype)
+    plain = (collate_fn_map or {}).get(Tensor, collate_tensor_fn) is collate_tensor_fn
+    if plain and d is not None and all(b.dtype == first.dtype and b.shape == first.shape for b in batch):
+        out = _new_batch((len(batch), *first.shape), d)
+        if out._storage.size_bytes:
+            np.stack(batch, out=out._array())
+        return out
+    return collate([_as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    return _as_tensor(batch)
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    return _tensor(batch, dtype=float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    return _tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    return batch
+
+
+default_collate_fn_map: CollateMap = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
+def default_collate(batch: Any) -> Any:
+    """Stacks the samples of a batch: tensors and arrays along a new first dimension, numbers into a tensor, strings and
+    bytes as they are; dicts, lists, tuples and named tuples field by field.
+
+    >>> default_collate([{"x": 1, "y": 2.0}, {"x": 3, "y": 4.0}])
+    {'x': tensor([1, 3]), 'y': tensor([2., 4.], dtype=torch.float64)}
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def gather_rows(tensors: Sequence[Tensor], index: Any) -> list[Tensor] | None:
+    """The rows `index` of each tensor: `default_collate([tuple(t[i] for t in tensors) for i in index])` in one go. None
+    if that is not the same thing, or would raise."""
+    if default_collate_fn_map.get(Tensor) is not collate_tensor_fn or not tensors:
+        return None
+    if type(index) is not list or not index or type(index[0]) is not int:
+        return None
+    rows = np.array(index)
+    if rows.dtype != np.int64 or rows.ndim != 1:
+        return None
+    low, high = rows.min(), rows.max()
+    for t in tensors:
+        if type(t) is not Tensor or not t._contig or t.requires_grad or t.device is not cpu or t.layout is not strided:
+            return None
+        if not -t.shape[0] <= low <= high < t.shape[0]:
+            return None
+    return [_rows_of(t, rows) for t in tensors]
+
+
+def _rows_of(t: Tensor, rows: np.ndarray) -> Tensor:
+    out = _new_batch((len(rows), *t.shape[1:]), t.dtype)
+    if out._storage.size_bytes:
+        np.take(t._array(), rows, 0, out._array(), "wrap")  # a mode other than "raise" writes to `out` directly
+    return out

@@ -1,0 +1,33 @@
+"""What a worker process knows about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """In a worker: its number, how many there are, its seed, and its copy of the dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_worker_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """What this worker of a data loader should know about itself; None in the main process.
+
+    >>> get_worker_info() is None
+    True
+    """
+    return _worker_info
+
+
+def set_worker_info(info: WorkerInfo) -> None:
+    global _worker_info
+    _worker_info = info
