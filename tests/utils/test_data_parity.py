@@ -37,7 +37,7 @@ def outcome(function, library):
         try:
             result = plain(function(library, library.utils.data))
         except Exception as problem:
-            return "raised", type(problem).__name__, str(problem)[:40]
+            return "raised", type(problem).__name__, str(problem)[:28]
     return "returned", result, sorted(str(w.message)[:40] for w in caught if w.category is UserWarning)
 
 
@@ -142,12 +142,13 @@ SAMPLES = {
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("function", ["default_collate", "default_convert"])
 def test_collate(name, function):
-    same(lambda t, d: getattr(d, function)(SAMPLES[name](t)))
+    samples = SAMPLES[name](None) if name == "objects" else None
+    same(lambda t, d: getattr(d, function)(samples or SAMPLES[name](t)))
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_convert_one_sample(name):
-    if name != "objects":
+    if name != "objects":  # two calls make two of them
         same(lambda t, d: d.default_convert(SAMPLES[name](t)[0]))
 
 

@@ -14,17 +14,17 @@ from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import _DatasetKind
 from ._utils.info import get_worker_info
 from .dataset import Dataset, IterableDataset
-from .iterators import MultiProcessIterator, SingleProcessIterator
+from .iterators import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
-__all__ = ["DataLoader", "_DatasetKind", "default_collate", "default_convert", "get_worker_info"]
+__all__ = ["DataLoader", "_BaseDataLoaderIter", "_DatasetKind", "default_collate", "default_convert", "get_worker_info"]
 
 _T_co = TypeVar("_T_co", covariant=True)
 
 _FINAL = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
 
 
-class _Endless(Sampler[None]):
+class _InfiniteConstantSampler(Sampler[None]):
     """For an iterable dataset, which decides itself when it ends."""
 
     def __iter__(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class DataLoader(Generic[_T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self._IterableDataset_len_called: int | None = None
-        self._iterator: MultiProcessIterator | None = None
+        self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._initialized = True
         self.check_worker_number_rationality()
 
@@ -113,7 +113,7 @@ class DataLoader(Generic[_T_co]):
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
             if iterable:
-                sampler = _Endless()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(self.dataset, generator=self.generator)
             else:
@@ -166,9 +166,9 @@ class DataLoader(Generic[_T_co]):
 
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
-            return SingleProcessIterator(self)
+            return _SingleProcessDataLoaderIter(self)
         self.check_worker_number_rationality()
-        return MultiProcessIterator(self)
+        return _MultiProcessingDataLoaderIter(self)
 
     @property
     def _auto_collation(self) -> bool:

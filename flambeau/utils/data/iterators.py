@@ -17,7 +17,7 @@ from ._utils.worker import EndOfData, Job, NextEpoch
 from .sampler import draw_seed
 
 
-class LoaderIterator:
+class _BaseDataLoaderIter:
     """What both kinds share: the indices, the seed, the warnings."""
 
     def __init__(self, loader: Any):
@@ -52,7 +52,7 @@ class LoaderIterator:
         self._num_yielded = 0
         self._announced = loader._IterableDataset_len_called
 
-    def __iter__(self) -> LoaderIterator:
+    def __iter__(self) -> _BaseDataLoaderIter:
         return self
 
     def __len__(self) -> int:
@@ -86,13 +86,13 @@ class LoaderIterator:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
 
-class SingleProcessIterator(LoaderIterator):
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Batches made by this process, one when asked for."""
 
     def __init__(self, loader: Any):
         super().__init__(loader)
         if loader.timeout != 0:
-            raise AssertionError(f"Timeout must be 0 for single-process data loading, got {loader.timeout}")
+            raise AssertionError(f"_SingleProcessDataLoaderIter requires timeout == 0, but got {loader.timeout}")
         self._fetcher = _DatasetKind.create_fetcher(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
         )
@@ -101,7 +101,7 @@ class SingleProcessIterator(LoaderIterator):
         return self._fetcher.fetch(next(self._sampler_iter))
 
 
-class MultiProcessIterator(LoaderIterator):
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Batches made by workers. Tasks are numbered; task n is answered by batch n, which waits for its turn in
     `_ready` (with in_order=False there are no turns). At most `prefetch_factor` tasks per worker are under way."""
 
