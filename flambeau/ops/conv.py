@@ -50,11 +50,16 @@ def _new(shape: tuple[int, ...], like: Tensor) -> Tensor:
 # -- the three operations -------------------------------------------------------------------------------------------------
 
 
+def _conj(t: Any) -> Any:
+    """Gradients of complex convolutions meet the conjugates of the other operand."""
+    return t.conj().resolve_conj() if t.dtype.is_complex else t
+
+
 def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
-    if mode.enabled:  # the gradients will be differentiated again
+    if mode.enabled or input.dtype.is_complex:  # the gradients will be differentiated again, or need conjugates
         return together(
-            conv_input_grad(g, weight, input.shape, window) if needs["input"] else None,
-            conv_weight_grad(input, g, weight.shape, window) if needs["weight"] else None,
+            conv_input_grad(g, _conj(weight), input.shape, window) if needs["input"] else None,
+            conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
         )
     dx = _new(input.shape, input) if needs["input"] else None
@@ -92,8 +97,8 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
 
 @primitive(
     grads={
-        "dy": lambda g, weight, window: conv_forward(g, weight, None, window),
-        "weight": lambda g, dy, weight, window: conv_weight_grad(g, dy, weight.shape, window),
+        "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
+        "weight": lambda g, dy, weight, window: conv_weight_grad(g, _conj(dy), weight.shape, window),
     },
     label="ConvolutionBackward0",
     function=False,
@@ -112,8 +117,8 @@ def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: 
 
 @primitive(
     grads={
-        "input": lambda g, input, dy, window: conv_input_grad(dy, g, input.shape, window),
-        "dy": lambda g, input, window: conv_forward(input, g, None, window),
+        "input": lambda g, input, dy, window: conv_input_grad(_conj(dy), g, input.shape, window),
+        "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
     label="ConvolutionBackward0",
     function=False,
