@@ -53,10 +53,11 @@ class ASGD(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
         super()._begin(group, state, p, grad)
         state["eta"] = self._scalar(number(group["lr"]), group, p)
         state["mu"] = self._scalar(1.0, group, p)
+        return False
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         return {

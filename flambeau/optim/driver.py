@@ -63,7 +63,8 @@ def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> 
     """run(params, states, begin, slow, *options): updates every parameter that has a gradient.
 
     `options` names the numbers among the options, and `hoisted` counts the numbers that the kernel is given.
-    `begin(state, param, grad)` fills the state of a new parameter, `slow(param)` updates one that the kernel cannot."""
+    `begin(state, param, grad)` fills the state of a new parameter and says whether it has updated it, too; `slow(param)`
+    updates one that the kernel cannot."""
     given = [f"option_{n}" for n in options]
     kernel_numbers = "".join(f"k{i}, " for i in range(hoisted))
     new_scalars = "".join(f"n{i}, " for i in range(len(update.scalars)))
@@ -91,6 +92,7 @@ def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> 
 def _find_tensors(update: Compiled) -> list[str]:
     """t0 is the parameter, t1 its gradient, t2... its state; the plan says how to update tensors laid out like these."""
     tensors = [f"t{i}" for i in range(2 + len(update.states))]
+    kept = (*update.scalars, *update.states)
     elsewhere = " or ".join(f"{t}.device is not cpu" for t in tensors[2:])
     return [
         "meta = t0._meta",
@@ -98,7 +100,7 @@ def _find_tensors(update: Compiled) -> list[str]:
         "t1 = meta.grad",
         "if t1 is None: continue",
         "if t0.device is not cpu or t1.is_sparse: slow(t0); continue",
-        *(["state = states[t0]", "if not state: begin(state, t0, t1)"] if update.states or update.scalars else []),
+        *(["state = states[t0]", f"if {kept[0]!r} not in state and begin(state, t0, t1): continue"] if kept else []),
         *(f"t{i} = state[{name!r}]" for i, name in enumerate(update.states, 2)),
         *([f"if {elsewhere}: slow(t0); continue"] if elsewhere else []),
         f"key = ({''.join(f'{t}.shape, {t}._strides, {t}.dtype, ' for t in tensors)})",

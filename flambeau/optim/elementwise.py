@@ -27,11 +27,12 @@ class ElementwiseOptimizer(Optimizer):
         """State that starts as zeros, as far as the group's options call for it."""
         return self.zero_states
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        """Fill the state of a parameter that is updated for the first time."""
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
+        """Fill the state of a parameter that is updated for the first time. True if that update is done, too."""
         state["step"] = self._scalar(0.0, group, p)
         for name in self._state_names(group):
             state[name] = zeros_like(p)
+        return False
 
     def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
         """A number in the state."""

@@ -53,8 +53,9 @@ class Owner(Protocol):
 
     state: Any
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        """Fill the state of a parameter that is updated for the first time."""
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
+        """Fill the state of a parameter that is updated for the first time. True if that update is done, too."""
+        ...
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """Update a parameter whose gradient is sparse."""
@@ -109,11 +110,12 @@ class Update:
         used = self.variant(options)
         grad: Any = p.grad
         state: dict[str, Any] = {}
-        if used.states or used.scalars:
+        kept = (*used.scalars, *used.states)
+        if kept:
             state = owner.state[p]
-            if not state:
-                owner._begin(group, state, p, grad)
-        held = {"param": p, "grad": grad, **{n: state[n] for n in (*used.states, *used.scalars)}}
+            if kept[0] not in state and owner._begin(group, state, p, grad):
+                return
+        held = {"param": p, "grad": grad, **{n: state[n] for n in kept}}
         given: dict[str, Any] = {}
         for name, t in held.items():
             if name in self.scalars:

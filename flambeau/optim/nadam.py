@@ -72,9 +72,10 @@ class NAdam(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
         super()._begin(group, state, p, grad)
         state["mu_product"] = self._scalar(1.0, group, p)
+        return False
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         beta1, beta2 = group["betas"]

@@ -50,11 +50,12 @@ class Rprop(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
         state["step"] = self._scalar(0.0, group, p)
         state["prev"] = zeros_like(p)
         lr = number(group["lr"])
         state["step_size"] = full_like(grad, complex(lr, lr) if p.is_complex() else lr, requires_grad=False)
+        return False
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         shrink, grow = group["etas"]

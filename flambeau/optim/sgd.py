@@ -96,22 +96,14 @@ class SGD(ElementwiseOptimizer):
         step = number(options["lr"])
         p[where] = p[where].add_(values, alpha=step if options["maximize"] else -step)
 
-    def _step_group(self, group: dict[str, Any]) -> None:
-        options = self._options(group)
-        if options["momentum"] is None:
-            self._run(group, group["params"], options)
-            return
-        # The first gradient becomes the buffer.
-        new, old = [], []
-        for p in group["params"]:
-            if p.grad is not None:
-                state = self.state[p]
-                if state.get("momentum_buffer") is None:
-                    state["momentum_buffer"] = zeros_like(p)
-                    new.append(p)
-                else:
-                    old.append(p)
-        if new:
-            self._run(group, new, {**options, "first": True})
-        if old:
-            self._run(group, old, options)
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
+        """The first gradient becomes the buffer."""
+        state["momentum_buffer"] = zeros_like(p)
+        self._run(group, [p], {**self._options(group), "first": True})
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for saved in self.state.values():
+            if "momentum_buffer" in saved and saved["momentum_buffer"] is None:
+                del saved["momentum_buffer"]  # PyTorch's for a parameter that has had no gradient yet

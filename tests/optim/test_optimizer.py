@@ -231,6 +231,21 @@ def test_plain_sgd_has_no_state() -> None:
     assert optimizer.state_dict()["state"] == {}
 
 
+def test_state_of_others_does_not_get_in_the_way() -> None:
+    params = with_gradients(parameters(1))
+    optimizer = optim.SGD(params, lr=1.0, momentum=0.5, dampening=0.5)
+    optimizer.state[params[0]]["note"] = "mine"
+    optimizer.step()
+    optimizer.step()
+    assert params[0].tolist() == [-1.0] * 3  # buffers 1, then 0.5 * 1 + 0.5 * 1
+    assert set(optimizer.state[params[0]]) == {"note", "momentum_buffer"}
+    saved = optimizer.state_dict()
+    saved["state"][0] = {"momentum_buffer": None}
+    optimizer.load_state_dict(saved)
+    optimizer.step()
+    assert params[0].tolist() == [-2.0] * 3
+
+
 def test_loading_into_other_groups_fails() -> None:
     a, b = parameters()
     saved = optim.SGD([a, b]).state_dict()
@@ -326,12 +341,14 @@ def test_swapped_in_parameters_and_state() -> None:
     assert saved["state"][0]["step"].item() == 2.0 and optimizer.state[params[0]]["step"].item() == 1.0
     assert optimizer.param_groups[0]["lr"] == 0.1
     assert others["p0"].tolist() != [1.0] * 3
-    with pytest.raises(RuntimeError, match="match optimizer.param_groups ordering"):
-        with optim.swap_in_optimizer_params_and_state(optimizer, {"p0": others["p0"]}, saved):
-            pass
-    with pytest.raises(RuntimeError, match="extra keys"):
-        with optim.swap_in_optimizer_params_and_state(optimizer, others, {**saved, "state": {9: {}}}):
-            pass
+    swap = optim.swap_in_optimizer_params_and_state
+    with (
+        pytest.raises(RuntimeError, match="match optimizer.param_groups ordering"),
+        swap(optimizer, {"p0": others["p0"]}, saved),
+    ):
+        pass
+    with pytest.raises(RuntimeError, match="extra keys"), swap(optimizer, others, {**saved, "state": {9: {}}}):
+        pass
 
 
 def test_changed_parameters_are_noticed_by_a_later_backward() -> None:
