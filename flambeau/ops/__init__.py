@@ -31,6 +31,7 @@ from . import (  # noqa: F401
     grid_sample,
     header_changes,
     histogram,
+    index_vector,
     indexing,
     joining,
     legacy,

@@ -125,20 +125,23 @@ def copysign(input, other):
 # -- the format ----------------------------------------------------------------------------------------------------------
 
 
-def _neighbour(input: Expr, other: Expr, compute: dtype | None) -> Expr:
-    """The next float16 or bfloat16: one step of its bits away from or towards zero."""
-    assert compute is not None
-    if opmath(compute) is compute:
-        return f.nextafter(input, other)
-    step = 1 << (16 if compute is dt.bfloat16 else 13)
-    bits = bitcast(input, dt.int32)
+# One step in the last place of each format, in the bits of the dtype it is computed in, and the smallest number.
+_STEPS = {
+    dt.float64: (1, dt.int64, 2.0**-1074), dt.float32: (1, dt.int32, 2.0**-149), dt.bfloat16: (1 << 16, dt.int32, 2.0**-133),
+    dt.float16: (1 << 13, dt.int32, 2.0**-24),
+}  # fmt: skip
+
+
+def _neighbour(input: Expr, other: Expr, d: dtype) -> Expr:
+    """The bits of a number, one step further from zero or nearer to it."""
+    step, integer, smallest = _STEPS[d]
+    bits = bitcast(input, integer)
     grows = (input > 0) == (other > input)
-    moved = bitcast(f.where(grows, bits + step, bits - step), dt.float32)
-    smallest = 2.0**-133 if compute is dt.bfloat16 else 2.0**-24
-    if compute is dt.float16:  # below 2**-14 steps are of equal size, which the bits of a float32 do not say
-        tiny = f.abs_(input) < 2.0**-14
-        largest_tiny = (f.abs_(input) == 2.0**-14) & (f.logical_not(grows))
-        moved = f.where(tiny | largest_tiny, input + f.where(other > input, smallest, -smallest), moved)
+    moved = bitcast(f.where(grows, bits + step, bits - step), opmath(d))
+    if d is dt.float16:  # below 2**-14 its steps are of equal size, which the bits of a float32 do not say
+        size = f.abs_(input)
+        even = (size < 2.0**-14) | ((size == 2.0**-14) & f.logical_not(grows))
+        moved = f.where(even, input + f.where(other > input, smallest, -smallest), moved)
         moved = f.where(f.abs_(moved) > 65504.0, f.copysign(cast(f.const(math.inf), dt.float32), moved), moved)
     moved = f.where(input == 0, f.where(other > 0, smallest, -smallest), moved)
     moved = f.where(input == other, other, moved)
