@@ -105,7 +105,7 @@ def avg_pool1d(
     return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, out=True)
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -120,7 +120,7 @@ def avg_pool2d(
     return _average("avg_pool2d", input, window, count_include_pad, divisor_override)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, out=True)
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -153,6 +153,8 @@ def adaptive_size(name: str, input: Tensor, output_size: Any, dims: int) -> tupl
     sizes = input.shape[len(input.shape) - len(output_size) :]
     found = tuple(n if wanted is None else wanted for wanted, n in zip(output_size, sizes))
     if len(found) != dims:
+        if dims == 1:
+            raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(found)})")
         raise RuntimeError(f"{name}: output_size must be {dims}")
     return spread(found, dims, name, "output_size", 2)
 

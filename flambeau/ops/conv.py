@@ -91,7 +91,7 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     if 0 in input.shape or 0 in weight.shape:
         fill_raw(out, 0)
         return out if bias is None else out + bias.reshape(-1, *(1,) * (len(shape) - 2))
-    heavy.conv_forward(out, input, weight, bias, *window)
+    heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
     return out
 
 
@@ -158,13 +158,19 @@ def conv_transpose_forward(
 # -- checks ---------------------------------------------------------------------------------------------------------------
 
 
-def _check(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool) -> bool:
-    """Raise PyTorch's errors; whether the input is batched."""
+def _check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int) -> None:
+    """PyTorch's errors about types, ranks and dtypes."""
     for label, t in (("input", input), ("weight", weight)):
         if not isinstance(t, Tensor):
             raise TypeError(f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}")
-    if len(weight.shape) != dims + 2:
-        raise RuntimeError(f"weight should have at least three dimensions, expected {dims + 2}-dimensional weight, but got {len(weight.shape)}-dimensional weight of size {list(weight.shape)}")
+    rank = len(weight.shape)
+    if rank < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if rank != dims + 2:
+        raise RuntimeError(
+            f"Expected {rank}-dimensional input for {rank}-dimensional weight {list(weight.shape)}, but got"
+            f" {len(input.shape)}-dimensional input of size {list(input.shape)} instead"
+        )
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
@@ -173,8 +179,24 @@ def _check(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: 
         raise RuntimeError(f"Input type ({_cpp(input)}) and weight type ({_cpp(weight)}) should be the same")
     if bias is not None and bias.dtype is not input.dtype:
         raise RuntimeError(f"Input type ({_cpp(input)}) and bias type ({_cpp(bias)}) should be the same")
+
+
+def _check_channels(
+    name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool
+) -> bool:
+    """PyTorch's errors about groups and channels; whether the input is batched."""
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
+    if weight.shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size"
+            f" {list(weight.shape)} instead"
+        )
+    if weight.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size"
+            f" {list(weight.shape)} instead"
+        )
     batched = len(input.shape) == dims + 2
     channels = input.shape[1 if batched else 0]
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
@@ -183,12 +205,6 @@ def _check(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: 
             f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {expected} channels,"
             f" but got {channels} channels instead"
         )
-    if not transposed and weight.shape[0] % groups:
-        raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {list(weight.shape)} instead"
-        )
-    if transposed and weight.shape[0] % groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {list(weight.shape)} instead")
     out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and bias.shape != (out_channels,):
         raise RuntimeError(
@@ -219,7 +235,7 @@ def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilat
                 raise RuntimeError("padding='same' is not supported for strided convolutions")
             pads = tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation))
         else:
-            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+            raise RuntimeError(f"Invalid padding string: {padding!r}; it should be 'valid' or 'same'")
     else:
         sizes = _tuple(padding, dims, "padding")
         if any(p < 0 for p in sizes):
@@ -229,8 +245,9 @@ def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilat
 
 
 def _convolve(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
-    batched = _check(name, input, weight, bias, dims, groups, False)
+    _check_operands(name, input, weight, bias, dims)
     window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = _check_channels(name, input, weight, bias, dims, groups, False)
     x = input if batched else input.unsqueeze(0)
     sizes = output_size(x.shape[2:], weight.shape[2:], window)
     if any(n <= 0 for n in sizes):
@@ -245,8 +262,9 @@ def _convolve(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, st
 
 
 def _transpose(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any) -> Tensor:
-    batched = _check(name, input, weight, bias, dims, groups, True)
+    _check_operands(name, input, weight, bias, dims)
     stride, pads, dilation, _ = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = _check_channels(name, input, weight, bias, dims, groups, True)
     extra = _tuple(output_padding, dims, "output_padding")
     for p, s, d in zip(extra, stride, dilation):
         if p < 0:

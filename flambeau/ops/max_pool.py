@@ -27,6 +27,7 @@ from .windows import (
     new_like,
     planes,
     pool_sizes,
+    pooled_size,
     read_window,
     recording,
     sliding,
@@ -286,27 +287,29 @@ def _max_pool3d(name: str, input: Tensor, window: Window, with_indices: bool) ->
 
 
 def _read_window1d(
-    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, two_dimensional: bool
 ) -> Window:
-    name = "max_pool1d"
-    need_tensor(name, input)
-    if len(input.shape) not in (2, 3):
+    """The window along a signal. Signals pooled as images have the errors of images."""
+    need_tensor("max_pool1d", input)
+    if len(input.shape) not in (2, 3) or 0 in input.shape[-2:]:
         raise RuntimeError(
-            f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
+            "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:"
             f"{list(input.shape)}"
         )
-    for argument, value in (
-        ("kernel_size", kernel_size),
-        ("stride", stride),
-        ("padding", padding),
-        ("dilation", dilation),
-    ):
-        if isinstance(value, (tuple, list)) and len(value) > 1 or value == () and argument != "stride":
+    given = {"kernel_size": kernel_size, "stride": stride, "padding": padding, "dilation": dilation}
+    for argument, value in given.items():
+        if isinstance(value, (tuple, list)) and len(value) != 1 and not (argument == "stride" and not value):
             raise RuntimeError(
                 f"max_pool1d() {argument} must be an int, list of ints or tuple of ints of size 1 but got size {len(value)}"
             )
-    window = read_window(name, 1, kernel_size, stride, padding, dilation, ceil_mode)
-    (k,), (s,), (p,), (d,), _ = window
+    window = read_window("max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode)
+    if not two_dimensional:
+        _check_signal_window(input.shape[-1], window)
+    return window
+
+
+def _check_signal_window(size: int, window: Window) -> None:
+    (k,), (s,), (p,), (d,), ceil_mode = window
     for argument, number in (("kernel_size", k), ("stride", s), ("dilation", d)):
         if number <= 0:
             raise RuntimeError(f"max_pool1d() {argument} must be greater than zero, but got {number}")
@@ -316,14 +319,17 @@ def _read_window1d(
         raise RuntimeError(
             f"max_pool1d() padding should be at most half of kernel size, but got padding={p} and kernel_size={k}"
         )
-    return window
+    count = pooled_size(size, k, s, p, d, ceil_mode)
+    if count <= 0:
+        raise RuntimeError(f"max_pool1d() Invalid computed output size: {count}")
 
 
 def _max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, with_indices: bool
 ) -> Any:
     """As two dimensions of which the first has size 1."""
-    window = _read_window1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+    recorded = with_indices or (isinstance(input, Tensor) and recording(input))
+    window = _read_window1d(input, kernel_size, stride, padding, dilation, ceil_mode, recorded)
     flat = Window(
         (1, *window.kernel), (1, *window.stride), (0, *window.padding), (1, *window.dilation), window.ceil_mode
     )

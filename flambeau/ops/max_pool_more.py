@@ -59,7 +59,7 @@ def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tenso
 
 def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
     need_tensor(name, input)
-    sizes = adaptive_size(name, input, output_size, dims)
+    sizes = adaptive_size(f"{name}(): internal error", input, output_size, dims)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
     for i in range(1 if len(input.shape) == dims + 2 else 0, len(input.shape)):
@@ -300,7 +300,7 @@ def fractional_max_pool3d_with_indices(
 )
 def unpool2d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
     """Zeros of `shape` with the elements of input at their positions in each plane."""
-    return place_values(input, indices, tuple(shape), 2, add=False)
+    return in_format_of(input, place_values(input, indices, tuple(shape), 2, add=False))
 
 
 @primitive(

@@ -23,6 +23,11 @@ def _statistics_dtype(d: dtype) -> dtype:
     return opmath(d)
 
 
+def _packed(t: Any) -> Any:
+    """An optional parameter as kernels read it."""
+    return None if t is None else t.contiguous()
+
+
 def _need_float(name: str, t: Tensor) -> None:
     if not t.dtype.is_floating_point:
         raise RuntimeError(f'"{name}" not implemented for \'{type_word(t.dtype)}\'')
@@ -49,7 +54,7 @@ def _layer_norm_backward(
         return input.new_zeros(input.shape), *zeros
     chunks = min(rows, 32)
     partial = empty((chunks, 2, n), mean.dtype) if affine else None
-    row_kernels.layer_norm_backward(dx, partial, g.contiguous(), input.contiguous(), mean, rstd, weight, rows, n, chunks)
+    row_kernels.layer_norm_backward(dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks)
     dw = db = None
     if partial is not None:
         sums = empty((2, n), mean.dtype)
@@ -89,8 +94,8 @@ def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: floa
     out, mean, rstd = empty(input.shape, input.dtype), empty((rows,), kept), empty((rows,), kept)
     if rows and n:
         row_kernels.layer_norm(
-            out, mean, rstd, input.contiguous(), None if weight is None else weight.contiguous(),
-            None if bias is None else bias.contiguous(), rows, n, float(eps),
+            out, mean, rstd, input.contiguous(), _packed(weight),
+            _packed(bias), rows, n, float(eps),
         )  # fmt: skip
     return Saved(out, mean=mean, rstd=rstd)
 
@@ -164,7 +169,7 @@ def _batch_norm_backward(
     if needs["input"]:
         dx = empty(input.shape, input.dtype)
         batch_kernels.batch_norm_input_gradient(
-            dx, g, x, mean, rstd, weight, dw, db, batch, channels, space, training
+            dx, g, x, mean, rstd, _packed(weight), dw, db, batch, channels, space, training
         )
     weight_dtype = input.dtype if weight is None else weight.dtype
     return dx, dw.to(weight_dtype) if needs["weight"] else None, db.to(weight_dtype) if needs["bias"] else None
@@ -199,8 +204,8 @@ def batch_norm_apply(input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: 
     out = empty(input.shape, input.dtype)
     if input.numel():
         batch_kernels.normalise_channels(
-            out, input.contiguous(), mean, rstd, None if weight is None else weight.contiguous(),
-            None if bias is None else bias.contiguous(), batch, channels, space,
+            out, input.contiguous(), mean, rstd, _packed(weight),
+            _packed(bias), batch, channels, space,
         )  # fmt: skip
     return out
 
@@ -266,7 +271,7 @@ def _batch_norm(
         mean, var = running_mean.detach(), running_var.detach()
     kept = _statistics_dtype(input.dtype)
     rstd = (var.to(kept) + eps).rsqrt()
-    mean = mean.to(kept)
+    mean, rstd = mean.to(kept).contiguous(), rstd.contiguous()
     return batch_norm_apply(input, weight, bias, mean, rstd, bool(training), float(eps)), mean, rstd
 
 
@@ -346,9 +351,25 @@ def torch_instance_norm(
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-@composite(method=False, namespaces=_BOTH)
+@composite(method=False, namespaces=("nn.functional",))
 def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise groups of channels of every sample."""
+    if len(input.shape) >= 2:
+        per_group = input.shape[0] * input.shape[1] // num_groups  # ZeroDivisionError for no groups, as PyTorch
+        if per_group * numel_of(input.shape[2:]) == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+    return _group_norm(input, num_groups, weight, bias, eps)
+
+
+@composite(method=False, namespaces=("torch",), name="group_norm")
+def torch_group_norm(
+    input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Tensor:
+    """Normalise groups of channels of every sample, even of one element."""
+    return _group_norm(input, num_groups, weight, bias, eps)
+
+
+def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: float) -> Tensor:
     if len(input.shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(input.shape)}")
     channels = input.shape[1]

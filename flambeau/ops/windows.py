@@ -135,12 +135,19 @@ def _check_rank(name: str, input: Tensor, dims: int) -> None:
 
 
 def _check_not_empty(name: str, input: Tensor, dims: int) -> None:
-    batched = len(input.shape) == dims + 2
-    if 0 in input.shape[1 if batched else 0 :]:
+    first = 1 if len(input.shape) == dims + 2 else 0
+    if 0 not in input.shape[first:]:
+        return
+    if dims == 3:
+        d = list(input.shape).index(0, first)
         raise RuntimeError(
-            f"{name}(): Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but"
-            f" got:{list(input.shape)}"
+            f"{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of"
+            f" {list(input.shape)} and non-batch dimension {d} has length zero!"
         )
+    raise RuntimeError(
+        f"{name}(): Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but"
+        f" got:{list(input.shape)}"
+    )
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------------
