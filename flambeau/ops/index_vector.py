@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.layout import wrap_dim
+from ..core.layout import contiguous_format, memory_format, preserve_format, wrap_dim
 from ..core.tensor import Tensor, copy_of_array
 from .declare import primitive
 from .formula import type_word
