@@ -137,8 +137,8 @@ def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: 
 
 def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
     parts = (
-        conv_forward(g, weight, None, window) if needs["input"] else None,
-        conv_weight_grad(g, input, weight.shape, window) if needs["weight"] else None,
+        conv_forward(g, _conj(weight), None, window) if needs["input"] else None,
+        conv_weight_grad(g, _conj(input), weight.shape, window) if needs["weight"] else None,
         _bias_grad(g) if needs["bias"] else None,
     )
     return together(*parts) if mode.enabled else parts

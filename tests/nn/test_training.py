@@ -98,3 +98,21 @@ def test_networks_work_without_gradients_and_in_double_precision():
     with flambeau.no_grad():
         result = network(flambeau.zeros(2, 3, 8, 8, dtype=flambeau.float64))
     assert result.dtype == flambeau.float64 and not result.requires_grad and tuple(result.shape) == (2, 5)
+
+
+@pytest.mark.parametrize("kind", ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"])
+def test_complex_convolutions(kind):
+    """Gradients of complex layers meet the conjugates of the other operand."""
+    random = np.random.default_rng(0)
+    shape = (2, 4) + (6,) * int(kind[-2])
+    values = random.standard_normal(shape) + 1j * random.standard_normal(shape)
+    found = []
+    for library in (torch, flambeau):
+        library.manual_seed(2)
+        layer = getattr(library.nn, kind)(4, 6, 3, stride=2, groups=2, dtype=library.complex128)
+        x = library.from_numpy(values).requires_grad_()
+        y = layer(x)
+        (y * y).sum().abs().backward()
+        found.append([t.detach().numpy() for t in (y, x.grad, layer.weight.grad, layer.bias.grad)])
+    for expected, actual in zip(*found):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
