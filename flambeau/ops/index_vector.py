@@ -44,10 +44,7 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
     size = input.shape[d] if input.shape else 1
     wrong = bad_index(_positive(index, size), size)
     if wrong[0]:
-        kind = (
-            RuntimeError if name == "index_add" and d == 0 and len(input.shape) > 1 else IndexError
-        )  # as PyTorch's two kernels do
-        raise kind(f"index {int(wrong[1])} is out of bounds for dimension {d} with size {size}")
+        raise IndexError(f"index {int(wrong[1])} is out of bounds for dimension {d} with size {size}")
     return d
 
 

@@ -208,6 +208,8 @@ def test_index_writes(x, data, name):
     if valid:
         shape[d] = len(index)
     source = data.draw(samples((x.dtype,), tuple(shape)))
+    if name == "index_add":  # which error PyTorch raises depends on the number of dimensions
+        index = index % n
     check(lambda lib, t, s: getattr(lib, name)(t, d, lib.from_numpy(index.copy()), s), (x, source), slack=10)
 
 
