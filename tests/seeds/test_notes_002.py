@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau import nn, optim
 from flambeau.nn import functional as F
 
 
@@ -173,7 +175,75 @@ def test_masked_scatter_copies_where_the_mask_is_set():
         myfunc(mask, source)
 
 
-def test_saliency_map_from_a_feature_map():
-    feature = torch.rand(1, 2, 4, 4, requires_grad=True)
-    saliency_map = feature.clone().detach().cpu().numpy()[0][0]
-    assert (saliency_map * 255).astype("uint8").shape == (4, 4)
+def test_adaptive_max_pooling_to_one_element():
+    max_pooling = nn.AdaptiveMaxPool2d((1, 1))
+    feature_maps = torch.randn(20, 512, 8, 8)
+    feature_vectors = max_pooling(feature_maps)
+    assert feature_vectors.shape == (20, 512, 1, 1)
+    assert torch.equal(feature_vectors[..., 0, 0], feature_maps.amax((2, 3)))
+    assert feature_vectors.squeeze(-1).squeeze(-1).shape == (20, 512)
+
+
+def test_a_layer_of_a_model_is_replaced():
+    backbone = nn.Sequential()
+    backbone.conv1 = nn.Conv2d(3, 4, 7, stride=2, padding=3, bias=False)
+    backbone.relu = nn.ReLU()
+    backbone.conv1 = nn.Conv2d(in_channels=1, out_channels=4, kernel_size=7, stride=2, padding=3, bias=False)
+    assert [name for name, _ in backbone.named_children()] == ["conv1", "relu"]
+    assert backbone(torch.randn(2, 1, 16, 16)).shape == (2, 4, 8, 8)
+
+
+def test_sgd_and_adam_step_as_their_formulas_say():
+    model = nn.Linear(2, 1)
+    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = torch.tensor([[1.0, 2.0]])
+    weight = model.weight.detach().clone()
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+    assert torch.allclose(weight - model.weight.detach(), 0.01 * x * (1 + 1.9), atol=1e-6)
+
+    var1, var2 = torch.tensor([1.0], requires_grad=True), torch.tensor([2.0], requires_grad=True)
+    optimizer = optim.Adam([var1, var2], lr=0.0001, betas=(0.9, 0.999))
+    (3 * var1 + 5 * var2).backward()
+    optimizer.step()
+    assert var1.item() == pytest.approx(1.0 - 0.0001, abs=1e-6)  # the first step has the size of the learning rate
+    assert var2.item() == pytest.approx(2.0 - 0.0001, abs=1e-6)
+
+
+def test_hook_gets_a_feature_map():
+    maps = []
+
+    def get_saliency_map(module, input, output):
+        saliency_map = input[0].clone().detach().cpu()
+        saliency_map = np.array(saliency_map)[0][0]
+        maps.append(np.uint8(saliency_map * 255))  # Scale between 0-255 to visualize
+
+    model = nn.Sequential(nn.Sigmoid(), nn.ReLU())
+    handle = model[1].register_forward_hook(get_saliency_map)
+    model(torch.zeros(1, 2, 4, 4))
+    assert maps[0].shape == (4, 4)
+    assert (maps[0] == 127).all()
+    handle.remove()
+    model(torch.zeros(1, 2, 4, 4))
+    assert len(maps) == 1
+
+
+def test_model_is_tried_on_random_input():
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    output = model(torch.randn(20, 1, 64, 64))
+    assert output.size() == (20, 2)
+    assert str(output).endswith("grad_fn=<AddmmBackward0>)")
+
+
+def test_eval_switches_dropout_and_batch_norm():
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5))
+    x = torch.randn(8, 3)
+    model.train()
+    model(x)
+    model.eval()
+    expected = (x - model[0].running_mean) / torch.sqrt(model[0].running_var + 1e-5)
+    assert torch.allclose(model(x), expected, atol=1e-5)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau import nn
+from flambeau.nn import functional as F
 
 
 def test_installation_check():
@@ -127,3 +129,53 @@ def test_memory_format_channels_last():
 @pytest.mark.parametrize("name", ["sum", "mean", "exp", "sort", "mm", "where", "logical_and", "cumsum", "stack"])
 def test_basic_operators_live_in_the_main_namespace(name):
     assert callable(getattr(torch, name))
+
+
+def test_modules_and_functions_compute_the_same():
+    x = torch.randn(2, 3, 8, 8)
+    conv = nn.Conv2d(3, 4, 3)
+    assert torch.equal(conv(x), F.conv2d(x, conv.weight, conv.bias))
+    assert torch.equal(nn.ReLU()(x), F.relu(x))
+    assert torch.equal(nn.MaxPool2d(2)(x), F.max_pool2d(x, 2))
+    assert torch.equal(
+        nn.CrossEntropyLoss()(x[:, :, 0, 0], torch.tensor([0, 2])), F.cross_entropy(x[:, :, 0, 0], torch.tensor([0, 2]))
+    )
+
+
+def test_training_in_eight_steps(tmp_path):
+    torch.manual_seed(0)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = nn.Linear(2, 16)
+            self.out = nn.Linear(16, 1)
+
+        def forward(self, x):
+            return self.out(torch.tanh(self.hidden(x)))
+
+    model, loss_fn = Net(), nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(64, 2)
+    y = x[:, :1] * x[:, 1:]
+    losses = []
+    for _ in range(100):
+        loss = loss_fn(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    torch.save(model.state_dict(), tmp_path / "net.pth")
+    fresh = Net()
+    fresh.load_state_dict(torch.load(tmp_path / "net.pth"))
+    assert loss_fn(fresh(x), y).item() == pytest.approx(loss_fn(model(x), y).item())
+
+
+def test_weights_are_initialised_by_nn_init():
+    weight = torch.empty(20, 30)
+    torch.manual_seed(0)
+    nn.init.kaiming_uniform_(weight)
+    assert float(weight.abs().max()) <= (6 / 30) ** 0.5
+    nn.init.zeros_(weight)
+    assert float(weight.abs().max()) == 0
