@@ -1,0 +1,126 @@
+"""Calling a module with other parameters than its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ...core.tensor import Tensor
+from ..modules.module import Module
+
+__all__ = ["call_with", "functional_call"]
+
+_ABSENT = object()  # stands for an attribute that the module does not have
+
+
+def _named_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _ties(module: Module) -> dict[str, set[str]]:
+    """For every name of a tensor that has several names, all its names."""
+    names: dict[int, set[str]] = {}
+    for name, value in _named_tensors(module):
+        names.setdefault(id(value), set()).add(name)
+    return {name: group for group in names.values() if len(group) > 1 for name in group}
+
+
+def _with_ties(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The given tensors, also under the other names of the parameters they replace."""
+    ties = _ties(module)
+    result: dict[str, Tensor] = {}
+    for name, value in given.items():
+        group = ties.get(name, {name})
+        if any(other in given and given[other] is not value for other in group):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(n for n in group if n in given)}, which are"
+                " tied. Consider using tie_weights=False"
+            )
+        result.update(dict.fromkeys(group, value))
+    return result
+
+
+def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
+    own = {name for name, _ in _named_tensors(module)}
+    missing, unexpected = sorted(own - set(given)), sorted(set(given) - own)
+    problems = []
+    if unexpected:
+        problems.append(f"Unexpected key(s): {', '.join(map(repr, unexpected))}.")
+    if missing:
+        problems.append(f"Missing key(s): {', '.join(map(repr, missing))}.")
+    if problems:
+        raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(problems))
+
+
+def _swap(module: Module, name: str, value: Any) -> Any:
+    """Put a tensor under a dotted name, past all checks of assignment, and return what was there."""
+    path, _, last = name.rpartition(".")
+    owner = module.get_submodule(path)
+    for table in (owner._parameters, owner._buffers):
+        if last in table:
+            before = table[last]
+            table[last] = value
+            return before
+    before = getattr(owner, last, _ABSENT)
+    if value is _ABSENT:
+        delattr(owner, last)
+    else:
+        setattr(owner, last, value)
+    return before
+
+
+@contextmanager
+def _replaced(module: Module, given: dict[str, Tensor]) -> Iterator[None]:
+    """Inside this block the module has the given tensors."""
+    before: dict[str, Any] = {}
+    try:
+        for name, value in given.items():
+            before[name] = _swap(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            given[name] = _swap(module, name, value)  # a forward may have assigned another tensor
+
+
+def call_with(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """What both functional_calls do."""
+    given = dict(parameters_and_buffers)
+    if tie_weights:
+        given = _with_ties(module, given)
+    if strict:
+        _check_names(module, given)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    try:
+        with _replaced(module, given):
+            return module(*args, **(kwargs or {}))
+    finally:
+        parameters_and_buffers.update({name: given[name] for name in parameters_and_buffers})
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """The older name of flambeau.func.functional_call."""
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future"
+        " version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return call_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
