@@ -77,7 +77,7 @@ class ParametrizationList(ModuleList):
     original: Tensor
     unsafe: bool
 
-    def __init__(self, modules: Sequence[Module], original: Tensor | Parameter, unsafe: bool = False):
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)

@@ -55,7 +55,7 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
@@ -164,7 +164,7 @@ class BasePruningMethod(ABC):
         value = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        original = module._parameters.pop(name + "_orig")
+        original: Any = module._parameters.pop(name + "_orig")
         original.data = value.data
         del module._buffers[name + "_mask"]
         setattr(module, name, original)
