@@ -12,7 +12,7 @@ from ..core.dtype import dtype
 from ..expr.functions import cast
 from ..expr.node import Expr
 from ..expr.typing import operand_dtype
-from . import mathlib_exp, mathlib_log, mathlib_special, mathlib_trig
+from . import mathlib_division, mathlib_exp, mathlib_log, mathlib_special, mathlib_trig
 from .mathlib_core import FLOAT32, FLOAT64, FORMATS, Format
 
 Lowering = Callable[..., Expr]
@@ -40,6 +40,9 @@ _TABLE: dict[str, tuple[Lowering, tuple[Format, ...]]] = {
     "acosh": (mathlib_log.acosh, _SINGLE),
     "atanh": (mathlib_log.atanh, _SINGLE),
     "pow": (mathlib_log.pow_, _SINGLE),
+    "fmod": (mathlib_division.fmod, _SINGLE),
+    "mod": (mathlib_division.mod, _SINGLE),
+    "floordiv": (mathlib_division.floordiv, _SINGLE),
     "erf": (mathlib_special.erf, _BOTH),
     "erfc": (mathlib_special.erfc, _BOTH),
     "erfinv": (mathlib_special.erfinv, _BOTH),
