@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--quick", action="store_true", help="a short run")
     options = parser.parse_args()
-    epochs = 4 if options.quick else options.epochs
+    epochs = 6 if options.quick else options.epochs
 
     torch.manual_seed(0)
     images, labels = load_digits()

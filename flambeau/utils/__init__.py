@@ -2,6 +2,9 @@
 
 import importlib as _importlib
 
+# The function has its module's name: imported here, so that `utils.summary` is always the function.
+from .summary import summary as summary
+
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if not name.startswith("_"):
