@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
-import os
 import pickle
 import threading
+from collections.abc import Callable
 from multiprocessing import *  # noqa: F403
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
@@ -50,19 +50,14 @@ def set_sharing_strategy(new_strategy: str) -> None:
 # -- how a storage travels --------------------------------------------------------------------------------------------
 
 
-# Memory files that one message refers to. Each is an open file for a moment, and processes may have few of them (1024 is
-# usual): a message with more storages than this carries the bytes of the others itself.
-MOST_BLOCKS = 64
+class _Courier(threading.local):
+    """Who takes care of storages while this thread writes or reads a message that has its own way to carry memory."""
+
+    send: Callable[[UntypedStorage], tuple | None] | None = None  # what to call with which arguments at the other end
+    receive: Callable[..., UntypedStorage] | None = None
 
 
-class _Parcel(threading.local):
-    """The descriptors that go with the message being written or read by this thread, if its channel carries them."""
-
-    outgoing: list[SharedBlock] | None = None
-    incoming: list[int] | None = None
-
-
-_parcel = _Parcel()
+_courier = _Courier()
 
 
 def _shared_block(storage: UntypedStorage) -> SharedBlock:
@@ -80,11 +75,9 @@ def _reduce_storage(storage: UntypedStorage) -> tuple:
         return (UntypedStorage, (storage.size_bytes, storage.device))
     if isinstance(storage.owner, UntypedStorage):  # an alias: what travels is the memory
         storage = storage.owner
-    if _parcel.outgoing is not None:
-        if len(_parcel.outgoing) == MOST_BLOCKS:
-            return storage.__reduce__()
-        _parcel.outgoing.append(_shared_block(storage))
-        return (_storage_from_parcel, (len(_parcel.outgoing) - 1, storage.size_bytes))
+    if _courier.send is not None:
+        address = _courier.send(storage)
+        return storage.__reduce__() if address is None else (_storage_from_courier, address)
     if isinstance(storage.owner, SharedBlock) and storage.owner.fd < 0:
         block = _shared_block(storage)  # came through a data loader: its descriptor is gone
     else:
@@ -93,11 +86,10 @@ def _reduce_storage(storage: UntypedStorage) -> tuple:
     return (_storage_from_descriptor, (DupFd(block.fd), storage.size_bytes))
 
 
-def _storage_from_parcel(position: int, nbytes: int) -> UntypedStorage:
-    assert _parcel.incoming is not None
-    fd, _parcel.incoming[position] = _parcel.incoming[position], -1
-    block = SharedBlock(fd, nbytes, keep_fd=False)
-    return UntypedStorage.borrow(block.ptr, nbytes, block)
+def _storage_from_courier(*address: Any) -> UntypedStorage:
+    if _courier.receive is None:
+        raise RuntimeError("this message can only be read at the other end of the channel it was sent through")
+    return _courier.receive(*address)
 
 
 def _storage_from_descriptor(descriptor: Any, nbytes: int) -> UntypedStorage:
@@ -112,7 +104,7 @@ def _reduce_tensor(tensor: Tensor) -> tuple:
             " between processes. To transfer the values only, call detach() on the tensor before sending it."
         )
     storage = tensor._storage
-    if _parcel.outgoing is not None and not storage.is_shared() and 2 * tensor.nbytes < storage.size_bytes:
+    if _courier.send is not None and not storage.is_shared() and 2 * tensor.nbytes < storage.size_bytes:
         compact = empty_strided(tensor.shape, _dense_strides(tensor), tensor.dtype)  # not all that it is a view of
         raw_copy(compact, tensor)
         if tensor.requires_grad:
@@ -135,26 +127,23 @@ ForkingPickler.register(UntypedStorage, _reduce_storage)
 ForkingPickler.register(Tensor, _reduce_tensor)
 
 
-# -- messages that carry descriptors beside their bytes -----------------------------------------------------------------
+# -- messages with a courier --------------------------------------------------------------------------------------------
 
 
-def pack(message: Any) -> tuple[Any, list[SharedBlock]]:
-    """The pickled message and the shared memory it refers to."""
-    blocks: list[SharedBlock] = []
-    _parcel.outgoing = blocks
+def pack(message: Any, send: Callable[[UntypedStorage], tuple | None]) -> Any:
+    """The pickled message. `send(storage)` sees to its memory and says what the receiver is to be told; None: the bytes
+    are to travel in the message."""
+    _courier.send = send
     try:
-        return ForkingPickler.dumps(message), blocks
+        return ForkingPickler.dumps(message)
     finally:
-        _parcel.outgoing = None
+        _courier.send = None
 
 
-def unpack(data: Any, descriptors: list[int]) -> Any:
-    """What `pack` was given. Takes over the descriptors."""
-    _parcel.incoming = descriptors
+def unpack(data: Any, receive: Callable[..., UntypedStorage]) -> Any:
+    """What `pack` was given, with `receive(*what send returned)` in the place of storages."""
+    _courier.receive = receive
     try:
         return pickle.loads(data)
     finally:
-        _parcel.incoming = None
-        for fd in descriptors:
-            if fd >= 0:  # not asked for, because reading failed halfway
-                os.close(fd)
+        _courier.receive = None

@@ -42,7 +42,12 @@ class SharedBlock:
             raise RuntimeError(f"unable to map {nbytes} bytes of shared memory: {reason}")
         self.ptr = address
         if not keep_fd:
-            os.close(fd)
+            self.give_up_descriptor()
+
+    def give_up_descriptor(self) -> None:
+        """Nobody else is going to be handed this block."""
+        if self.fd >= 0:
+            os.close(self.fd)
             self.fd = -1
 
     @classmethod

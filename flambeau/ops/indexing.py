@@ -392,6 +392,8 @@ def alias(input: Tensor) -> Tensor:
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]"""
+    if type(key) is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
+        return _select_index(self, 0, key)
     part, advanced = apply_basic(self, key)
     if any(i is not None for i in advanced):
         return index(part, advanced)

@@ -329,6 +329,71 @@ def test_fifty_epochs_leave_no_memory_or_descriptors_behind():
     assert (after[2] - before[2]) * os.sysconf("SC_PAGE_SIZE") < 5 << 20  # one epoch alone is 1.3 MB, fifty are 64
 
 
+class KeepsBatches:
+    """A collate function that remembers what it returned, and returns the first one again now and then."""
+
+    def __init__(self):
+        self.kept = []
+
+    def __call__(self, samples):
+        batch = flambeau.utils.data.default_collate(samples)
+        self.kept.append(batch)
+        return batch, [b[:, 0].tolist() for b in self.kept], self.kept[0]
+
+
+def test_memory_is_not_used_again_while_a_worker_or_the_loader_looks_at_it():
+    rows = [flambeau.full((5000,), float(i)) for i in range(40)]
+    held = []
+    for i, (batch, kept, first) in enumerate(DataLoader(rows, 1, num_workers=1, collate_fn=KeepsBatches())):
+        assert batch[0, 0].item() == i and kept == [[float(k)] for k in range(i + 1)]
+        assert first[0, 4999].item() == 0
+        if i % 3 == 0:
+            held.append((i, batch))
+    for i, batch in held:
+        assert (batch == i).all()
+
+
+def test_memory_is_used_again():
+    places = [b.data_ptr() for (b,) in DataLoader(TensorDataset(flambeau.zeros(400, 5000)), 4, num_workers=1)]
+    assert len(places) == 100 and len(set(places)) < 20
+
+
+def test_memory_that_a_forked_child_may_see_is_not_used_again():
+    data = flambeau.arange(60.0).reshape(60, 1).expand(60, 5000).contiguous()
+    iterator = iter(DataLoader(TensorDataset(data), 1, num_workers=1))
+    batch = next(iterator)[0]
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)  # until the parent has gone on
+        os._exit(0 if (batch == 0).all() else 1)
+    os.close(read)
+    del batch
+    for _ in iterator:
+        pass
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_batch_that_fails_to_be_pickled_gives_its_memory_back():
+    def sometimes(samples):
+        index = samples[0]
+        return flambeau.full((5000,), float(index)), (lambda: 0) if index % 2 else index
+
+    iterator = iter(DataLoader(range(100), 1, num_workers=1, collate_fn=sometimes))
+    places = set()
+    for i in range(100):
+        if i % 2:
+            with pytest.raises(Exception, match="pickle"):
+                next(iterator)
+        else:
+            batch, index = next(iterator)
+            assert index == i and (batch == i).all()
+            places.add(batch.data_ptr())
+    assert len(places) < 20
+
+
 def test_batches_can_all_be_kept():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, limit[1]))

@@ -15,12 +15,16 @@ import struct
 import weakref
 from typing import Any
 
-from flambeau.multiprocessing import MOST_BLOCKS, pack, unpack
+from flambeau.multiprocessing import pack, unpack
 
+from .blocks import MOST_NEW, LoaderBlocks, worker_pool
 from .failure import Failure
 
-_HEAD = struct.Struct("<QIQQ")  # bytes of the message, descriptors that go with it, epoch and number of the task
-_ANCILLARY = socket.CMSG_SPACE(MOST_BLOCKS * 4)
+# Bytes of the message, epoch and number of the task, new blocks (their descriptors go with the head), dropped blocks.
+_HEAD = struct.Struct("<QQQII")
+_NEW = struct.Struct("<QQ")  # number and size of a block
+_DROPPED = struct.Struct("<Q")
+_ANCILLARY = socket.CMSG_SPACE(MOST_NEW * 4)
 _CHUNK = 1 << 18
 
 _loader_ends: weakref.WeakSet[LoaderEnd] = weakref.WeakSet()
@@ -41,6 +45,7 @@ class LoaderEnd:
         self._socket = sock
         self._arrived = bytearray()
         self._descriptors: list[int] = []
+        self._blocks = LoaderBlocks()
         self._waiting = bytearray()  # what the socket would not take yet
         self._closed_by_worker = False
         _loader_ends.add(self)
@@ -52,8 +57,8 @@ class LoaderEnd:
         return bool(self._waiting)
 
     def send(self, message: Any) -> None:
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        self._waiting += _HEAD.pack(len(data), 0, 0, 0) + data
+        data = pickle.dumps((message, *self._blocks.take_ended()), pickle.HIGHEST_PROTOCOL)
+        self._waiting += _HEAD.pack(len(data), 0, 0, 0, 0) + data
         self.flush()
 
     def flush(self) -> None:
@@ -97,28 +102,37 @@ class LoaderEnd:
     def _next_message(self) -> Answer | None:
         if len(self._arrived) < _HEAD.size:
             return None
-        nbytes, count, epoch, number = _HEAD.unpack_from(self._arrived)
-        end = _HEAD.size + nbytes
-        if len(self._arrived) < end:
+        nbytes, epoch, number, new, dropped = _HEAD.unpack_from(self._arrived)
+        start = _HEAD.size + new * _NEW.size + dropped * _DROPPED.size
+        if len(self._arrived) < start + nbytes:
             return None
-        if len(self._descriptors) < count:
-            raise RuntimeError(
-                f"{count - len(self._descriptors)} of {count} shared memory files from a data-loader worker did not"
-                " arrive: too many open files in this process? (see `ulimit -n`)"
-            )
-        data = bytes(memoryview(self._arrived)[_HEAD.size : end])
-        del self._arrived[:end]
-        fds, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+        self._note_blocks(new, dropped)
+        data = bytes(memoryview(self._arrived)[start : start + nbytes])
+        del self._arrived[: start + nbytes]
         try:
-            return epoch, number, unpack(data, fds)
+            return epoch, number, unpack(data, self._blocks.receive)
         except Exception as problem:  # a class that this process does not have, say: a failure of that batch
             return epoch, number, Failure.of(problem, "while reading a batch of a DataLoader worker")
+
+    def _note_blocks(self, new: int, dropped: int) -> None:
+        if len(self._descriptors) < new:
+            raise RuntimeError(
+                f"{new - len(self._descriptors)} of {new} shared memory files from a data-loader worker did not arrive:"
+                " too many open files in this process? (see `ulimit -n`)"
+            )
+        for i in range(new):
+            block, size = _NEW.unpack_from(self._arrived, _HEAD.size + i * _NEW.size)
+            self._blocks.add(block, self._descriptors.pop(0), size)
+        for i in range(dropped):
+            (block,) = _DROPPED.unpack_from(self._arrived, _HEAD.size + new * _NEW.size + i * _DROPPED.size)
+            self._blocks.forget(block)
 
     def close(self) -> None:
         self._socket.close()
         for fd in self._descriptors:
             os.close(fd)
         self._descriptors.clear()
+        self._blocks = LoaderBlocks()  # tensors that are still in use keep what they need
 
 
 def _close_copies() -> None:
@@ -142,7 +156,9 @@ class WorkerEnd:
 
     def receive(self) -> Any:
         nbytes, *_ = _HEAD.unpack(self._exactly(_HEAD.size))
-        return pickle.loads(self._exactly(nbytes))
+        message, returned, lost = pickle.loads(self._exactly(nbytes))
+        worker_pool().taken_back(returned, lost)
+        return message
 
     def _exactly(self, count: int) -> bytes:
         parts = []
@@ -159,13 +175,22 @@ class WorkerEnd:
 
     def send(self, epoch: int, number: int, result: Any) -> None:
         """Pickling errors are raised before anything is sent."""
-        data, blocks = pack(result)
-        head = _HEAD.pack(len(data), len(blocks), epoch, number)
-        fds = [block.fd for block in blocks]
+        pool = worker_pool()
         try:
-            if fds:  # descriptors ride on bytes
-                self._send_with(head[:1], fds)
+            data = pack(result, pool.send)
+        except Exception:
+            pool.recall()
+            raise
+        new, dropped = pool.take_news()
+        head = _HEAD.pack(len(data), epoch, number, len(new), len(dropped))
+        head += b"".join(_NEW.pack(block, root.nbytes) for block, root in new)
+        head += b"".join(_DROPPED.pack(block) for block in dropped)
+        try:
+            if new:  # descriptors ride on bytes
+                self._send_with(head[:1], [root.fd for _, root in new])
                 head = head[1:]
+                for _, root in new:
+                    root.give_up_descriptor()
             if len(data) < _CHUNK:
                 self._socket.sendall(head + data)
             else:

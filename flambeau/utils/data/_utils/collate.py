@@ -16,10 +16,10 @@ from flambeau.core.device import cpu
 from flambeau.core.dtype import FROM_NUMPY, dtype, float64
 from flambeau.core.layout import strided
 from flambeau.core.size import make_size
-from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from flambeau.ops import namespace
 
+from .blocks import worker_pool
 from .info import get_worker_info
 
 _ops = namespace("torch")
@@ -120,7 +120,7 @@ def _new_batch(shape: tuple[int, ...], d: dtype) -> Tensor:
     """Uninitialised; in shared memory if this is a worker."""
     if get_worker_info() is None:
         return empty(shape, d)
-    storage = UntypedStorage.shared(numel_of(shape) * d.itemsize)
+    storage = worker_pool().storage(numel_of(shape) * d.itemsize)
     return new_tensor(storage, make_size(shape), contiguous_strides(shape), 0, d, cpu, True)
 
 

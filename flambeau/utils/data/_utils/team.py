@@ -106,16 +106,16 @@ class Team:
             self._poll.modify(channel.fileno(), _EVENTS | (select.POLLOUT if channel.wants_to_send() else 0))
         try:
             messages = channel.receive()
+            if not messages and not self.processes[number].is_alive():
+                messages = channel.receive()  # its last words may have arrived just now
+                if not messages:
+                    raise ChannelClosed
+            return messages
         except ChannelClosed:
             raise self._death_of(number) from None
         except RuntimeError:  # messages and their memory no longer match
             self.stop()
             raise
-        if not messages and not self.processes[number].is_alive():
-            messages = channel.receive()  # its last words may have arrived just now
-            if not messages:
-                raise self._death_of(number)
-        return messages
 
     def _look_for_the_dead(self) -> None:
         for number, process in enumerate(self.processes):
