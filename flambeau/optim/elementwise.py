@@ -36,8 +36,6 @@ class ElementwiseOptimizer(Optimizer):
 
     def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
         """A number in the state."""
-        if group.get("fused"):
-            check_fused(p)
         where = p.device if group.get("capturable") or group.get("fused") else "cpu"
         return full((), value, dtype=scalar_dtype(group.get("fused")), device=where)
 
@@ -51,6 +49,9 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
+        if group.get("fused"):
+            for p in group["params"]:
+                check_fused(p)
         self._run(group, group["params"], self._options(group))
 
     def _run(self, group: dict[str, Any], params: list[Tensor], options: dict[str, Any]) -> None:
@@ -90,7 +91,7 @@ class ElementwiseOptimizer(Optimizer):
 
 
 def check_fused(p: Tensor) -> None:
-    if not p.is_floating_point():
+    if not p.dtype.is_floating_point:
         raise RuntimeError(
             f"`fused=True` requires all the params to be floating point Tensors of supported devices, but got {p.dtype} on"
             f" {p.device}"

@@ -29,7 +29,7 @@ def nadam(  # type: ignore[no-untyped-def]
     mu_product = mu_product * mu
     exp_avg = lerp(exp_avg, grad, 1 - beta1)
     exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * grad * grad
-    denominator = sqrt(exp_avg_sq / (1 - beta2**step)) + eps
+    denominator = sqrt(exp_avg_sq * (1 / (1 - beta2**step))) + eps
     param = param - lr * (1 - mu) / (1 - mu_product) * (grad / denominator)
     param = param - lr * mu_next / (1 - mu_product * mu_next) * (exp_avg / denominator)
     return {"param": param, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "step": step, "mu_product": mu_product}

@@ -32,8 +32,8 @@ def radam(  # type: ignore[no-untyped-def]
     enough = length > 5
     numerator = where(enough, (length - 4) * (length - 2) * longest, 0.0)
     rectified = sqrt(numerator / where(enough, (longest - 4) * (longest - 2) * length, 1.0))
-    adaptive = sqrt(correction2) / (sqrt(exp_avg_sq) + eps) * rectified
-    move = exp_avg / (1 - beta1**step) * lr
+    adaptive = sqrt(correction2) * rectified / (sqrt(exp_avg_sq) + eps)
+    move = exp_avg * (lr / (1 - beta1**step))
     param = param - where(enough, move * adaptive, move)
     return {"param": param, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq, "step": step}
 

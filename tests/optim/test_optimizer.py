@@ -313,6 +313,10 @@ def test_fused_excludes_other_forms() -> None:
             cls(parameters(), fused=True, differentiable=True)
         optimizer = cls(with_gradients(parameters()), fused=True)
         optimizer.step()
+        imaginary = nn.Parameter(flambeau.ones(2, dtype=flambeau.complex64))
+        imaginary.grad = flambeau.ones_like(imaginary)
+        with pytest.raises(RuntimeError, match="floating point Tensors"):
+            cls([imaginary], fused=True).step()
 
 
 def test_scaled_gradients_of_fused_optimizers() -> None:
