@@ -136,32 +136,45 @@ def _check_layout(first: Tensor) -> None:
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     first = batch[0]
     _check_layout(first)
-    if _can_be_copied(batch):
+    places = _addresses(batch)
+    if places is not None:
         out = _new_batch((len(batch), *first.shape), first.dtype)
-        step = first.nbytes
-        place = out._storage.ptr
-        for t in batch:
-            memmove(place, t._storage.ptr + t._offset * t.dtype.itemsize, step)
-            place += step
+        _lay_side_by_side(out, places, batch)
         return out
     if get_worker_info() is None or first.device is not cpu:
         return _stack(batch, 0)
     return _stack(batch, 0, out=_new_batch((len(batch), *first.shape), first.dtype))
 
 
-def _can_be_copied(batch: Any) -> bool:
-    """Whether stacking is laying bytes side by side: plain dense tensors of one shape and dtype outside any graph."""
+def _addresses(batch: Any) -> list[int] | None:
+    """Where the samples are, if stacking them is laying their bytes side by side: plain dense tensors of one shape and
+    dtype outside any graph. None if not."""
     first = batch[0]
-    shape, d = first.shape, first.dtype
-    return all(
-        type(t) is Tensor
-        and t._contig
-        and t.dtype is d
-        and t.shape == shape
-        and t.device is cpu
-        and (t._meta is None or not t.requires_grad)
-        for t in batch
-    )
+    shape, d, size = first.shape, first.dtype, first.dtype.itemsize
+    places = []
+    for t in batch:
+        if type(t) is not Tensor or t.dtype is not d or t.shape != shape or not t._contig or t.device is not cpu:
+            return None
+        if t._meta is not None and t.requires_grad:
+            return None
+        places.append(t._storage.ptr + t._offset * size)
+    return places
+
+
+def _lay_side_by_side(out: Tensor, places: list[int], batch: Any) -> None:
+    step, storage = batch[0].nbytes, batch[0]._storage
+    if not step:
+        return
+    if all(t._storage is storage for t in batch):  # samples of one big tensor: its rows, most often
+        rows, rest = np.divmod(np.array(places) - storage.ptr, step)
+        if not rest.any():
+            whole = np.frombuffer(storage.buffer(), np.uint8, storage.size_bytes // step * step).reshape(-1, step)
+            np.take(whole, rows, 0, out._storage.numpy()[: len(rows) * step].reshape(-1, step), "wrap")
+            return
+    target = out._storage.ptr
+    for place in places:
+        memmove(target, place, step)
+        target += step
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
