@@ -6,7 +6,6 @@ import math
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.nn.utils.parametrizations import spectral_norm
 
 
 def real_points(count):
@@ -23,18 +22,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--lr", type=float, default=5e-3)
+    parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--quick", action="store_true", help="a short run")
     options = parser.parse_args()
     steps = 150 if options.quick else options.steps
 
     torch.manual_seed(0)
     generator = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
-    # Spectral norm keeps the judge smooth, so that the generator always has a slope to follow.
-    judge = nn.Sequential(
-        spectral_norm(nn.Linear(2, 64)), nn.LeakyReLU(0.2), spectral_norm(nn.Linear(64, 64)), nn.LeakyReLU(0.2),
-        nn.Linear(64, 1),
-    )  # fmt: skip
+    judge = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
     generator_optimizer = torch.optim.Adam(generator.parameters(), lr=options.lr, betas=(0.5, 0.99))
     judge_optimizer = torch.optim.Adam(judge.parameters(), lr=options.lr, betas=(0.5, 0.99))
 
