@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 import flambeau
-import torch
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -39,7 +39,9 @@ def resnet18(lib: Any, classes: int = 10) -> Any:
             self.bn2 = nn.BatchNorm2d(outputs)
             self.shortcut = nn.Sequential()
             if stride != 1 or inputs != outputs:
-                self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+                self.shortcut = nn.Sequential(
+                    nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                )
 
         def forward(self, x: Any) -> Any:
             out = nn.functional.relu(self.bn1(self.conv1(x)))
@@ -149,7 +151,9 @@ def vae(lib: Any) -> Any:
     return Model()
 
 
-def classification(lib: Any, make: Callable[[Any], Any], shape: tuple[int, ...], optimizer: Callable[[Any, Any], Any], labels: int = 10) -> Callable[[], Any]:
+def classification(
+    lib: Any, make: Callable[[Any], Any], shape: tuple[int, ...], optimizer: Callable[[Any, Any], Any], labels: int = 10
+) -> Callable[[], Any]:
     """A training step on fixed random images; returns the loss tensor."""
     generator = np.random.default_rng(0)
     images = lib.from_numpy(generator.standard_normal(shape, dtype=np.float32))
@@ -168,7 +172,14 @@ def classification(lib: Any, make: Callable[[Any], Any], shape: tuple[int, ...],
     return step
 
 
-def sequence(lib: Any, make: Callable[[Any], Any], shape: tuple[int, ...], vocabulary: int, optimizer: Callable[[Any, Any], Any], per_token: bool = True) -> Callable[[], Any]:
+def sequence(
+    lib: Any,
+    make: Callable[[Any], Any],
+    shape: tuple[int, ...],
+    vocabulary: int,
+    optimizer: Callable[[Any, Any], Any],
+    per_token: bool = True,
+) -> Callable[[], Any]:
     """A training step on fixed random token sequences."""
     generator = np.random.default_rng(0)
     tokens = lib.from_numpy(generator.integers(0, min(vocabulary, 50), shape))

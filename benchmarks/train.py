@@ -27,9 +27,15 @@ README = Path(__file__).parent.parent / "README.md"
 
 CASES: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "MLP 784-256-128-10, batch 64, Adam": lambda lib: models.classification(lib, models.mlp, (64, 784), models.adam),
-    "CNN, 2 conv + BN, 28x28, batch 64, SGD": lambda lib: models.classification(lib, models.cnn, (64, 1, 28, 28), models.sgd),
-    "ResNet-18, 32x32, batch 32, SGD": lambda lib: models.classification(lib, models.resnet18, (32, 3, 32, 32), models.sgd),
-    "GPT, 4 layers, d=128, T=128, batch 12, AdamW": lambda lib: models.sequence(lib, models.gpt, (12, 128), 65, models.adamw),
+    "CNN, 2 conv + BN, 28x28, batch 64, SGD": lambda lib: models.classification(
+        lib, models.cnn, (64, 1, 28, 28), models.sgd
+    ),
+    "ResNet-18, 32x32, batch 32, SGD": lambda lib: models.classification(
+        lib, models.resnet18, (32, 3, 32, 32), models.sgd
+    ),
+    "GPT, 4 layers, d=128, T=128, batch 12, AdamW": lambda lib: models.sequence(
+        lib, models.gpt, (12, 128), 65, models.adamw
+    ),
     "LSTM, 2 layers, 256, T=35, batch 20, SGD": lambda lib: models.sequence(
         lib, models.language_lstm, (35, 20), 1000, models.sgd
     ),

@@ -41,7 +41,9 @@ class Pass:
     """One run of the engine. Without `captures` every leaf accumulates; with them only paths to the captured
     gradients run, and those are returned."""
 
-    def __init__(self, retain_graph: bool, create_graph: bool, captures: dict[tuple[Node, int], list[int]] | None, count: int):
+    def __init__(
+        self, retain_graph: bool, create_graph: bool, captures: dict[tuple[Node, int], list[int]] | None, count: int
+    ):
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.captures = captures  # (node, output_nr) -> which inputs want that gradient

@@ -139,9 +139,7 @@ def _operand_cotangents(x: Expr, g: Expr, in_complex: bool) -> tuple:
     return RULES[x.op](g, x, *x.args)
 
 
-def pullback(
-    root: Expr, seed: Expr, wanted: tuple[Expr, ...], in_complex: bool = False
-) -> tuple[Expr | None, ...]:
+def pullback(root: Expr, seed: Expr, wanted: tuple[Expr, ...], in_complex: bool = False) -> tuple[Expr | None, ...]:
     """Cotangents of `wanted` (leaves of `root`) given the cotangent `seed` of `root`. `in_complex` says that the formula
     is evaluated on complex numbers."""
     order = list(walk((root,)))

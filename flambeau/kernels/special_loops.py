@@ -11,7 +11,25 @@ import math
 from ..expr import functions as formulas
 from ..expr.node import Expr, as_expr
 from . import special
-from .loops import abs_, acos, cos, erfc, exp, expm1, f64, floor, inf, lgamma, log, log1p, nan, pi, scalar_function, sin, sqrt
+from .loops import (
+    abs_,
+    acos,
+    cos,
+    erfc,
+    exp,
+    expm1,
+    f64,
+    floor,
+    inf,
+    lgamma,
+    log,
+    log1p,
+    nan,
+    pi,
+    scalar_function,
+    sin,
+    sqrt,
+)
 
 # B(2k) / (2k)! of Euler and Maclaurin's formula.
 _EM1, _EM2, _EM3, _EM4, _EM5, _EM6 = 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000

@@ -28,7 +28,9 @@ def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
     if len(values) == 1:
         return values * dims
     if len(values) != dims:
-        raise RuntimeError(f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={list(values)}")
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={list(values)}"
+        )
     return values
 
 
@@ -80,9 +82,7 @@ def _bias_grad(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, len(g.shape))])
 
 
-@primitive(
-    grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0", function=False, method=False
-)
+@primitive(grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0", function=False, method=False)
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
     shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
     out = _new(shape, input)
@@ -162,7 +162,9 @@ def _check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | Non
     """PyTorch's errors about types, ranks and dtypes."""
     for label, t in (("input", input), ("weight", weight)):
         if not isinstance(t, Tensor):
-            raise TypeError(f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}")
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}"
+            )
     rank = len(weight.shape)
     if rank < 3:
         raise RuntimeError("weight should have at least three dimensions")
@@ -212,7 +214,7 @@ def _check_channels(
             f" {list(bias.shape)} instead"
         )
     if input.dtype.category < 2 and input.dtype.name == "bool":
-        raise RuntimeError(f'"{name}" not implemented for \'{type_word(input.dtype)}\'')
+        raise RuntimeError(f"\"{name}\" not implemented for '{type_word(input.dtype)}'")
     return batched
 
 
@@ -244,7 +246,17 @@ def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilat
     return stride, pads, dilation, groups
 
 
-def _convolve(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _convolve(
+    name: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
     _check_operands(name, input, weight, bias, dims)
     window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
     batched = _check_channels(name, input, weight, bias, dims, groups, False)
@@ -261,7 +273,18 @@ def _convolve(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, st
     return out if batched else out.squeeze(0)
 
 
-def _transpose(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any) -> Tensor:
+def _transpose(
+    name: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
     _check_operands(name, input, weight, bias, dims)
     stride, pads, dilation, _ = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
     batched = _check_channels(name, input, weight, bias, dims, groups, True)
@@ -279,7 +302,9 @@ def _transpose(name: str, dims: int, input: Tensor, weight: Tensor, bias: Any, s
         for n, s, (low, high), d, k, e in zip(x.shape[2:], stride, pads, dilation, weight.shape[2:], extra)
     )
     if any(n <= 0 for n in sizes):
-        raise RuntimeError(f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small")
+        raise RuntimeError(
+            f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small"
+        )
     shape = (x.shape[0], weight.shape[1] * groups, *sizes)
     window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
     out = conv_transpose_forward(x, weight, bias, shape, window)
@@ -292,37 +317,88 @@ _BOTH = ("nn.functional", "torch")
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv1d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Convolution over one dimension: input (N, C, L), weight (O, C / groups, K)."""
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv2d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Convolution over two dimensions: input (N, C, H, W), weight (O, C / groups, KH, KW)."""
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv3d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """Convolution over three dimensions: input (N, C, D, H, W)."""
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv_transpose1d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of conv1d: weight (C, O / groups, K)."""
     return _transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv_transpose2d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of conv2d: weight (C, O / groups, KH, KW)."""
     return _transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 @composite(method=False, namespaces=_BOTH)
-def conv_transpose3d(input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose of conv3d."""
     return _transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 

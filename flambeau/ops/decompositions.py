@@ -20,7 +20,9 @@ def svdvals(A: Tensor) -> Saved:
     if len(A.shape) < 2:
         raise RuntimeError(f"linalg.svdvals: The input tensor A must have at least 2 dimensions, got {len(A.shape)}.")
     if A.dtype.category < 2 or A.dtype.itemsize < 4:
-        raise RuntimeError(f"linalg.svdvals: Expected a floating point or complex tensor as input. Got {type_word(A.dtype)}")
+        raise RuntimeError(
+            f"linalg.svdvals: Expected a floating point or complex tensor as input. Got {type_word(A.dtype)}"
+        )
     left, values, right = np.linalg.svd(A._array(), full_matrices=False)
     result = copy_of_array(values, A.dtype.to_real())
     return Saved(result, left=copy_of_array(left, A.dtype), right=copy_of_array(right, A.dtype))

@@ -420,7 +420,9 @@ def _only_masks(key: Any) -> bool:
     """Whether the arrays in x[key] are all truth values."""
     items = key if isinstance(key, tuple) else (key,)
     arrays = [i for i in items if isinstance(i, Tensor) or _is_sequence_index(i)]
-    return not any(isinstance(i, bool) for i in items) and all((i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays)
+    return not any(isinstance(i, bool) for i in items) and all(
+        (i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays
+    )
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:

@@ -8,15 +8,14 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.layout import broadcast_two, wrap_dim
-from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..core.promotion import can_cast, scalar_dtype
+from ..core.tensor import Tensor, copy_of_array, empty, empty_strided
 from ..expr.functions import where
 from .declare import composite, pointwise, primitive
 from .formula import select, type_word
-from .inplace import write_out
 from .indexing import _slice_bounds
+from .inplace import write_out
 from .shape import slice_dim
-
 
 # -- masks --------------------------------------------------------------------------------------------------------------
 
@@ -60,7 +59,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}"
             )
         value = value.to(input.dtype)
-    elif not can_cast(scalar_dtype(value), input.dtype) and not (input.dtype is dt.bool_):
+    elif not can_cast(scalar_dtype(value), input.dtype) and input.dtype is not dt.bool_:
         if isinstance(value, complex):
             raise RuntimeError(f"value cannot be converted to type {_low(input)} without overflow")
         value = int(value)
@@ -94,7 +93,13 @@ def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source: Tensor) -> Tens
     return picked.reshape(source.shape)
 
 
-@primitive(grads={"input": lambda g, input, mask: g.masked_fill(mask, 0).sum_to_size(input.shape), "source": _masked_scatter_source_grad}, inplace=True)
+@primitive(
+    grads={
+        "input": lambda g, input, mask: g.masked_fill(mask, 0).sum_to_size(input.shape),
+        "source": _masked_scatter_source_grad,
+    },
+    inplace=True,
+)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the places where mask is True taken from source, in order."""
     if mask.dtype is not dt.bool_:

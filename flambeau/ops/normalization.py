@@ -30,7 +30,7 @@ def _packed(t: Any) -> Any:
 
 def _need_float(name: str, t: Tensor) -> None:
     if not t.dtype.is_floating_point:
-        raise RuntimeError(f'"{name}" not implemented for \'{type_word(t.dtype)}\'')
+        raise RuntimeError(f"\"{name}\" not implemented for '{type_word(t.dtype)}'")
 
 
 # -- layer norm -----------------------------------------------------------------------------------------------------------
@@ -54,7 +54,9 @@ def _layer_norm_backward(
         return input.new_zeros(input.shape), *zeros
     chunks = min(rows, 32)
     partial = empty((chunks, 2, n), mean.dtype) if affine else None
-    row_kernels.layer_norm_backward(dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks)
+    row_kernels.layer_norm_backward(
+        dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks
+    )
     dw = db = None
     if partial is not None:
         sums = empty((2, n), mean.dtype)
@@ -103,13 +105,19 @@ def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: floa
 def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape:
-        raise RuntimeError(f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {list(shape)}")
+        raise RuntimeError(
+            f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {list(shape)}"
+        )
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and tuple(t.shape) != shape:
-            raise RuntimeError(f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(t.shape)} and normalized_shape = {list(shape)}")
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(t.shape)} and normalized_shape = {list(shape)}"
+            )
     if len(input.shape) < len(shape) or tuple(input.shape[len(input.shape) - len(shape) :]) != shape:
         stars = ", ".join(["*", *map(str, shape)])
-        raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{stars}], but got input of size{list(input.shape)}")
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [{stars}], but got input of size{list(input.shape)}"
+        )
     return shape
 
 
@@ -138,7 +146,9 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: floa
     shape = _check_normalized(input, normalized_shape, weight, None)
     dims = list(range(len(input.shape) - len(shape), len(input.shape)))
     if eps is None:
-        eps = {"float64": 2.220446049250313e-16, "bfloat16": 0.0078125, "float16": 0.0009765625}.get(input.dtype.name, 1.1920928955078125e-07)
+        eps = {"float64": 2.220446049250313e-16, "bfloat16": 0.0078125, "float16": 0.0009765625}.get(
+            input.dtype.name, 1.1920928955078125e-07
+        )
         if input.dtype in (dt.bfloat16, dt.float16):
             eps = 1.1920928955078125e-07
     wide = input.to(opmath(input.dtype)) if opmath(input.dtype) is not input.dtype else input
@@ -155,7 +165,15 @@ def _layout(x: Tensor) -> tuple[int, int, int]:
 
 
 def _batch_norm_backward(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float, needs: dict
+    g: Tensor,
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Tensor,
+    rstd: Tensor,
+    training: bool,
+    eps: float,
+    needs: dict,
 ) -> tuple:
     if mode.enabled:
         return together(*_batch_norm_composed(g, input, weight, bias, mean, rstd, training, eps))
@@ -175,7 +193,9 @@ def _batch_norm_backward(
     return dx, dw.to(weight_dtype) if needs["weight"] else None, db.to(weight_dtype) if needs["bias"] else None
 
 
-def _batch_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float) -> tuple:
+def _batch_norm_composed(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
+) -> tuple:
     dims = [0, *range(2, len(input.shape))]
     view = [1, -1] + [1] * (len(input.shape) - 2)
     if training:
@@ -198,7 +218,9 @@ def _batch_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, mean:
     function=False,
     method=False,
 )
-def batch_norm_apply(input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float) -> Tensor:
+def batch_norm_apply(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
+) -> Tensor:
     """(input - mean) * rstd * weight + bias, per channel; in training mean and rstd are the batch's own."""
     batch, channels, space = _layout(input)
     out = empty(input.shape, input.dtype)
@@ -240,7 +262,14 @@ def batch_norm(
 
 
 def _batch_norm(
-    input: Tensor, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Tensor, Any, Any]:
     """The normalised input, and the mean and 1/std it was normalised by."""
     _need_float("batch_norm", input)
@@ -289,7 +318,15 @@ def _update_running(running_mean: Any, running_var: Any, mean: Tensor, var: Tens
 
 @composite(method=False, namespaces=("torch",), name="batch_norm")
 def torch_batch_norm(
-    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float, cudnn_enabled: bool = True
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
 ) -> Tensor:
     """batch_norm with the argument order of torch.batch_norm."""
     return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
@@ -297,7 +334,14 @@ def torch_batch_norm(
 
 @composite(method=False)
 def native_batch_norm(
-    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple:
     """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
     out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
@@ -345,7 +389,15 @@ def instance_norm(
 
 @composite(method=False, namespaces=("torch",), name="instance_norm")
 def torch_instance_norm(
-    input: Tensor, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool = True
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
 ) -> Tensor:
     """instance_norm with the argument order of torch.instance_norm."""
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
@@ -357,7 +409,9 @@ def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = N
     if len(input.shape) >= 2:
         per_group = input.shape[0] * input.shape[1] // num_groups  # ZeroDivisionError for no groups, as PyTorch
         if per_group * numel_of(input.shape[2:]) == 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)}")
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
+            )
     return _group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -376,10 +430,14 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if channels % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}")
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and (len(t.shape) != 1 or t.numel() != channels):
-            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}")
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
+            )
     return group_norm_apply(input, weight, bias, num_groups, float(eps))[0]
 
 
@@ -417,5 +475,3 @@ def _pad_last(t: Tensor, low: int, high: int) -> Tensor:
     n = shape[-1]
     shape[-1] = n + low + high
     return t.new_zeros(shape).slice_scatter(t, -1, low, low + n)
-
-

@@ -14,9 +14,9 @@ from ..core.tensor import Tensor, empty
 from ..kernels.library import rnn as kernels
 from .creation import fill_raw
 from .declare import composite, primitive
+from .dropout import dropout as apply_dropout
 from .joining import cat, stack
 from .primitive import Saved
-from .dropout import dropout as apply_dropout
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 

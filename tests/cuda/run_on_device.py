@@ -286,7 +286,9 @@ def _check_reduction(device: Device, report: Report, combine: str, reference: Ca
     expected = reference(x.astype("f8") if combine in ("sum", "prod") else x, axis=1).astype(out.dtype)
     # Rounding a running product just above one by factors just below it always falls on the same side: errors add up.
     slack = 100 if combine == "prod" else 5
-    report.compare(f"{combine} {rows}x{columns} {along} {plan}", device.download(target, out), expected, out_kind, slack)
+    report.compare(
+        f"{combine} {rows}x{columns} {along} {plan}", device.download(target, out), expected, out_kind, slack
+    )
 
 
 def run_loop_kernel(device: Device, kernel: Any, arrays: list, scalars: list, **constants: Any) -> list[np.ndarray]:

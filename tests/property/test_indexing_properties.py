@@ -192,7 +192,9 @@ def test_scatter_a_number(case, value):
 
 
 @given(
-    samples(REAL, least=1, most=3, overlap=False, zero=False), st.data(), st.sampled_from(("index_add", "index_copy", "index_fill"))
+    samples(REAL, least=1, most=3, overlap=False, zero=False),
+    st.data(),
+    st.sampled_from(("index_add", "index_copy", "index_fill")),
 )
 def test_index_writes(x, data, name):
     d = data.draw(dims(len(x.shape)))

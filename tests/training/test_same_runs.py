@@ -19,7 +19,9 @@ RUNS = {
     "mlp": lambda lib: models.classification(lib, models.mlp, (64, 784), lambda m, p: m.optim.Adam(p, lr=1e-4)),
     "cnn with batch norm and dropout": lambda lib: models.classification(lib, models.cnn, (32, 1, 28, 28), models.sgd),
     "lstm": lambda lib: models.sequence(lib, lambda m: models.language_lstm(m, 50, 32), (9, 6), 50, models.adam),
-    "transformer with dropout": lambda lib: models.sequence(lib, models.encoder, (8, 12), 50, models.adam, per_token=False),
+    "transformer with dropout": lambda lib: models.sequence(
+        lib, models.encoder, (8, 12), 50, models.adam, per_token=False
+    ),
     "gpt": lambda lib: models.sequence(lib, lambda m: models.gpt(m, 2, 32, 4, 16), (4, 16), 65, models.adamw),
     "vae": lambda lib: models.autoencoding(lib, models.adam),
 }

@@ -70,7 +70,9 @@ def channel_gradients(grad_weight, grad_bias, grad, x, mean, rstd, batch, channe
 
 
 @loop_kernel
-def batch_norm_input_gradient(out, grad, x, mean, rstd, weight, grad_weight, grad_bias, batch, channels, space, training):
+def batch_norm_input_gradient(
+    out, grad, x, mean, rstd, weight, grad_weight, grad_bias, batch, channels, space, training
+):
     """The gradient with respect to x, from the per-channel sums; in evaluation the statistics are constants."""
     count = batch * space
     for row in prange(batch * channels, 3 * space):

@@ -96,7 +96,10 @@ class RNNBase(Module):
             raise ValueError("Unrecognized RNN mode: " + self.mode)
 
     def _add_layer(self, layer: int, suffix: str, width: int, inputs: int, real_size: int, dtype: Any) -> None:
-        shapes: dict[str, tuple[int, ...]] = {f"weight_ih_l{layer}{suffix}": (width, inputs), f"weight_hh_l{layer}{suffix}": (width, real_size)}
+        shapes: dict[str, tuple[int, ...]] = {
+            f"weight_ih_l{layer}{suffix}": (width, inputs),
+            f"weight_hh_l{layer}{suffix}": (width, real_size),
+        }
         if self.bias:
             shapes.update({f"bias_ih_l{layer}{suffix}": (width,), f"bias_hh_l{layer}{suffix}": (width,)})
         if self.proj_size > 0:

@@ -27,7 +27,9 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 class PackedSequence(_Fields):
     """Rows of several sequences, time step by time step, longest sequences first."""
 
-    def __new__(cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None) -> Any:
+    def __new__(
+        cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
+    ) -> Any:
         if batch_sizes is None:
             if not isinstance(data, (list, tuple)) or len(data) != 2:
                 raise AssertionError("expected a tuple of data and batch sizes")
@@ -43,7 +45,11 @@ class PackedSequence(_Fields):
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         data = self.data.to(*args, **kwargs)
-        return self if data is self.data else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+        return (
+            self
+            if data is self.data
+            else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+        )
 
     def _convert(self, method: str) -> PackedSequence:
         return type(self)(getattr(self.data, method)(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
@@ -81,7 +87,9 @@ def _lengths_array(lengths: Any) -> np.ndarray:
     return lengths._array().astype(np.int64) if isinstance(lengths, Tensor) else np.asarray(lengths, np.int64)
 
 
-def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
     """Pack a padded batch: only the first lengths[i] steps of sequence i are kept."""
     sizes = _lengths_array(lengths)
     sorted_indices = None
@@ -96,14 +104,18 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
             f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.size} (batch_size={x.shape[1]})"
         )
     if sizes.size and sizes.min() <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
     if (np.diff(sizes) > 0).any():
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False`"
             " to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
         )
     if sizes[0] > x.shape[0]:
-        raise RuntimeError(f"Expected all sequence lengths to be at most {x.shape[0]}, the number of time steps, but got {sizes[0]}")
+        raise RuntimeError(
+            f"Expected all sequence lengths to be at most {x.shape[0]}, the number of time steps, but got {sizes[0]}"
+        )
     counts = np.array([(sizes > t).sum() for t in range(int(sizes[0]))], np.int64)
     rows = cat([x[t, : int(n)] for t, n in enumerate(counts)], 0)
     return PackedSequence(rows, copy_of_array(counts, dt.int64), sorted_indices)
@@ -143,10 +155,14 @@ def pad_packed_sequence(
     return out, result
 
 
-def pad_sequence(sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right") -> Tensor:
+def pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
     """Stack sequences of different lengths, the short ones filled up."""
     if not isinstance(sequences, Iterable):
-        raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     items = list(sequences)
