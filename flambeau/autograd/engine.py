@@ -65,8 +65,7 @@ class Pass:
             incoming = buffers.pop(node, None)
             if incoming is not None:
                 outgoing = self.evaluate(node, incoming, useful)
-            position = 0
-            for edge in node.edges:
+            for position, edge in enumerate(node.edges):
                 if edge is not None:
                     child, output_nr = edge
                     if outgoing is not None and outgoing[position] is not None:
@@ -77,7 +76,6 @@ class Pass:
                     left = counts[child] = counts[child] - 1
                     if left == 0:
                         heapq.heappush(ready, (-child.sequence, child))
-                position += 1
         return self.results
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
@@ -217,10 +215,10 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
 def take_over(holder: list, variable: Tensor) -> Tensor:
     """The gradient in holder[0] as the leaf's own tensor: taken over when nobody else can see it, else copied."""
     same_layout = holder[0]._strides == variable._strides or (holder[0]._contig and variable._contig)
-    if same_layout and holder[0]._base is None and holder[0]._storage.owner is None:
-        # One reference from the list or the header, one from the call: nothing else holds tensor or storage.
-        if sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2:
-            return holder[0]._bare_alias()
+    own = same_layout and holder[0]._base is None and holder[0]._storage.owner is None
+    # One reference from the list or the header, one from the call: nothing else holds tensor or storage.
+    if own and sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2:
+        return holder[0]._bare_alias()
     before, mode.enabled = mode.enabled, False
     try:
         return variable.new_empty_strided(variable.shape, dense_strides(variable, holder[0])).copy_(holder[0])

@@ -134,7 +134,7 @@ def result_strides(
     tensors = [x for x in operands if isinstance(x, Tensor)]
     if all(x._contig and x.shape == shape for x in tensors):
         return contiguous_strides(shape)
-    layouts = [
+    layouts: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
         (x.shape, x._strides)
         if converted is None or i < as_is or x.dtype is converted
         else (x.shape, dense_strides(x.shape, x._strides))
