@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .node import Expr, binary, children, is_const, node, rebuild, walk
+from .node import Expr, binary, children, const, is_const, node, rebuild, walk
 
 # On real numbers these return their operand.
 _REAL_IDENTITIES = frozenset({"conj", "real"})
@@ -24,6 +24,10 @@ def _simplified(x: Expr, real: bool) -> Expr:
         return x.args[0]
     if op == "neg" and x.args[0].op == "neg":
         return x.args[0].args[0]
+    if op == "neg" and x.args[0].op == "const":
+        return const(-x.args[0].args[0])
+    if op == "div" and x.args[0].op == x.args[1].op == "const" and x.args[1].args[0] != 0:
+        return const(x.args[0].args[0] / x.args[1].args[0])
     if op == "conj" and x.args[0].op == "conj":
         return x.args[0].args[0]
     if op == "where" and x.args[1] is x.args[2]:

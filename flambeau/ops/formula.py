@@ -337,7 +337,7 @@ class Pointwise:
             (share,) = pullback(root, arg(0), (symbols[index],), in_complex)
             if share is None and self.rule is gradient_rule:
                 return const(0)  # the second derivative of relu and the like is zero, not missing
-        return None if share is None else as_expr(share)
+        return None if share is None else simplify(as_expr(share), not plan.compute.is_complex)
 
     def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
         """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
