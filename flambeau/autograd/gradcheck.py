@@ -25,48 +25,53 @@ def _differentiable(outputs: Any) -> list[Tensor]:
     return [t for t in _tensors(outputs) if t.requires_grad]
 
 
-def _numerical_jacobian(function: Callable, inputs: tuple, x: Tensor, output: int, eps: float) -> np.ndarray:
-    """d output / d x by central differences, one column per element of x; complex x gets real and imaginary steps."""
+def _numerical_jacobian(read: Callable, x: Tensor, eps: float) -> np.ndarray:
+    """d read() / d x by central differences, one row per element of x. For complex x an entry is (d / d real part) + i (d / d
+    imaginary part), as autograd's gradients are."""
     flat = x._array()
-    columns = []
-    steps = (eps, 1j * eps) if x.dtype.is_complex else (eps,)
+    rows = []
     for index in np.ndindex(*flat.shape):
         original = flat[index].copy()
         parts = []
-        for step in steps:
+        for step in (eps, 1j * eps) if x.dtype.is_complex else (eps,):
             flat[index] = original + step
-            up = _evaluate(function, inputs, output)
+            up = read()
             flat[index] = original - step
-            down = _evaluate(function, inputs, output)
+            down = read()
             flat[index] = original
             parts.append((up - down) / (2 * eps))
-        columns.append(parts[0] if len(parts) == 1 else (parts[0] + 1j * parts[1]))
-    n = columns[0].size if columns else 0
-    return np.stack(columns, 0) if columns else np.zeros((0, n))
+        rows.append(parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1])
+    return np.stack(rows, 0) if rows else np.zeros((0, len(read())))
 
 
-def _evaluate(function: Callable, inputs: tuple, output: int) -> np.ndarray:
-    before, mode.enabled = mode.enabled, True
-    try:
-        result = _differentiable(function(*inputs))[output]
-    finally:
-        mode.enabled = before
-    return np.array(result.detach()._array(), copy=True).reshape(-1)
+def _reader(function: Callable, inputs: tuple, choose: Callable, output: int) -> Callable[[], np.ndarray]:
+    """A function of the memory of the inputs: one output as a vector, real and imaginary parts as separate elements."""
+
+    def read() -> np.ndarray:
+        before, mode.enabled = mode.enabled, True
+        try:
+            result = choose(function(*inputs))[output]
+        finally:
+            mode.enabled = before
+        values = np.array(result.detach().resolve_conj().contiguous()._array(), copy=True).reshape(-1)
+        return values.view(values.real.dtype) if np.iscomplexobj(values) else values
+
+    return read
 
 
-def _analytical_jacobian(out: Tensor, x: Tensor, create_graph: bool = False) -> np.ndarray:
-    """Rows of vector-Jacobian products with unit vectors, as a matrix (x elements, out elements)."""
-    n = out.numel()
-    shape = (x.numel(), n)
-    wide = np.complex128 if x.dtype.is_complex or out.dtype.is_complex else np.float64
-    matrix = np.zeros(shape, wide)
+def _analytical_jacobian(out: Tensor, x: Tensor) -> np.ndarray:
+    """The gradients of every element of `out`, its real and imaginary parts apart, as columns."""
+    n, directions = out.numel(), (1, 1j) if out.dtype.is_complex else (1,)
+    matrix = np.zeros((x.numel(), n * len(directions)), np.complex128 if x.dtype.is_complex else np.float64)
     for k in range(n):
-        unit = np.zeros(n, out.dtype.numpy)
-        unit[k] = 1
-        seed = copy_of_array(unit.reshape(out.shape), out.dtype)
-        (g,) = grad(out, x, seed, retain_graph=True, allow_unused=True)
-        if g is not None:
-            matrix[:, k] = np.array(g.detach().contiguous()._array()).reshape(-1)
+        for j, direction in enumerate(directions):
+            unit = np.zeros(n, out.dtype.numpy)
+            unit[k] = direction
+            seed = copy_of_array(unit.reshape(out.shape), out.dtype)
+            (g,) = grad(out, x, seed, retain_graph=True, allow_unused=True)
+            if g is not None:
+                values = np.array(g.detach().resolve_conj().contiguous()._array()).reshape(-1)
+                matrix[:, k * len(directions) + j] = values
     return matrix
 
 
@@ -96,12 +101,14 @@ def gradcheck(
             "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
         )
     try:
-        outputs = _differentiable(func(*args))
-        if not outputs:
-            raise ValueError("gradcheck expects at least one output of the function to require gradient.")
+        everything = func(*args)
+        outputs = _differentiable(everything)
         for i, out in enumerate(outputs):
+            read = _reader(func, args, _differentiable, i)
             for j, x in enumerate(watched):
-                _compare(func, args, out, x, i, j, eps, atol, rtol)
+                _compare(_numerical_jacobian(read, x, eps), _analytical_jacobian(out, x), i, j, atol, rtol)
+        if not outputs:
+            _check_constant(func, args, everything, watched, eps)
     except GradcheckError:
         if raise_exception:
             raise
@@ -109,19 +116,18 @@ def gradcheck(
     return True
 
 
-def _compare(
-    func: Callable, args: tuple, out: Tensor, x: Tensor, i: int, j: int, eps: float, atol: float, rtol: float
-) -> None:
-    numerical = _numerical_jacobian(func, args, x, i, eps)
-    analytical = _analytical_jacobian(out, x)
-    if x.dtype.is_complex or out.dtype.is_complex:
-        # autograd returns conj(J)^T v for real v; compare through both real directions of the output
-        analytical = analytical.conj() if out.dtype.is_complex and not x.dtype.is_complex else analytical
-        if not np.allclose(analytical.real, numerical.real, rtol, atol):
-            raise GradcheckError(_message(i, j, numerical, analytical))
-        return
+def _compare(numerical: np.ndarray, analytical: np.ndarray, i: int, j: int, atol: float, rtol: float) -> None:
     if not np.allclose(analytical, numerical, rtol, atol, equal_nan=True):
         raise GradcheckError(_message(i, j, numerical, analytical))
+
+
+def _check_constant(func: Callable, args: tuple, outputs: Any, watched: list[Tensor], eps: float) -> None:
+    """Outputs that autograd does not follow must not move with the inputs."""
+    for i, out in enumerate(_tensors(outputs)):
+        if out.dtype.is_floating_point or out.dtype.is_complex:
+            read = _reader(func, args, _tensors, i)
+            if any(np.any(_numerical_jacobian(read, x, eps) != 0) for x in watched):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
 
 
 def _message(i: int, j: int, numerical: np.ndarray, analytical: np.ndarray) -> str:

@@ -19,6 +19,7 @@ from .declare import composite, primitive
 from .formula import type_word
 from .inplace import write_out
 from .loss_arguments import dense, need_tensors
+from .primitive import unknown_derivative
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -75,7 +76,9 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
     return to_first, to_second
 
 
-@primitive(function=False, method=False)
+@primitive(
+    grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")}, function=False, method=False
+)
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
     result = empty(x.shape, x.dtype, x.device)

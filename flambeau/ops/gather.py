@@ -14,6 +14,7 @@ from ..kernels.library import index as kernels
 from .declare import composite, primitive
 from .formula import type_word
 from .inplace import raw_copy
+from .primitive import unknown_derivative
 
 
 def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
@@ -308,7 +309,7 @@ def scatter(
     return scatter_value(input, dim, index, source)
 
 
-@primitive(grads={}, function=False, method=False)
+@primitive(grads={("input", "src"): unknown_derivative("scatter")}, function=False, method=False)
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, src)
     out = input.clone(memory_format=contiguous_format)

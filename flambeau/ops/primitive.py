@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core.graph import Node, SavedTensor, gradient_edge, mode
 from ..core.tensor import Tensor
@@ -26,6 +26,15 @@ class Saved:
 
     def __init__(self, result: Any, **extras: Any):
         self.result, self.extras = result, extras
+
+
+def unknown_derivative(name: str) -> Callable:
+    """A rule for arguments whose derivative nobody has worked out: asking for it is an error, not a silent zero."""
+
+    def rule(g: Any) -> NoReturn:
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return rule
 
 
 class Primitive:

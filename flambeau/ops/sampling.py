@@ -24,6 +24,7 @@ from .formula import type_word
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
 from .loss_arguments import need_tensors
+from .primitive import unknown_derivative
 from .random import fill_bernoulli
 from .random_fill import as_generator, fill
 from .samplers import Bernoulli, Normal
@@ -249,7 +250,9 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 # -- gamma ------------------------------------------------------------------------------------------------------------
 
 
-@primitive(name="_standard_gamma_grad", method=False)
+@primitive(
+    grads={("input", "output"): unknown_derivative("_standard_gamma_grad")}, name="_standard_gamma_grad", method=False
+)
 def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How a sample of the gamma distribution moves with its parameter: d output / d input."""
     return copy_of_array(gamma_gradient(input._array(), output._array()), input.dtype)
@@ -269,7 +272,9 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     return _sampled(input, lambda alpha: samplers.standard_gamma(source, alpha, input.dtype))
 
 
-@primitive(name="_dirichlet_grad", method=False)
+@primitive(
+    grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")}, name="_dirichlet_grad", method=False
+)
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
     return copy_of_array(dirichlet_gradient(x._array(), alpha._array(), total._array()), x.dtype)

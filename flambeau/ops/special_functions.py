@@ -228,11 +228,16 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 @pointwise(
     rule=promote_float, kinds="bif", numbers=("input", "other"), namespaces=_SPECIAL, method=False, inplace=False,
-    label="SpecialZetaBackward0",
+    label="SpecialZetaBackward0", grad=lambda g, input, other, out: _zeta_gradient(g, input, other),
 )  # fmt: skip
 def zeta(input, other):
     """Hurwitz' zeta function: the sum of (other + k) ** -input over k >= 0."""
     return special_loops.zeta(special.double(input), special.double(other))
+
+
+def _zeta_gradient(g: Expr, input: Expr, other: Expr) -> tuple:
+    by_other = -input * special_loops.zeta(special.double(input + 1), special.double(other))
+    return NotImplementedError("the derivative for 'zeta' is not implemented."), g * by_other
 
 
 def _no_derivative_by_shape(g: Expr, input: Expr, other: Expr, sign: float) -> tuple:

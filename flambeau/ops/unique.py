@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +18,12 @@ from .arguments import as_number
 from .declare import composite, primitive
 from .formula import number_dtype, type_word
 from .inplace import write_out
+from .primitive import unknown_derivative
 from .reducing import require_tensor
 from .registry import lookup
 from .sort import sort_rows
 
 # -- unique ------------------------------------------------------------------------------------------------------------
-
-
-def _not_implemented(name: str) -> Any:
-    def grad(g: Any) -> NoReturn:
-        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
-
-    return grad
 
 
 def _groups(ordered: Tensor, order: Tensor | None, shape: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +38,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any) -> tuple[Tensor, 
     return values, inverse, copy_of_array(np.diff(begins, append=n), dt.int64)
 
 
-@primitive(grads={"input": _not_implemented("_unique2")}, label="Unique2Backward0", function=False, method=False)
+@primitive(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0", function=False, method=False)
 def unique_elements(input: Tensor) -> Any:
     flat = contiguous(input).reshape(-1)
     ordered, order = sort_rows(flat, False)
@@ -52,7 +46,7 @@ def unique_elements(input: Tensor) -> Any:
 
 
 @primitive(
-    grads={"input": _not_implemented("unique_consecutive")},
+    grads={"input": unknown_derivative("unique_consecutive")},
     label="UniqueConsecutiveBackward0",
     function=False,
     method=False,
@@ -63,7 +57,7 @@ def distinct_neighbours(input: Tensor, dim: int | None) -> Any:
     return _groups(contiguous(input).reshape(-1), None, input.shape)
 
 
-@primitive(grads={"input": _not_implemented("unique_dim")}, label="UniqueDimBackward0", function=False, method=False)
+@primitive(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0", function=False, method=False)
 def unique_slices(input: Tensor, dim: int) -> Any:
     return _distinct_slices(input, dim, True)
 
