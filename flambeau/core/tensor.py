@@ -393,12 +393,14 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, wh
 def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
     d = d or dt.FROM_NUMPY[array.dtype]
-    strides = tuple(s // d.itemsize for s in array.strides)
+    size = d.itemsize
+    strides = tuple([s // size for s in array.strides])
     storage = UntypedStorage.borrow(array.ctypes.data, array.nbytes, array) if array.size else UntypedStorage(0)
     shape = make_size(array.shape)
-    if array.size and not is_contiguous_layout(shape, strides):
-        storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * d.itemsize
-    return new_tensor(storage, shape, strides, 0, d, cpu, is_contiguous_layout(shape, strides))
+    contig = array.flags.c_contiguous  # NumPy's rule is the same: sizes 0 and 1 do not count
+    if not contig:
+        storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * size
+    return new_tensor(storage, shape, strides, 0, d, cpu, contig)
 
 
 def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
