@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import mmap
 import os
-import tempfile
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _mmap = _libc.mmap
@@ -81,6 +80,8 @@ class SharedBlock:
 def _memory_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("flambeau", os.MFD_CLOEXEC)
-    fd, path = tempfile.mkstemp(prefix="flambeau", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else os.environ.get("TMPDIR", "/tmp")
+    path = f"{folder}/flambeau-{os.getpid()}-{os.urandom(8).hex()}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.unlink(path)
     return fd
