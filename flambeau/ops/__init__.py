@@ -7,6 +7,7 @@ from . import (  # noqa: F401
     attention,
     attributes,
     avg_pool,
+    batch_norm,
     bitwise,
     border,
     comparison,

@@ -1,4 +1,4 @@
-"""Normalisation: batch, layer, group, instance, RMS and local response."""
+"""Normalisation of layers, groups and neighbouring channels, and by root mean squares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
-from ..kernels.library import batch_norm as batch_kernels
 from ..kernels.library import layer_norm as row_kernels
 from .declare import composite, primitive
 from .formula import type_word
@@ -59,12 +58,9 @@ def _layer_norm_backward(
     )
     dw = db = None
     if partial is not None:
-        sums = empty((2, n), mean.dtype)
-        row_kernels.add_rows(sums, partial, chunks, 2 * n)
-        if needs["weight"]:
-            dw = sums.select(0, 0).reshape(weight.shape).to(weight.dtype)
-        if needs["bias"]:
-            db = sums.select(0, 1).reshape(bias.shape).to(bias.dtype)
+        dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
+        db = empty(bias.shape, bias.dtype) if needs["bias"] else None
+        row_kernels.add_pairs(dw, db, partial, chunks, n)
     return dx, dw, db
 
 
@@ -157,250 +153,7 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: floa
     return result
 
 
-# -- batch norm -------------------------------------------------------------------------------------------------------------
-
-
-def _layout(x: Tensor) -> tuple[int, int, int]:
-    return x.shape[0], x.shape[1], numel_of(x.shape[2:])
-
-
-def _batch_norm_backward(
-    g: Tensor,
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    mean: Tensor,
-    rstd: Tensor,
-    training: bool,
-    eps: float,
-    needs: dict,
-) -> tuple:
-    if mode.enabled:
-        return together(*_batch_norm_composed(g, input, weight, bias, mean, rstd, training, eps))
-    batch, channels, space = _layout(input)
-    g, x = g.contiguous(), input.contiguous()
-    dw, db = empty((channels,), mean.dtype), empty((channels,), mean.dtype)
-    if input.numel() == 0:
-        return input.new_zeros(input.shape), dw.zero_(), db.zero_()
-    batch_kernels.channel_gradients(dw, db, g, x, mean, rstd, batch, channels, space)
-    dx = None
-    if needs["input"]:
-        dx = empty(input.shape, input.dtype)
-        batch_kernels.batch_norm_input_gradient(
-            dx, g, x, mean, rstd, _packed(weight), dw, db, batch, channels, space, training
-        )
-    weight_dtype = input.dtype if weight is None else weight.dtype
-    return dx, dw.to(weight_dtype) if needs["weight"] else None, db.to(weight_dtype) if needs["bias"] else None
-
-
-def _batch_norm_composed(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
-) -> tuple:
-    dims = [0, *range(2, len(input.shape))]
-    view = [1, -1] + [1] * (len(input.shape) - 2)
-    if training:
-        centred = input - input.mean(dims, keepdim=True)
-        r = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
-    else:
-        centred, r = input - mean.reshape(view), rstd.reshape(view)
-    hat = centred * r
-    scaled = g if weight is None else g * weight.reshape(view)
-    if training:
-        dx = r * (scaled - scaled.mean(dims, keepdim=True) - hat * (scaled * hat).mean(dims, keepdim=True))
-    else:
-        dx = scaled * r
-    return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
-
-
-@primitive(
-    grads={("input", "weight", "bias"): _batch_norm_backward},
-    label="NativeBatchNormBackward0",
-    function=False,
-    method=False,
-)
-def batch_norm_apply(
-    input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
-) -> Tensor:
-    """(input - mean) * rstd * weight + bias, per channel; in training mean and rstd are the batch's own."""
-    batch, channels, space = _layout(input)
-    out = empty(input.shape, input.dtype)
-    if input.numel():
-        batch_kernels.normalise_channels(
-            out, input.contiguous(), mean, rstd, _packed(weight),
-            _packed(bias), batch, channels, space,
-        )  # fmt: skip
-    return out
-
-
-def batch_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and biased variance per channel."""
-    kept = _statistics_dtype(x.dtype)
-    batch, channels, space = _layout(x)
-    mean, var = empty((channels,), kept), empty((channels,), kept)
-    batch_kernels.channel_moments(mean, var, x.detach().contiguous(), batch, channels, space)
-    return mean, var
-
-
-def _check_channels(name: str, t: Any, channels: int) -> None:
-    if t is not None and t.numel() != channels:
-        raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
-
-
-@composite(method=False, namespaces=("nn.functional",))
-def batch_norm(
-    input: Tensor,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
-    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
-
-
-def _batch_norm(
-    input: Tensor,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Tensor, Any, Any]:
-    """The normalised input, and the mean and 1/std it was normalised by."""
-    _need_float("batch_norm", input)
-    if eps < 0 or (training and eps == 0):
-        wanted = "positive during training" if training else "non-negative"
-        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
-    if input.numel() == 0 and len(input.shape) < 2:
-        return input.clone(), None, None
-    if len(input.shape) < 2:
-        raise RuntimeError(f"Expected 2D or more input to batch_norm, got input of size {list(input.shape)}")
-    channels = input.shape[1]
-    for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
-        _check_channels(name, t, channels)
-    if training:
-        size = input.numel() // channels if channels else 0
-        if size == 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
-        if input.numel() == 0:
-            kept = _statistics_dtype(input.dtype)
-            mean, var = input.new_zeros(channels, dtype=kept), input.new_zeros(channels, dtype=kept)
-        else:
-            mean, var = batch_statistics(input)
-        if size:  # an empty batch says nothing about the statistics
-            _update_running(running_mean, running_var, mean, var, momentum, size)
-    else:
-        if running_mean is None or running_var is None:
-            raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        mean, var = running_mean.detach(), running_var.detach()
-    kept = _statistics_dtype(input.dtype)
-    rstd = (var.to(kept) + eps).rsqrt()
-    mean, rstd = mean.to(kept).contiguous(), rstd.contiguous()
-    return batch_norm_apply(input, weight, bias, mean, rstd, bool(training), float(eps)), mean, rstd
-
-
-def _update_running(running_mean: Any, running_var: Any, mean: Tensor, var: Tensor, momentum: float, size: int) -> None:
-    before, mode.enabled = mode.enabled, False
-    try:
-        if running_mean is not None:
-            running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
-        if running_var is not None:
-            unbiased = var * (size / (size - 1)) if size > 1 else var
-            running_var.mul_(1 - momentum).add_(unbiased.to(running_var.dtype), alpha=momentum)
-    finally:
-        mode.enabled = before
-
-
-@composite(method=False, namespaces=("torch",), name="batch_norm")
-def torch_batch_norm(
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    """batch_norm with the argument order of torch.batch_norm."""
-    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-
-
-@composite(method=False)
-def native_batch_norm(
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple:
-    """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
-    out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    given = next((t for t in (weight, running_mean) if t is not None), input)
-    if not training or mean is None:
-        return out, input.new_empty(0, dtype=given.dtype), input.new_empty(0, dtype=given.dtype)
-    return out, mean.to(given.dtype), rstd.to(given.dtype)
-
-
-@composite(method=False, namespaces=("nn.functional",))
-def instance_norm(
-    input: Tensor,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Normalise every channel of every sample by itself."""
-    if len(input.shape) < 2:
-        raise RuntimeError(f"instance_norm expects at least two dimensions, got input of size {list(input.shape)}")
-    n, channels = input.shape[:2]
-    if use_input_stats and numel_of(input.shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
-    if not use_input_stats and (running_mean is None or running_var is None):
-        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
-    merged = input.reshape(1, n * channels, *input.shape[2:])
-    means = None if running_mean is None else running_mean.repeat(n)
-    variances = None if running_var is None else running_var.repeat(n)
-    w = None if weight is None else weight.repeat(n)
-    b = None if bias is None else bias.repeat(n)
-    out = batch_norm(merged, means, variances, w, b, use_input_stats, momentum, eps)
-    if use_input_stats:
-        before, mode.enabled = mode.enabled, False
-        try:
-            for running, repeated in ((running_mean, means), (running_var, variances)):
-                if running is not None and repeated is not None:
-                    running.copy_(repeated.reshape(n, channels).mean(0))
-        finally:
-            mode.enabled = before
-    return out.reshape(input.shape)
-
-
-@composite(method=False, namespaces=("torch",), name="instance_norm")
-def torch_instance_norm(
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Tensor:
-    """instance_norm with the argument order of torch.instance_norm."""
-    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+# -- groups and neighbours ------------------------------------------------------------------------------------------------
 
 
 @composite(method=False, namespaces=("nn.functional",))

@@ -65,10 +65,15 @@ def layer_norm_backward(grad_x, partial, grad, x, mean, rstd, weight, rows, n, c
 
 
 @loop_kernel
-def add_rows(out, x, rows, n):
-    """out[j] = sum over rows of x[row, j], for few rows."""
-    for j in prange(n, rows):
-        total = like(x, 0)
-        for i in range(rows):
-            total = total + x[i * n + j]
-        out[j] = total
+def add_pairs(grad_weight, grad_bias, partial, chunks, n):
+    """What layer_norm_backward found in its chunks, added up; either result may be None."""
+    for j in prange(n, 2 * chunks):
+        moment = like(partial, 0)
+        plain = like(partial, 0)
+        for chunk in range(chunks):
+            moment = moment + partial[chunk * 2 * n + j]
+            plain = plain + partial[(chunk * 2 + 1) * n + j]
+        if grad_weight is not None:
+            grad_weight[j] = moment
+        if grad_bias is not None:
+            grad_bias[j] = plain
