@@ -52,10 +52,10 @@ OPTIONAL: Any = type(
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
     """Tensors and Python numbers pass; NumPy scalars become numbers; anything else is the user's mistake."""
+    if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0):
+        return x.item()  # before the next test: np.float64 is a float too
     if isinstance(x, (Tensor, *_NUMBERS)) or x is None:
         return x
-    if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0):
-        return x.item()
     raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
 
 

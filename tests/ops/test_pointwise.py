@@ -139,6 +139,13 @@ def test_bit_operators(name, dtype):
     same(*(function(x) for x in pair([1, 2, 3, 5], dtype)), name)
 
 
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2)])
+def test_numpy_scalars_are_numbers(number):
+    a, b = pair([1.0, 2.0])
+    for function in (lambda x: x * number, lambda x: number * x, lambda x: number - x, lambda x: x > number):
+        same(function(a), function(b))
+
+
 EXPONENTS = [0, 1, 2, 3, 4, 0.5, -0.5, -1, -2, 1.7, -3.2, 5.0]
 
 
