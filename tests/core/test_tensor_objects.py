@@ -248,12 +248,8 @@ def test_plain_operators_cost_nothing_until_a_subclass_exists():
 
 
 def test_import_is_light():
-    code = (
-        "import sys, time; t = time.process_time(); import flambeau; print(time.process_time() - t);"
-        "assert not {'llvmlite', 'scipy', 'torch'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert float(done.stdout) < 1.0
+    code = "import sys, flambeau; assert not {'llvmlite', 'scipy', 'torch', 'flambeau.nn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_dlpack_shares_every_dtype_and_outlives_its_source():
