@@ -422,3 +422,24 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Tensor:
     _check_tbc(input, weight, bias)
     out: Any = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return out.permute(2, 0, 1).contiguous()
+
+
+@composite(method=False)
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """A convolution, or its transpose, over as many dimensions as the weight has beyond two."""
+    dims = len(weight.shape) - 2
+    if not 1 <= dims <= 3:
+        raise RuntimeError(f"convolution: expected a weight of 3 to 5 dimensions, but got {len(weight.shape)}")
+    if transposed:
+        return _transpose("convolution", dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _convolve("convolution", dims, input, weight, bias, stride, padding, dilation, groups)
