@@ -402,6 +402,10 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value"""
+    if key is False:  # selects nothing; PyTorch does not even look at the value
+        return
+    if key is True:
+        key = None
     part, advanced = apply_basic(self, key)
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)

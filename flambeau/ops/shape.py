@@ -91,6 +91,7 @@ def _swap_alias(name: str, first: str, second: str) -> None:
     """The same operator with NumPy's argument names."""
 
     def alias(input: Tensor, *args: Any, **named: Any) -> Tensor:
+        """Two dimensions exchanged."""
         given = dict(zip((first, second), args), **named)
         return transpose(input, given.pop(first), given.pop(second), **given)
 
