@@ -272,9 +272,7 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     return _sampled(input, lambda alpha: samplers.standard_gamma(source, alpha, input.dtype))
 
 
-@primitive(
-    grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")}, name="_dirichlet_grad", method=False
-)
+@primitive(grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")}, name="_dirichlet_grad", method=False)
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
     return copy_of_array(dirichlet_gradient(x._array(), alpha._array(), total._array()), x.dtype)
