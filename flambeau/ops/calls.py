@@ -119,6 +119,11 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
         impl.remember_call(key, plan)
     if out is None:
         return _run(plan, operands, impl.runtime_params(params))
+    if isinstance(out, Tensor) and has_internal_overlap(out.shape, out._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
     if isinstance(out, Tensor) and out.shape == plan.shape:
         for x in operands:
             if isinstance(x, Tensor):

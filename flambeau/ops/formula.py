@@ -234,7 +234,9 @@ class Pointwise:
         plan.in_dtypes = tuple(d for d, _ in inputs)
         plan.passing = self._passing(plan, operands, inputs)
         root = self.evaluate(symbols, compute)
-        if compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
+        if compute.is_complex and plan.natural.is_complex and plan.dtype is dt.bool_:
+            root = root != 0  # an imaginary number is true, too
+        elif compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
             root = vocabulary.real(root)  # the gradient of a real operand in a complex product
         if plan.dtype is not plan.natural and opmath(plan.natural) is not plan.natural:
             root = cast(root, plan.natural)  # a wider out= receives the rounded result

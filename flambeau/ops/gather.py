@@ -437,6 +437,8 @@ def scatter_reduce(
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     d = _check_scatter("scatter_reduce", input, dim, index, src)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise NotImplementedError("\"scatter_reduce mean\" not implemented for 'Bool'")
     out = input.clone(memory_format=contiguous_format)
     if index.numel() == 0:
         return out

@@ -58,8 +58,14 @@ def _consumed(item: Any) -> int:
     return 1
 
 
+def _is_tuple_in_disguise(index: Any) -> bool:
+    """Lists with parts that only a tuple of indices can have, such as x[[[0, 1], [1, 0]]], are read as tuples."""
+    parts = (list, tuple, range, np.ndarray, Tensor, slice, type(None), type(Ellipsis))
+    return isinstance(index, list) and len(index) < 32 and any(isinstance(item, parts) for item in index)
+
+
 def _normalise(index: Any) -> list:
-    items = list(index) if isinstance(index, tuple) else [index]
+    items = list(index) if isinstance(index, tuple) or _is_tuple_in_disguise(index) else [index]
     result = []
     for item in items:
         if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype != np.bool_:
@@ -422,7 +428,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 def _only_masks(key: Any) -> bool:
     """Whether the arrays in x[key] are all truth values."""
-    items = key if isinstance(key, tuple) else (key,)
+    items = key if isinstance(key, tuple) or _is_tuple_in_disguise(key) else (key,)
     arrays = [i for i in items if isinstance(i, Tensor) or _is_sequence_index(i)]
     return not any(isinstance(i, bool) for i in items) and all(
         (i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays

@@ -404,7 +404,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and {type_word(weight.dtype)}"
         )
     if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
-        return linear_matrix(input, weight, None) + bias
+        return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
     return linear_matrix(input, weight, bias)
 
 

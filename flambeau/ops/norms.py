@@ -152,6 +152,7 @@ def vector_norm_of(x: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -
     wanted = None if dtype is None else as_dtype(dtype, "linalg_vector_norm")
     _check_dtype("linalg.vector_norm", x, wanted)
     dim = plain_dim(dim)
+    reduced_dims(dim, len(x.shape), "linalg_vector_norm")
     _check_identity(x, float(order), dim)
     return norm_of_order(x if wanted is None else x.to(wanted), float(order), dim, keepdim)
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.layout import is_non_overlapping_and_dense, wrap_dim
+from ..core.layout import dense_strides, wrap_dim
 from ..core.return_types import named_result
-from ..core.tensor import Tensor, contiguous_strides, empty, empty_strided, numel_of
+from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..core.typenames import type_name
 from ..kernels.library import radix as radix_kernels
 from ..kernels.library import select as select_kernels
@@ -42,9 +42,8 @@ def to_rows(x: Tensor, d: int) -> Tensor:
 
 
 def from_rows(rows: Tensor, like: Tensor, d: int) -> Tensor:
-    """Rows made by to_rows, back in the shape (and, where it is dense, the layout) of `like`."""
-    dense = is_non_overlapping_and_dense(like.shape, like._strides)
-    strides = like._strides if dense else contiguous_strides(like.shape)
+    """Rows made by to_rows, back in the shape and the dimension order of `like`."""
+    strides = dense_strides(like.shape, like._strides)
     rank = len(like.shape)
     if d >= rank - 1 and rows._strides == strides:
         return rows

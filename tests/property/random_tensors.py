@@ -92,10 +92,11 @@ def shapes(least: int = 0, most: int = 5, zero: bool = True) -> st.SearchStrateg
 
 
 @st.composite
-def layouts(draw: Callable, shape: tuple[int, ...], overlap: bool = True) -> tuple[tuple[int, ...], int]:
-    """Strides and offset: row-major, or dimensions in another order with gaps, repeats and overlaps."""
+def layouts(draw: Callable, shape: tuple[int, ...], overlap: bool | str = True) -> tuple[tuple[int, ...], int]:
+    """Strides and offset: row-major, or dimensions in another order with gaps, repeats and overlaps. `overlap` may be False, or
+    "expanded": elements repeat along whole dimensions at most, as PyTorch notices."""
     kinds = ("contiguous", "permuted", "sliced", "expanded", "overlapping")
-    kind = draw(st.sampled_from(kinds if overlap else kinds[:3]))
+    kind = draw(st.sampled_from(kinds if overlap is True else kinds[:4] if overlap else kinds[:3]))
     order = list(range(len(shape)))
     if kind != "contiguous":
         order = draw(st.permutations(order))
@@ -142,7 +143,7 @@ def samples(
     high: float = 4.0,
     least: int = 0,
     most: int = 5,
-    overlap: bool = True,
+    overlap: bool | str = True,
     zero: bool = True,
 ) -> Sample:
     dtype = draw(st.sampled_from(dtypes))
@@ -167,9 +168,13 @@ def broadcastable(draw: Callable, count: int, most: int = 4) -> list[tuple[int, 
     return result
 
 
+def valid_dims(rank: int) -> st.SearchStrategy:
+    return st.integers(-max(rank, 1), max(rank, 1) - 1)
+
+
 def dims(rank: int) -> st.SearchStrategy:
     """Mostly valid dimension arguments, positive and negative, sometimes out of range or huge."""
-    valid = st.integers(-max(rank, 1), max(rank, 1) - 1)
+    valid = valid_dims(rank)
     wrong = st.sampled_from((rank, -rank - 1, rank + 3, 10**6, -(10**6), 2**40))
     return st.integers(0, 9).flatmap(lambda i: wrong if i == 0 else valid)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from random_tensors import EVERY, EXACT, FLOATS, REAL, check, dims, samples
+from random_tensors import COMPLEX, EVERY, EXACT, FLOATS, REAL, check, dims, samples, valid_dims
 
 
 def along(a, d):
@@ -32,7 +32,8 @@ def test_running_totals(name, x, data):
 )
 def test_running_totals_of_every_dtype(name, x, data):
     d = data.draw(dims(len(x.shape))) if 0 not in x.shape else 0
-    check(lambda lib, t: getattr(lib, name)(t, d), (x,), slack=50)
+    if name != "logcumsumexp" or x.dtype not in COMPLEX:  # angles of complex sums are only known up to full turns
+        check(lambda lib, t: getattr(lib, name)(t, d), (x,), slack=50)
 
 
 @given(samples(EXACT, flavours=("plain", "ties", "special")), st.data(), st.booleans())
@@ -107,7 +108,7 @@ def test_softmax(name, x, data):
 
 @given(
     st.sampled_from(("softmax", "log_softmax")),
-    samples(REAL, flavours=("plain", "special")),
+    samples(REAL, flavours=("plain", "special"), zero=False),
     st.data(),
     st.sampled_from((None, "float32", "float64")),
 )
@@ -130,7 +131,7 @@ def test_searchsorted(edges, x, right):
 
 @given(samples(REAL, flavours=("plain", "ties")), st.data(), st.sampled_from((1, 2, 0, 5)))
 def test_differences(x, data, n):
-    d = data.draw(dims(len(x.shape)))
+    d = data.draw((dims if n else valid_dims)(len(x.shape)))
     check(lambda lib, t: lib.diff(t, n, d), (x,))
 
 

@@ -13,6 +13,7 @@ from random_tensors import (
     EVERY,
     EXACT,
     FLOATS,
+    INTEGERS,
     REAL,
     Raised,
     assert_close,
@@ -28,7 +29,7 @@ from flambeau.core.tensor import empty_strided
 from flambeau.ops.registry import OPS
 
 UNARY = {
-    "neg": np.negative, "abs": np.abs, "square": np.square, "sign": np.sign, "exp": np.exp, "expm1": np.expm1, "log": np.log,
+    "neg": np.negative, "abs": np.abs, "square": np.square, "exp": np.exp, "expm1": np.expm1, "log": np.log,
     "log1p": np.log1p, "log2": np.log2, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh,
     "cosh": np.cosh, "tanh": np.tanh, "atan": np.arctan, "asinh": np.arcsinh, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "round": np.round, "reciprocal": np.reciprocal, "isnan": np.isnan, "isinf": np.isinf,
@@ -83,7 +84,7 @@ def test_unary_functions_of_every_dtype(name, x):
 
 @given(
     st.sampled_from(("abs_", "neg_", "exp_", "floor_", "sigmoid_", "square_", "relu_", "logical_not_", "zero_")),
-    samples(REAL),
+    samples(REAL, overlap="expanded"),
 )
 def test_unary_in_place(name, x):
     """Also on memory that overlaps itself, which is an error."""
@@ -146,16 +147,21 @@ def test_bits(name, pair):
     st.booleans(),
 )
 def test_operators_with_numbers(operation, x, number, reflected):
+    if isinstance(number, complex) and x.dtype == "float16":
+        return  # PyTorch's result has pairs of half-width floats
     check(lambda lib, a: operation(number, a) if reflected else operation(a, number), (x,), slack=5)
 
 
-@given(st.sampled_from(("add_", "sub_", "mul_", "div_", "copy_")), several(2, REAL))
+@given(st.sampled_from(("add_", "sub_", "mul_", "div_", "copy_")), several(2, REAL, overlap="expanded"))
 def test_binary_in_place(name, pair):
     """The result is cast to the first operand's dtype and must have its shape; otherwise it is an error."""
     check(lambda lib, a, b: getattr(a, name)(b), pair, slack=3, written=True)
 
 
-@given(st.sampled_from(("add", "sub", "mul", "maximum", "lt")), several(3, REAL, ("plain",)))
+@given(
+    st.sampled_from(("add", "sub", "mul", "maximum", "lt")),
+    several(3, ("float64", "float32", *INTEGERS, "bool"), ("plain",), overlap="expanded"),
+)
 def test_out_of_any_shape_and_dtype(name, three):
     """out= is resized when its shape differs, must be able to hold the result's dtype, and may not overlap."""
     check(lambda lib, a, b, out: getattr(lib, name)(a, b, out=out), three, slack=3, strides=False)
