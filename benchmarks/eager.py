@@ -186,10 +186,10 @@ def duration(seconds: float) -> str:
 
 def write_table(table: str) -> None:
     text = README.read_text()
-    marked = re.compile(r"(<!-- eager benchmark -->\n).*?(\n<!-- end -->)", re.S)
+    marked = re.compile(r"(<!-- eager benchmark -->\n).*?(<!-- end -->)", re.S)
     if not marked.search(text):
         raise SystemExit("README.md has no eager benchmark section")
-    README.write_text(marked.sub(lambda m: m[1] + table + m[2], text))
+    README.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
 
 
 def main() -> None:

@@ -103,10 +103,10 @@ def main() -> None:
     print(table)
     if options.write:
         text = README.read_text()
-        marked = re.compile(r"(<!-- training benchmark -->\n).*?(\n<!-- end -->)", re.S)
+        marked = re.compile(r"(<!-- training benchmark -->\n).*?(<!-- end -->)", re.S)
         if not marked.search(text):
             raise SystemExit("README.md has no training benchmark section")
-        README.write_text(marked.sub(lambda m: m[1] + table + m[2], text))
+        README.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
 
 
 if __name__ == "__main__":
