@@ -37,25 +37,6 @@ def unknown_derivative(name: str) -> Callable:
     return rule
 
 
-def parameters_of(fn: Callable) -> tuple[tuple[str, ...], str | None, dict[str, Any]]:
-    """Names of all parameters, the one that takes the rest (*args), and defaults: inspect.signature, without its cost
-    at import."""
-    code = getattr(fn, "__code__", None)
-    if code is None or hasattr(fn, "__wrapped__"):
-        found = inspect.signature(fn).parameters
-        star = next((p.name for p in found.values() if p.kind is p.VAR_POSITIONAL), None)
-        return tuple(found), star, {p.name: p.default for p in found.values() if p.default is not p.empty}
-    plain = code.co_varnames[: code.co_argcount]
-    keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    at = code.co_argcount + code.co_kwonlyargcount
-    star = code.co_varnames[at] if code.co_flags & inspect.CO_VARARGS else None
-    rest = (star,) if star else ()
-    last = code.co_varnames[at + len(rest) : at + len(rest) + bool(code.co_flags & inspect.CO_VARKEYWORDS)]
-    given = fn.__defaults__ or ()  # type: ignore[attr-defined]
-    defaults = dict(zip(plain[len(plain) - len(given) :], given)) | (fn.__kwdefaults__ or {})  # type: ignore[attr-defined]
-    return (*plain, *rest, *keyword, *last), star, defaults
-
-
 class Primitive:
     """A native operator with its derivative rules."""
 
@@ -65,10 +46,13 @@ class Primitive:
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
-        self.names, self.star, self.defaults = parameters_of(fn)
+        signature = inspect.signature(fn)
+        self.names = tuple(signature.parameters)
+        self.star = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL), None)
+        self.defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
         self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
         for names, rule in grads.items():
-            reads = parameters_of(rule)[0][1:]
+            reads = tuple(inspect.signature(rule).parameters)[1:]
             self.rules.append((names if isinstance(names, tuple) else (names,), rule, reads))
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
 
