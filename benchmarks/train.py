@@ -67,15 +67,23 @@ def measure(name: str, seconds: float) -> tuple[float, float]:
 def peak_megabytes(library: str, name: str) -> float:
     """Peak resident memory of a fresh process that runs ten steps, less what importing the library takes."""
     program = (
-        f"import resource, sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {library} as lib, train\n"
-        "import numpy as np; (lib.ones(8) + 1).sum()\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {library} as lib, train\n"
+        "(lib.ones(8) + 1).sum()\n"
+        "before = train.status_megabytes('VmRSS')\n"
         f"step = train.CASES[{name!r}](lib)\n"
         "for _ in range(10): step()\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+        "print(train.status_megabytes('VmHWM') - before)"
     )
     result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return float(result.stdout.split()[-1])
+
+
+def status_megabytes(field: str) -> float:
+    """A memory figure of this process as Linux reports it. (getrusage's peak would count the parent's pages too.)"""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit(f"this system does not report {field}; use --no-memory")
 
 
 def main() -> None:
