@@ -1,0 +1,27 @@
+"""Computer vision, with torchvision's interface: transforms, models, datasets, operators, image files, drawing.
+
+Each subpackage is imported when first used. Pillow (the extra `vision`) is needed only for PIL images and image files.
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import datasets, io, models, ops, transforms, tv_tensors, utils
+
+_SUBMODULES = ("datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils")
+
+__all__ = ["datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils"]
+
+
+def __getattr__(name: str) -> Any:
+    """Subpackages are imported when first used."""
+    if name in _SUBMODULES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})
