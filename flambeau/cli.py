@@ -29,7 +29,7 @@ def _cache(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from .demo import main as run_demo  # noqa: PLC0415  only this command needs it
 
-    run_demo(options.epochs, options.output)
+    run_demo(options.epochs, options.output, options.checkpoint, options.resume)
     return 0
 
 
@@ -41,9 +41,11 @@ def build_parser() -> argparse.ArgumentParser:
     cached = commands.add_parser("cache", help="compiled kernels kept on disk")
     cached.add_argument("action", choices=["show", "clear"])
     cached.set_defaults(run=_cache)
-    demo = commands.add_parser("demo", help="train a small network on the shipped digits")
-    demo.add_argument("--epochs", type=int, default=40)
-    demo.add_argument("--output", default="digits.png", help="where to draw the predictions")
+    demo = commands.add_parser("demo", help="train a convolutional network on the shipped digits")
+    demo.add_argument("--epochs", type=int, default=15)
+    demo.add_argument("--output", default="digits.png", help="where to draw curves and predictions")
+    demo.add_argument("--checkpoint", default="digits.pt", help="written after each epoch")
+    demo.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     demo.set_defaults(run=_demo)
     return parser
 

@@ -1,7 +1,12 @@
-"""`flambeau demo`: a small network, written with tensors and autograd, learns to read digits."""
+"""`flambeau demo`: a small convolutional network learns to read digits, as a PyTorch user would write it.
+
+Data set, loader, schedule, checkpoints, and at the end one picture: curves and predictions. A run that was interrupted goes on
+with `--resume` and ends with the same weights as one that was not.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +14,16 @@ import numpy as np
 
 import flambeau as torch
 
-from .utils.picture import glyph, write_png
+from . import nn, optim
+from .nn import functional as F
+from .optim import lr_scheduler
+from .utils.data import DataLoader, Dataset
+from .utils.picture import Canvas
 from .utils.progress import Progress
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"
-TEST_SHARE = 297  # the last images are kept for testing
+TEST_COUNT = 297  # the last images, by other writers, are kept for testing
+GREEN, RED, BLUE, ORANGE = (20, 140, 60), (200, 30, 30), (40, 90, 190), (220, 120, 20)
 
 
 def load_digits() -> tuple[Any, Any]:
@@ -23,86 +33,158 @@ def load_digits() -> tuple[Any, Any]:
     return torch.from_numpy(images.astype(np.float32) / 16), torch.from_numpy(labels.astype(np.int64))
 
 
-class Network:
-    """Two hidden layers, written out: parameters are tensors that require grad."""
+class Digits(Dataset):
+    """The digits for training or for testing. Training images are moved by up to a pixel each time they are read."""
 
-    def __init__(self, sizes: tuple[int, ...] = (64, 128, 64, 10)):
-        self.layers = []
-        for fan_in, fan_out in zip(sizes, sizes[1:]):
-            weight = torch.randn(fan_in, fan_out) * (2 / fan_in) ** 0.5
-            self.layers.append((weight.requires_grad_(), torch.zeros(fan_out, requires_grad=True)))
+    def __init__(self, train: bool = True):
+        images, labels = load_digits()
+        part = slice(None, -TEST_COUNT) if train else slice(-TEST_COUNT, None)
+        self.images, self.labels = images[part].unsqueeze(1), labels[part]
+        self.train = train
 
-    def parameters(self) -> list:
-        return [p for layer in self.layers for p in layer]
+    def __len__(self) -> int:
+        return len(self.images)
 
-    def __call__(self, x: Any) -> Any:
-        for weight, bias in self.layers[:-1]:
-            x = torch.relu(x @ weight + bias)
-        weight, bias = self.layers[-1]
-        return x @ weight + bias
-
-
-def cross_entropy(logits: Any, labels: Any) -> Any:
-    log_probabilities = logits.log_softmax(1)
-    return -log_probabilities.gather(1, labels.unsqueeze(1)).mean()
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image = self.images[index]
+        if self.train:
+            down, right = torch.randint(0, 3, (2,)).tolist()
+            image = F.pad(image, (1, 1, 1, 1))[:, down : down + 8, right : right + 8]
+        return image, int(self.labels[index])
 
 
-def accuracy(network: Network, images: Any, labels: Any) -> float:
-    with torch.no_grad():
-        return (network(images).argmax(1) == labels).float().mean().item()
+class ConvNet(nn.Module):
+    """Two blocks of convolution, batch norm, ReLU and pooling, then one linear layer."""
+
+    def __init__(self, num_classes: int = 10):
+        super().__init__()
+        self.layer1 = self.block(1, 16)
+        self.layer2 = self.block(16, 32)
+        self.fc = nn.Linear(2 * 2 * 32, num_classes)
+
+    @staticmethod
+    def block(channels_in: int, channels_out: int) -> Any:
+        return nn.Sequential(
+            nn.Conv2d(channels_in, channels_out, kernel_size=5, stride=1, padding=2),
+            nn.BatchNorm2d(channels_out),
+            nn.ReLU(),
+            nn.MaxPool2d(kernel_size=2, stride=2),
+        )
+
+    def forward(self, x: Any) -> Any:
+        out = self.layer2(self.layer1(x))
+        return self.fc(out.reshape(out.size(0), -1))
 
 
-def train(epochs: int, batch: int, rate: float, seed: int) -> tuple[Network, list[float], Any, Any]:
-    """Stochastic gradient descent with momentum; returns the network, the loss per epoch and the test set."""
-    torch.manual_seed(seed)
-    images, labels = load_digits()
-    images = images.reshape(len(images), -1)
-    count = len(images) - TEST_SHARE
-    test_images, test_labels = images[count:], labels[count:]
-    network = Network()
-    velocity = [torch.zeros_like(p) for p in network.parameters()]
-    losses: list[float] = []
-    bar = Progress(range(epochs), "training")
-    for epoch in bar:
-        order = torch.randperm(count)
+@dataclass
+class History:
+    """What is drawn at the end: one number per epoch each."""
+
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+
+
+class Training:
+    """Everything a checkpoint holds: network, optimizer, schedule, history and the random generator."""
+
+    def __init__(self, epochs: int, batch: int = 32, workers: int = 0, seed: int = 0):
+        torch.manual_seed(seed)
+        self.epochs = epochs
+        self.model = ConvNet()
+        self.optimizer = optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
+        warm_up = lr_scheduler.LinearLR(self.optimizer, start_factor=0.2, total_iters=2)
+        cool_down = lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=max(1, epochs - 2))
+        self.schedule = lr_scheduler.SequentialLR(self.optimizer, [warm_up, cool_down], milestones=[2])
+        self.train_loader = DataLoader(Digits(train=True), batch, shuffle=True, num_workers=workers)
+        self.test_loader = DataLoader(Digits(train=False), 99)
+        self.history = History()
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done so far."""
+        return len(self.history.losses)
+
+    def run(self, until: int | None = None, checkpoint: str | Path | None = None) -> None:
+        """Train up to epoch `until` (default: all), saving a checkpoint after each epoch."""
+        bar = Progress(range(self.epoch, self.epochs if until is None else until), "training")
+        for _ in bar:
+            loss = self.train_epoch()
+            self.history.losses.append(loss)
+            self.history.accuracies.append(self.test_accuracy())
+            self.schedule.step()
+            text = f"loss {loss:.4f}, test accuracy {self.history.accuracies[-1]:.1%}"
+            bar.show(text)
+            if not bar.visible:
+                print(f"epoch {self.epoch:3d}  {text}", flush=True)
+            if checkpoint is not None:
+                self.save(checkpoint)
+
+    def train_epoch(self) -> float:
+        self.model.train()
         total = 0.0
-        for start in range(0, count, batch):
-            chosen = order[start : start + batch]
-            loss = cross_entropy(network(images[chosen]), labels[chosen])
+        for images, labels in self.train_loader:
+            loss = F.cross_entropy(self.model(images), labels)
+            self.optimizer.zero_grad()
             loss.backward()
-            with torch.no_grad():
-                for p, v in zip(network.parameters(), velocity):
-                    v.mul_(0.9).add_(p.grad)
-                    p -= rate * v
-                    p.grad = None
-            total += loss.item() * len(chosen)
-        losses.append(total / count)
-        bar.show(f"loss {losses[-1]:.4f}")
-        if not bar.visible and (epoch + 1) % 10 == 0:
-            print(f"epoch {epoch + 1:3d}  loss {losses[-1]:.4f}", flush=True)
-    return network, losses, test_images, test_labels
+            self.optimizer.step()
+            total += loss.item() * len(labels)
+        return total / len(self.train_loader.dataset)
+
+    def test_accuracy(self) -> float:
+        right = sum((self.predict(images) == labels).sum().item() for images, labels in self.test_loader)
+        return right / len(self.test_loader.dataset)
+
+    @torch.no_grad()
+    def predict(self, images: Any) -> Any:
+        self.model.eval()
+        return self.model(images).argmax(1)
+
+    def save(self, path: str | Path) -> None:
+        state = {
+            "epochs": self.epochs,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "history": vars(self.history),
+            "random": torch.get_rng_state(),
+        }
+        torch.save(state, path)
+
+    def load(self, path: str | Path) -> None:
+        state = torch.load(path)
+        if state["epochs"] != self.epochs:
+            raise ValueError(f"{path} is of a run of {state['epochs']} epochs, not {self.epochs}: its schedule differs")
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.history = History(**state["history"])
+        torch.set_rng_state(state["random"])
 
 
-def draw_predictions(network: Network, images: Any, labels: Any, path: str, columns: int = 16, rows: int = 8) -> None:
-    """A grid of test images, each with the predicted digit: green where right, red where wrong."""
-    with torch.no_grad():
-        predicted = network(images).argmax(1).tolist()
-    cell_height, cell_width, scale = 8 * 4 + 4, 8 * 4 + 18, 4
-    canvas = np.full((rows * cell_height, columns * cell_width, 3), 255, np.uint8)
-    for k in range(min(rows * columns, len(predicted))):
-        y, x = k // columns * cell_height + 2, k % columns * cell_width + 2
-        image = 255 - (images[k].reshape(8, 8).numpy() * 255).astype(np.uint8)
-        canvas[y : y + 32, x : x + 32] = np.kron(image, np.ones((scale, scale), np.uint8))[:, :, None]
-        mark = np.kron(glyph(predicted[k]), np.ones((scale, scale), np.uint8)).astype(bool)[:20, :12]
-        colour = (20, 140, 60) if predicted[k] == labels[k].item() else (200, 30, 30)
-        canvas[y + 6 : y + 26, x + 34 : x + 46][mark] = colour
-    write_png(path, canvas)
+def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6) -> None:
+    """The curves of the run above a grid of test images, each with the predicted digit: green if right, red if wrong."""
+    cell_width, cell_height = 50, 38
+    canvas = Canvas(columns * cell_width, 240 + rows * cell_height)
+    half = canvas.width // 2
+    canvas.plot((40, 20, half - 20, 200), training.history.losses, BLUE, "training loss per epoch", low=0.0)
+    accuracies = [100 * a for a in training.history.accuracies]
+    canvas.plot((half + 40, 20, canvas.width - 20, 200), accuracies, ORANGE, "test accuracy % per epoch", high=100.0)
+    images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
+    for k, (image, label, guess) in enumerate(zip(images, labels.tolist(), training.predict(images).tolist())):
+        x, y = k % columns * cell_width + 2, 240 + k // columns * cell_height
+        canvas.image(x, y, 255 - (image[0].numpy() * 255).astype(np.uint8), scale=4)
+        canvas.text(x + 34, y + 6, str(guess), GREEN if guess == label else RED, scale=4)
+    canvas.write(path)
 
 
-def main(epochs: int = 40, output: str = "digits.png") -> float:
-    network, losses, images, labels = train(epochs, batch=32, rate=0.02, seed=0)
-    score = accuracy(network, images, labels)
-    draw_predictions(network, images, labels, output)
-    print(f"loss {losses[0]:.3f} -> {losses[-1]:.4f}, test accuracy {score:.1%} on {len(images)} unseen digits")
-    print(f"predictions drawn in {output}")
-    return score
+def main(epochs: int = 15, output: str = "digits.png", checkpoint: str = "digits.pt", resume: bool = False) -> float:
+    training = Training(epochs)
+    if resume:
+        training.load(checkpoint)
+        print(f"resumed from {checkpoint} after epoch {training.epoch}")
+    training.run(checkpoint=checkpoint)
+    draw(training, output)
+    losses, accuracy = training.history.losses, training.test_accuracy()
+    print(f"loss {losses[0]:.3f} -> {losses[-1]:.4f}, test accuracy {accuracy:.1%} on {TEST_COUNT} unseen digits")
+    print(f"curves and predictions drawn in {output}; the checkpoint is {checkpoint} (torch.load reads it too)")
+    return accuracy

@@ -1,0 +1,61 @@
+"""The main job: training, interruption and resumption, the picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.cli import main as command
+from flambeau.demo import Training, main
+from flambeau.utils.picture import Canvas
+
+
+def test_the_network_learns_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    picture, checkpoint = tmp_path / "digits.png", tmp_path / "digits.pt"
+    status = command(["demo", "--epochs", "4", "--output", str(picture), "--checkpoint", str(checkpoint)])
+    assert status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    said = capsys.readouterr().out
+    assert "test accuracy" in said
+    assert main(4, str(picture), str(checkpoint), resume=True) > 0.85
+    assert "resumed" in capsys.readouterr().out
+
+
+def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
+    whole = Training(epochs=3)
+    whole.run()
+    interrupted = Training(epochs=3)
+    interrupted.run(until=1, checkpoint=tmp_path / "run.pt")
+    flambeau.manual_seed(99)  # whatever happened in between
+    resumed = Training(epochs=3)
+    resumed.load(tmp_path / "run.pt")
+    resumed.run()
+    assert resumed.history == whole.history
+    for name, value in whole.model.state_dict().items():
+        assert flambeau.equal(value, resumed.model.state_dict()[name]), name
+
+
+def test_a_checkpoint_of_another_length_is_refused(tmp_path: Path) -> None:
+    Training(epochs=3).save(tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="run of 3 epochs, not 5"):
+        Training(epochs=5).load(tmp_path / "run.pt")
+
+
+def test_canvas_draws_inside_and_refuses_unknown_characters() -> None:
+    canvas = Canvas(60, 40)
+    canvas.text(50, 30, "abc 12")  # runs out of the picture on the right
+    canvas.plot((10, 5, 50, 30), [1.0, float("nan"), 3.0, 2.0], (0, 0, 255), "x")
+    assert (canvas.pixels != 255).any()
+    with pytest.raises(ValueError, match="no glyph"):
+        canvas.text(0, 0, "é")
+
+
+def test_checkpoint_of_the_demo_opens_in_pytorch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="reads the checkpoint with PyTorch: pip install torch==2.13.0")
+    training = Training(epochs=2)
+    training.run(until=1, checkpoint=tmp_path / "run.pt")
+    state = torch.load(tmp_path / "run.pt", weights_only=True)
+    assert np.array_equal(state["model"]["fc.weight"].numpy(), training.model.fc.weight.detach().numpy())
