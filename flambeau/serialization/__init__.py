@@ -1,6 +1,27 @@
-"""save and load, in PyTorch's own file formats."""
+"""save and load, in PyTorch's own file formats; checkpoints in several files."""
+
+import importlib as _importlib
 
 from .reader import add_safe_globals, clear_safe_globals, get_safe_globals, load, safe_globals
 from .writer import save
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "load",
+    "load_sharded",
+    "load_sharded_checkpoint",
+    "safe_globals",
+    "save",
+    "save_sharded",
+]
+
+_SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """Reading and writing shards is imported when first used."""
+    if name in _SHARDED:
+        return getattr(_importlib.import_module(f"{__name__}.sharded"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -197,17 +197,18 @@ def write_legacy(obj: Any, file: Any, protocol: int) -> None:
 
 
 @contextlib.contextmanager
-def atomic_file(path: Any) -> Iterator[Any]:
-    """A file that appears under its name only when it is complete: a crash leaves the old one whole."""
+def atomic_path(path: Any) -> Iterator[str]:
+    """The name of an empty temporary file that takes `path`'s name only when the block ends well: a crash leaves the old
+    file whole."""
     path = os.fspath(path)
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {os.path.dirname(path)} does not exist.")
     handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".tmp", dir=folder)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
+        yield temporary
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
         os.chmod(temporary, mode)
@@ -216,6 +217,13 @@ def atomic_file(path: Any) -> Iterator[Any]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def atomic_file(path: Any) -> Iterator[Any]:
+    """A file that appears under its name only when it is complete."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        yield file
 
 
 def _umask() -> int:
