@@ -37,6 +37,7 @@ from .dtype_rules import (
     type_word,
 )
 from .gradient import PointwiseNode, record
+from .parameters import parameter_names, positional_count
 from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
 
 _new_object = object.__new__
@@ -105,10 +106,10 @@ class Pointwise:
         self.constant_operands = {i: fixed[n] for i, n in enumerate(self.operand_names) if n in fixed}
         self.constant_params = tuple(n in fixed for n, _ in self.parameters)
         self.fixed_params = any(self.constant_params)
-        self.grad_sees_dtype = grad is not None and "compute" in inspect.signature(grad).parameters
+        self.grad_sees_dtype = grad is not None and "compute" in parameter_names(grad)
         self.reads_condition = rule is select  # operand 0 is a truth value
-        self.rule_reads_params = _positional_count(rule) > 2
-        self.check_reads_params = check is not None and _positional_count(check) > 2
+        self.rule_reads_params = positional_count(rule) > 2
+        self.check_reads_params = check is not None and positional_count(check) > 2
         self.plans: dict[tuple, Plan] = {}
         self.calls: dict[tuple, Plan] = {}  # the same plans by what calls look like, see calls.call_key
         self.inplace_plans: dict[tuple, Plan] = {}
@@ -353,11 +354,6 @@ class Pointwise:
             (compact,) = substitute((share,), lambda e: arg(place[e.args[0]]) if e.op == "arg" else None)
             found = self.gradients[id(share)] = (derived(f"{self.name}_backward", compact, len(used)), used)
         return found
-
-
-def _positional_count(function: Callable) -> int:
-    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
-    return sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
 
 
 def derived(name: str, root: Expr, count: int) -> Pointwise:

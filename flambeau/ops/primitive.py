@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from ..core.graph import Node, SavedTensor, gradient_edge, mode
 from ..core.tensor import Tensor
 from .formula import RETRY_MESSAGE, camel
+from .parameters import parameter_names
 
 
 class Saved:
@@ -52,7 +53,7 @@ class Primitive:
         self.defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
         self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
         for names, rule in grads.items():
-            reads = tuple(inspect.signature(rule).parameters)[1:]
+            reads = parameter_names(rule)[1:]
             self.rules.append((names if isinstance(names, tuple) else (names,), rule, reads))
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
 

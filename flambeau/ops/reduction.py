@@ -5,7 +5,6 @@ As for pointwise operators, a call looks up a *plan* by dtype, shape, strides an
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +27,7 @@ from ..kernels.geometry import plan_reduction
 from ..kernels.reduction import reduce_kernel
 from .arguments import is_int
 from .formula import RETRY_MESSAGE, camel, number_dtype
+from .parameters import parameter_names
 
 _new_object = object.__new__
 _MAX_PLANS = 4096
@@ -198,7 +198,7 @@ class Reduction:
         self.name, self.formula, self.combine, self.final = name, formula, combine, final
         self.rule, self.grad, self.check = rule, grad, check
         self.labels = labels or (camel(name) + "Backward0",)
-        self.reads = tuple(inspect.signature(grad).parameters)[1:] if grad else ()
+        self.reads = parameter_names(grad)[1:] if grad else ()
         self.plans: dict[tuple, Plan] = {}
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
