@@ -235,6 +235,9 @@ def _numpy_dtype(given: np.dtype) -> dtype:
 
 def check_ndarray(array: np.ndarray) -> dtype:
     """The dtype of a NumPy array, or PyTorch's error when a tensor cannot hold it as it is."""
+    source = FROM_NUMPY.get(array.dtype)  # holds native byte order only
+    if source is not None and array.flags.c_contiguous:
+        return source
     source = _numpy_dtype(array.dtype)
     if not array.dtype.isnative:
         raise ValueError(

@@ -29,7 +29,7 @@ from ..core.typenames import type_name
 from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
 from .creation import check_fits, empty_as, fill_raw
 from .declare import composite, primitive, view
-from .inplace import check_history_writable, check_partial_overlap, check_writable, raw_copy, rebase_history
+from .inplace import check_history_writable, check_partial_overlap, check_writable, copy_into, raw_copy, rebase_history
 
 
 def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
@@ -81,7 +81,10 @@ def _convert_backward(g: Tensor, input: Tensor) -> Tensor:
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""
     out = empty_as(input, d, where, fmt)
-    copy_raw(out, input)
+    if where is cpu and input.device is cpu:
+        copy_into(out, input)  # new memory: no overlap to look for
+    else:
+        copy_raw(out, input)
     return out
 
 
@@ -145,6 +148,13 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
 
 def _cast_method(name: str, d: dtype) -> Any:
     def cast(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        if memory_format is preserve_format:
+            if d is self.dtype:
+                return self
+            if self._meta is None and self._contig and self.device is cpu:  # the common case, without the general path
+                out = empty_as(self, d)
+                copy_into(out, self)
+                return out
         return converted(self, d, self.device, memory_format)
 
     cast.__doc__ = f"The values as {d.name}."

@@ -24,7 +24,7 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
     if not isinstance(tensors, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}")
     for i, t in enumerate(tensors):
-        if not isinstance(t, Tensor):
+        if type(t) is not Tensor and not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type_name(t)}")
     return list(tensors)
 
@@ -114,27 +114,47 @@ class JoinPlan:
     def run(self, given: list[Tensor]) -> Tensor:
         storage = UntypedStorage(self.nbytes, self.device)
         out = new_tensor(storage, self.shape, self.strides, 0, self.dtype, self.device, self.contig)
-        start = storage.ptr
+        self.run_into(out, given)
+        return out
+
+    def run_into(self, out: Tensor, given: list[Tensor]) -> None:
+        """`out` has this plan's layout and starts its storage."""
+        start = out._storage.ptr
         for i, fn, first, offset in self.copies:
             t = given[i]
             fn(first, start + offset, t._storage.ptr + t._offset * t.dtype.itemsize)
         for i, shape, strides, at in self.others:
             raw_copy(out._view(shape, strides, at), given[i])
-        return out
 
 
 _cat_plans: dict[tuple, JoinPlan] = {}
 _stack_plans: dict[tuple, JoinPlan] = {}
 
 
-def _join(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> Tensor:
-    key = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in given])
+def _plan(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> JoinPlan:
+    first = given[0]
+    shape, strides, d, where = first.shape, first._strides, first.dtype, first.device
+    for t in given:
+        if t.dtype is not d or t._strides != strides or t.shape != shape or t.device is not where:
+            key: tuple = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in given])
+            break
+    else:
+        key = (dim, len(given), shape, strides, d, where)
     plan = plans.get(key)
     if plan is None:
         if len(plans) > 4096:
             plans.clear()
         plan = plans[key] = make(given, dim)
-    return plan.run(given)
+    return plan
+
+
+def _join(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> Tensor:
+    return _plan(plans, make, given, dim).run(given)
+
+
+def stack_into(out: Tensor, given: list[Tensor]) -> None:
+    """stack(given), outside any graph, into new memory: a contiguous CPU tensor of that shape and dtype."""
+    _plan(_stack_plans, _stack_plan, given, 0).run_into(out, given)
 
 
 def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:

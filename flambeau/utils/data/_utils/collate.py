@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from ctypes import memmove
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from flambeau.core.layout import strided
 from flambeau.core.size import make_size
 from flambeau.core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from flambeau.ops import namespace
+from flambeau.ops.joining import stack_into
 
 from .blocks import worker_pool
 from .info import get_worker_info
@@ -171,10 +171,7 @@ def _lay_side_by_side(out: Tensor, places: list[int], batch: Any) -> None:
             whole = np.frombuffer(storage.buffer(), np.uint8, storage.size_bytes // step * step).reshape(-1, step)
             np.take(whole, rows, 0, out._storage.numpy()[: len(rows) * step].reshape(-1, step), "wrap")
             return
-    target = out._storage.ptr
-    for place in places:
-        memmove(target, place, step)
-        target += step
+    stack_into(out, batch)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
