@@ -14,13 +14,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..autograd.grad_mode import no_grad
 from ..core.dtype import bool_
-from ..core.tensor import Tensor, copy_of_array
+from ..core.tensor import Tensor
 from ..ops.comparison import where
 from ..ops.creation import empty_like, ones_like
+from ..ops.linalg.orthogonal import qr
 from ..ops.random import randperm
 
 __all__ = [
@@ -239,11 +238,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.size(0)
     columns = tensor.numel() // rows
     flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
-    q, r = np.linalg.qr(flat._array().T if rows < columns else flat._array())
-    q = q * np.sign(np.diagonal(r))  # makes the distribution uniform over orthogonal matrices
-    if rows < columns:
-        q = q.T
-    tensor.view_as(flat).copy_(copy_of_array(np.ascontiguousarray(q), tensor.dtype))
+    q, r = qr(flat.t() if rows < columns else flat)
+    q *= r.diag().sign()  # makes the distribution uniform over orthogonal matrices
+    tensor.view_as(flat).copy_(q.t() if rows < columns else q)
     return tensor.mul_(gain)
 
 

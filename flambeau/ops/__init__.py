@@ -36,6 +36,7 @@ from . import (  # noqa: F401
     indexing,
     joining,
     legacy,
+    linalg,
     loss,
     margin_loss,
     masked,

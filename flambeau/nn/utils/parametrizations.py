@@ -1,4 +1,4 @@
-"""Ready parametrizations: weight norm and spectral norm."""
+"""Ready parametrizations: orthogonal matrices, weight norm and spectral norm."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ...core.tensor import Tensor
 from ...ops.matmul import mv, vdot
 from .. import functional as F
 from ..modules.module import Module
+from .orthogonal import orthogonal
 from .parametrize import register_parametrization
 from .spectral_norm import as_matrix, output_dim
 from .weight_norm import norm_except_dim, weight_of
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 class _WeightNorm(Module):

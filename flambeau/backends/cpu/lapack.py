@@ -1,0 +1,207 @@
+"""Dense linear algebra on batches of NumPy matrices: NumPy's LAPACK, and what NumPy does not hand out of it.
+
+Every function takes matrices in the last two dimensions and keeps its input unchanged. Functions that can meet a singular
+matrix return LAPACK's `info` per matrix (0: fine, i: trouble at row i) instead of raising; callers choose the message.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+_BLOCK = 24  # below this many rows, row by row; above, halves joined by matrix products
+
+
+def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
+    """The matrices with their batch dimensions broadcast together."""
+    batch = np.broadcast_shapes(*(m.shape[:-2] for m in matrices))
+    return [np.broadcast_to(m, batch + m.shape[-2:]) for m in matrices]
+
+
+# -- triangular systems -----------------------------------------------------------------------------------------------
+
+
+def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = False) -> np.ndarray:
+    """x with a @ x = b. Only one triangle of `a` is read; a zero on its diagonal gives infinities, not an error."""
+    a, b = broadcast_batches(a, b)
+    x = np.array(b)
+    with np.errstate(all="ignore"):
+        _substitute(a, x, upper, unit)
+    return x
+
+
+def _substitute(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
+    n = a.shape[-1]
+    if n > _BLOCK:
+        half = n // 2
+        first, second = (slice(half, n), slice(0, half)) if upper else (slice(0, half), slice(half, n))
+        _substitute(a[..., first, first], x[..., first, :], upper, unit)
+        x[..., second, :] -= a[..., second, first] @ x[..., first, :]
+        _substitute(a[..., second, second], x[..., second, :], upper, unit)
+        return
+    for i in reversed(range(n)) if upper else range(n):
+        if not unit:
+            x[..., i, :] /= a[..., i, i, None]
+        rest = slice(0, i) if upper else slice(i + 1, n)
+        x[..., rest, :] -= a[..., rest, i, None] * x[..., i, None, :]
+
+
+# -- LU ---------------------------------------------------------------------------------------------------------------
+
+
+def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P a = L U with partial pivoting: both factors in one matrix, LAPACK's pivots (row i was swapped with row
+    pivots[i], counted from 1), and info, the first zero pivot."""
+    *batch, m, n = a.shape
+    k = min(m, n)
+    count = int(np.prod(batch))
+    work = np.array(a.reshape(count, m, n))
+    pivots = np.zeros((count, k), np.int32)
+    with np.errstate(all="ignore"):
+        _factor_columns(work, pivots, 0, k)
+        if n > k:
+            _substitute(work[:, :, :k], work[:, :, k:], False, True)
+    zero = np.diagonal(work[:, :k, :k], axis1=-2, axis2=-1) == 0
+    info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if k else np.zeros(count)
+    return work.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
+
+
+def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -> None:
+    if high - low > _BLOCK:
+        middle = (low + high) // 2
+        left, right = slice(low, middle), slice(middle, high)
+        _factor_columns(work, pivots, low, middle)
+        _substitute(work[:, left, left], work[:, left, right], False, True)
+        work[:, middle:, right] -= work[:, middle:, left] @ work[:, left, right]
+        _factor_columns(work, pivots, middle, high)
+        return
+    matrices = np.arange(len(work))
+    for j in range(low, high):
+        chosen = j + _size(work[:, j:, j]).argmax(-1)
+        pivots[:, j] = chosen + 1
+        row = work[:, j].copy()
+        work[:, j] = work[matrices, chosen]
+        work[matrices, chosen] = row
+        pivot = work[:, j, j, None]
+        work[:, j + 1 :, j] /= np.where(pivot == 0, 1, pivot)
+        work[:, j + 1 :, j + 1 : high] -= work[:, j + 1 :, j, None] * work[:, j, None, j + 1 : high]
+
+
+def _size(x: np.ndarray) -> np.ndarray:
+    """What LAPACK compares to choose a pivot: |x|, for complex numbers |real| + |imag|."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
+def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
+    """The order of rows that a list of swaps leads to: row i of P a is row order[i] of a."""
+    *batch, k = pivots.shape
+    count = int(np.prod(batch))
+    flat = pivots.reshape(count, k)
+    order = np.tile(np.arange(m), (count, 1))
+    rows = np.arange(count)
+    for i in range(k):
+        other = flat[:, i] - 1
+        mine = order[:, i].copy()
+        order[:, i] = order[rows, other]
+        order[rows, other] = mine
+    return order.reshape(*batch, m)
+
+
+# -- square systems ---------------------------------------------------------------------------------------------------
+
+
+def solve(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x with a @ x = b, and info: the first zero pivot of each matrix."""
+    a, b = broadcast_batches(a, b)
+    try:
+        return np.linalg.solve(a, b), np.zeros(a.shape[:-2], np.int32)
+    except np.linalg.LinAlgError:
+        packed, pivots, info = lu(a)
+        moved = np.take_along_axis(b, permutation(pivots, a.shape[-1])[..., None], -2)
+        return solve_triangular(packed, solve_triangular(packed, moved, False, True), True), info
+
+
+def inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return solve(a, np.eye(a.shape[-1], dtype=a.dtype))
+
+
+def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lower factor, read from the lower triangle, and info: the first leading minor that is not positive."""
+    try:
+        return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
+    except np.linalg.LinAlgError:
+        flat = a.reshape(-1, *a.shape[-2:])
+        pairs = [_cholesky_until(m) for m in flat]
+        factors = np.stack([p[0] for p in pairs]).reshape(a.shape)
+        return factors, np.array([p[1] for p in pairs], np.int32).reshape(a.shape[:-2])
+
+
+def _cholesky_until(a: np.ndarray) -> tuple[np.ndarray, int]:
+    """One matrix column by column, up to the first pivot that is not positive."""
+    factor = np.tril(a)
+    for j in range(len(a)):
+        row = factor[j, :j].conj()
+        pivot = factor[j, j].real - (row * row.conj()).sum().real
+        if not pivot > 0:
+            return factor, j + 1
+        factor[j, j] = np.sqrt(pivot)
+        factor[j + 1 :, j] = (factor[j + 1 :, j] - factor[j + 1 :, :j] @ row) / factor[j, j]
+    return factor, 0
+
+
+# -- orthogonal factors -----------------------------------------------------------------------------------------------
+
+
+def reflectors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """R in the upper triangle, the Householder vectors that made it below, and their factors tau."""
+    *batch, m, n = a.shape
+    if 0 in a.shape:
+        return a.copy(), np.zeros((*batch, min(m, n)), a.dtype)
+    packed, tau = np.linalg.qr(a, mode="raw")
+    return np.swapaxes(packed, -2, -1), tau
+
+
+def qr(a: np.ndarray, mode: Literal["reduced", "complete"]) -> tuple[np.ndarray, np.ndarray]:
+    *batch, m, n = a.shape
+    if 0 in a.shape:
+        k = m if mode == "complete" else min(m, n)
+        q = np.broadcast_to(np.eye(m, k, dtype=a.dtype), (*batch, m, k))
+        return q, np.zeros((*batch, k, n), a.dtype)
+    q, r = np.linalg.qr(a, mode=mode)
+    return q, r
+
+
+# -- the exponential --------------------------------------------------------------------------------------------------
+
+# Numerator of the [13/13] Pade approximant of exp, and the norm up to which it is exact to double precision (Higham 2005).
+_PADE = (64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
+         670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1)  # fmt: skip
+_PADE_NORM = 5.371920351148152
+
+
+def exponential(a: np.ndarray) -> np.ndarray:
+    """exp of each square matrix, by scaling, a Pade approximant and squaring, in double precision."""
+    wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+    if not a.size:
+        return wide
+    norm = np.abs(wide).sum(-2).max(-1)[..., None, None]
+    finite = np.isfinite(norm)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        squarings = np.where(finite, np.ceil(np.log2(norm / _PADE_NORM)), 0).clip(0, 2000).astype(np.int64)
+        scaled = np.where(finite, np.ldexp(1.0, -squarings) * wide, 0)
+        result = _pade(scaled)
+        for i in range(int(squarings.max())):
+            result = np.where(i < squarings, result @ result, result)
+    return np.where(finite, result, np.nan)
+
+
+def _pade(a: np.ndarray) -> np.ndarray:
+    one = np.eye(a.shape[-1])
+    c = _PADE
+    a2 = a @ a
+    a4 = a2 @ a2
+    a6 = a2 @ a4
+    odd = a @ (a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one)
+    even = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
+    return np.linalg.solve(even - odd, even + odd)

@@ -1,0 +1,7 @@
+"""Exceptions that PyTorch has and Python has not."""
+
+from __future__ import annotations
+
+
+class LinAlgError(RuntimeError):
+    """The numbers of a matrix do not allow what was asked: singular, not positive-definite, no convergence."""

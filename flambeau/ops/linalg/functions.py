@@ -1,0 +1,72 @@
+"""Functions of matrices: exp, powers, rank, condition; products of many."""
+
+from __future__ import annotations
+
+from ...backends.cpu import lapack
+from ...core.tensor import Tensor
+from ..arguments import as_int
+from ..declare import composite, primitive
+from ..joining import cat
+from ..ranges import eye
+from . import support
+from .solving import inv
+
+
+def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
+    """The derivative of exp at A^H in direction g: the corner of exp of a block matrix (Mathias 1996)."""
+    n = A.shape[-1]
+    adjoint = A.mH
+    top = cat([adjoint, g], -1)
+    bottom = cat([adjoint.new_zeros(adjoint.shape), adjoint], -1)
+    return matrix_exp(cat([top, bottom], -2))[..., :n, n:]
+
+
+@primitive(grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0", function=False, method=False)
+def exponential(A: Tensor) -> Tensor:
+    return support.by_rows(lapack.exponential(A._array()), A.dtype)
+
+
+@composite(namespaces=("linalg",), method=False)
+def matrix_exp(A: Tensor) -> Tensor:
+    """exp of a square matrix, or of each in a batch."""
+    support.check_matrix("linalg.matrix_exp", A)
+    support.check_floating("linalg.matrix_exp", A, False)
+    support.check_square("linalg.matrix_exp", A)
+    if A.dtype not in support.SUPPORTED:
+        return exponential(A.float()).to(A.dtype)
+    return exponential(A)
+
+
+@composite(name="matrix_exp")
+def old_matrix_exp(input: Tensor) -> Tensor:
+    """exp of a square matrix, or of each in a batch."""
+    return matrix_exp(input)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A multiplied with itself n times; a negative n means the inverse."""
+    support.check_square("linalg.matrix_power", A)
+    n = as_int(n, "linalg_matrix_power", "n", 2)
+    if n == 0:
+        return A.clone().copy_(eye(A.shape[-1], dtype=A.dtype, device=A.device))
+    base = inv(A) if n < 0 else A
+    n = abs(n)
+    if n == 1:
+        return base if base is not A else A.clone()
+    if n == 3:
+        return base @ base @ base
+    result = None
+    while n:
+        if n & 1:
+            result = base if result is None else result @ base
+        n >>= 1
+        if n:
+            base = base @ base
+    return result  # type: ignore[return-value]
+
+
+@composite(name="matrix_power", out=True)
+def old_matrix_power(input: Tensor, n: int) -> Tensor:
+    """input multiplied with itself n times; a negative n means the inverse."""
+    return matrix_power(input, n)

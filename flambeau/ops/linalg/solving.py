@@ -1,0 +1,133 @@
+"""Systems of linear equations and inverses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu import lapack
+from ...core.return_types import named_result
+from ...core.tensor import Tensor
+from ..declare import composite, primitive
+from . import support
+
+# -- solve ------------------------------------------------------------------------------------------------------------
+
+
+def is_vector(A: Tensor, B: Tensor) -> bool:
+    """Whether B is one right-hand side per matrix instead of a matrix of them."""
+    return len(B.shape) == 1 or (len(A.shape) - 1 == len(B.shape) and B.shape == A.shape[:-1])
+
+
+def _gradients(g: tuple, A: Tensor, out: list, left: bool, needs: dict, B_shape: Any) -> tuple:
+    back, X = solve(A.mH, g[0], left=left), out[0]
+    vector = len(B_shape) == 1 or (len(A.shape) - 1 == len(B_shape) and B_shape == A.shape[:-1])
+    for_a = None
+    if needs["A"]:
+        if vector:
+            product = back.unsqueeze(-1) * X.conj().unsqueeze(-2)
+        else:
+            product = back @ X.mH if left else X.mH @ back
+        for_a = (-product).sum_to_size(A.shape)
+    return for_a, back.sum_to_size(B_shape) if needs["B"] else None
+
+
+_solve_result = named_result("linalg_solve_ex", "result", "info")
+
+
+@primitive(grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0", function=False, method=False)
+def solution(A: Tensor, B: Tensor, left: bool) -> Any:
+    a, b = A._array(), B._array()
+    vector = is_vector(A, B)
+    if vector:
+        b = b[..., None]
+    if left:
+        x, info = lapack.solve(a, b)
+    else:
+        x, info = lapack.solve(np.swapaxes(a, -2, -1), np.swapaxes(b, -2, -1))
+        x = np.swapaxes(x, -2, -1)
+    if vector:
+        result = support.by_rows(x[..., 0], A.dtype)
+    elif left:
+        result = support.by_columns(x, A.dtype)
+    else:
+        result = support.by_rows(x, A.dtype)
+    return _solve_result((result, support.integers(info)))
+
+
+def _checked_solution(name: str, A: Tensor, B: Tensor, left: bool) -> Any:
+    support.check_square(name, A)
+    support.require(name, "B", B, 2)
+    support.check_floating(name, A, False)
+    support.check_same_dtype(name, A, B)
+    vector = is_vector(A, B)
+    if vector and not left:
+        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported for left=False")
+    columns = B.unsqueeze(-1) if vector else B
+    support.check_matrix(name, columns, "B")
+    support.check_equation(name, A, columns, left)
+    support.batch_of(A, columns)
+    support.check_kernel("lu_factor_cpu", A)
+    return solution(A, B, left)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    """linalg.solve that reports singular matrices in `info` instead of raising."""
+    result = _checked_solution("linalg.solve", A, B, left)
+    if check_errors:
+        support.raise_failures("torch.linalg.solve", result[1], "solve")
+    return result
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
+    result, info = _checked_solution("linalg.solve", A, B, left)
+    support.raise_failures("torch.linalg.solve" if not info.shape else "linalg.solve", info, "solve")
+    return result
+
+
+# -- inverse ----------------------------------------------------------------------------------------------------------
+
+_inverse_result = named_result("linalg_inv_ex", "inverse", "info")
+
+
+@primitive(
+    grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
+    label="LinalgInvExBackward0", function=False, method=False,
+)  # fmt: skip
+def inverse_and_info(A: Tensor) -> Any:
+    x, info = lapack.inverse(A._array())
+    return _inverse_result((support.by_columns(x, A.dtype), support.integers(info)))
+
+
+def _checked_inverse(A: Tensor) -> Any:
+    support.check_matrix("linalg.inv", A)
+    support.check_floating("linalg.inv", A)
+    support.check_square("linalg.inv", A)
+    return inverse_and_info(A)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+    """linalg.inv that reports singular matrices in `info` instead of raising."""
+    result = _checked_inverse(A)
+    if check_errors:
+        support.raise_failures("linalg.inv_ex", result[1], "linalg.inv")
+    return result
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def inv(A: Tensor) -> Tensor:
+    """The inverse of a square matrix, or of each in a batch."""
+    result, info = _checked_inverse(A)
+    support.raise_failures("linalg.inv", info, "linalg.inv")
+    return result
+
+
+@composite(out=True)
+def inverse(input: Tensor) -> Tensor:
+    """The inverse of a square matrix, or of each in a batch."""
+    return inv(input)
