@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from .config import show
 from .kernels import cache
+from .utils import im2rec
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -47,6 +48,9 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--checkpoint", default="digits.pt", help="written after each epoch")
     demo.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     demo.set_defaults(run=_demo)
+    records = commands.add_parser("im2rec", help="lists of images, and RecordIO files of the images in a list")
+    im2rec.add_arguments(records)
+    records.set_defaults(run=im2rec.run)
     return parser
 
 
