@@ -390,7 +390,8 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, wh
     return new_tensor(storage, shape, tuple(strides), 0, d, where, is_contiguous_layout(shape, strides))
 
 
-_addressof, _first_byte = ctypes.addressof, ctypes.c_char.from_buffer
+_addressof: Any = ctypes.addressof
+_first_byte: Any = ctypes.c_char.from_buffer
 
 
 def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..backends.cpu import jit
 from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.functions import cast, maximum, minimum, where
@@ -31,31 +30,6 @@ _CHEAP = frozenset(
     ("const", "arg", "add", "sub", "mul", "neg", "abs", "and", "or", "xor", "not", "where", "cast", "bitcast", "fma")
     + ("minimum", "maximum", "logical_not", *COMPARISONS)
 )
-
-_kernels: dict[tuple, Any] = {}
-
-
-def map_kernel(
-    roots: tuple[Expr, ...],
-    in_dtypes: tuple[dtype, ...],
-    out_dtypes: tuple[dtype, ...],
-    kinds: str,
-    rank: int,
-    brief: bool = False,
-) -> Any:
-    """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
-
-    An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
-    A `brief` function is for few elements: it keeps the interpreter's lock.
-    """
-    key = (tuple(map(id, roots)), in_dtypes, out_dtypes, kinds, rank, brief)
-    found = _kernels.get(key)
-    if found is None:
-        letters = "".join(d.letter for d in (*out_dtypes, *in_dtypes))
-        text = f"map {letters} {kinds} {rank} {formula_text(roots)}"
-        found = jit.compile(lambda: build(roots, in_dtypes, out_dtypes, kinds, rank), text, brief)
-        _kernels[key] = found
-    return found
 
 
 def formula_text(roots: tuple[Expr, ...]) -> str:
@@ -285,4 +259,4 @@ def _advance(operands: Operands, outer: int) -> list[Statement]:
     return advance(outer, "at", "size", {f"{p.name}.offset": f"{p.name}.stride" for p in operands.pointers})
 
 
-__all__ = ["Operands", "build", "formula_text", "map_kernel"]
+__all__ = ["Operands", "build", "formula_text"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.cpu import jit
+from ..backends.cpu.compiled import map_kernel
 from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype
@@ -18,7 +19,6 @@ from ..core.size import Size, make_size
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
 from ..expr.node import Expr
 from ..kernels import emit_numpy, geometry
-from ..kernels.elementwise import map_kernel
 
 NATIVE = jit.available()
 # Below this many bytes of output a kernel is done before it would pay to let other Python threads run.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.cpu.compiled import reduce_kernel
 from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype, opmath
@@ -24,7 +25,6 @@ from ..expr import Expr, arg, as_expr, const, substitute
 from ..expr.node import cast
 from ..kernels import emit_numpy
 from ..kernels.geometry import plan_reduction
-from ..kernels.reduction import reduce_kernel
 from .arguments import is_int
 from .formula import RETRY_MESSAGE, camel, number_dtype
 from .parameters import parameter_names

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import flambeau.expr as x
+from flambeau.backends.cpu.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import functions as f
 from flambeau.kernels import emit_numpy
-from flambeau.kernels.elementwise import map_kernel
 from flambeau.kernels.geometry import plan
 
 INTEGERS = [dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64, dt.uint16, dt.uint32, dt.uint64]

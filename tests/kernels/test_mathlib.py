@@ -11,12 +11,12 @@ import math
 import numpy as np
 import pytest
 
+from flambeau.backends.cpu.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg, binary, const, node
 from flambeau.expr import functions as f
 from flambeau.expr.node import children, rebuild, walk
 from flambeau.expr.typing import infer
-from flambeau.kernels.elementwise import map_kernel
 from flambeau.kernels.emit_numpy import evaluate
 from flambeau.kernels.mathlib import lower
 from flambeau.kernels.numpy_ops import OPERATIONS

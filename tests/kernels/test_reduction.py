@@ -7,9 +7,9 @@ import pytest
 
 import flambeau.expr as x
 from flambeau.backends.cpu import threads
+from flambeau.backends.cpu.compiled import reduce_kernel
 from flambeau.core import dtype as dt
 from flambeau.kernels.geometry import plan_reduction
-from flambeau.kernels.reduction import reduce_kernel
 
 NUMPY = {
     "sum": np.sum,

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from flambeau.backends.cpu.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg
 from flambeau.kernels import special, special_bessel, special_loops
-from flambeau.kernels.elementwise import map_kernel
 from flambeau.kernels.emit_numpy import evaluate
 
 INF, NAN = math.inf, math.nan

@@ -1,0 +1,39 @@
+"""Imports point downwards only: a module may import its own layer and those below, never one above."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import flambeau
+
+ROOT = Path(flambeau.__file__).parent
+LAYERS = ["core", "expr", "kernels", "backends", "ops", "autograd", "nn", "optim"]  # lowest first
+
+
+def imported_modules(path: Path) -> list[str]:
+    """Full names of everything imported at the top of a module or inside its functions."""
+    package = ("flambeau", *path.relative_to(ROOT).parent.parts)
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            start = [*base, *(node.module.split(".") if node.module else [])]
+            found += [".".join([*start, alias.name]) for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_nothing_is_imported_from_above(layer: str) -> None:
+    above = {f"flambeau.{name}" for name in LAYERS[LAYERS.index(layer) + 1 :]}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sorted((ROOT / layer).rglob("*.py"))
+        for name in imported_modules(path)
+        if ".".join(name.split(".")[:2]) in above
+    ]
+    assert not wrong
