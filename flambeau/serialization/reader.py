@@ -230,9 +230,14 @@ def _load_legacy(file: Any, map_location: Any, restricted: bool, options: dict) 
     header()  # sizes of C types on the machine that wrote it
     loaded: dict[str, UntypedStorage] = {}
     sizes: dict[str, tuple[int, str]] = {}
+    place = file.tell()
+    available = file.seek(0, os.SEEK_END) - place
+    file.seek(place)
 
     def load_storage(key: str, nbytes: int, location: str) -> UntypedStorage:
         if key not in loaded:
+            if nbytes + sum(size for size, _ in sizes.values()) > available:  # before room for it is made
+                raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {nbytes} bytes, more than the file")
             loaded[key] = _place(UntypedStorage(nbytes), location, map_location)
             sizes[key] = (nbytes, location)
         return loaded[key]

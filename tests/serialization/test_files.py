@@ -6,7 +6,6 @@ import collections
 import io
 import os
 import pickle
-import random
 
 import numpy as np
 import pytest
@@ -161,34 +160,6 @@ def test_a_crash_while_saving_leaves_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["model.pt"]
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-def test_damaged_files_give_clean_errors(zipped):
-    """Flip, cut and insert bytes: the file either still loads or raises one of these errors."""
-    file = io.BytesIO()
-    torch.save(
-        {"w": torch.arange(20.0), "i": [1, "a"], "o": collections.OrderedDict(k=torch.ones(2, 2))},
-        file,
-        _use_new_zipfile_serialization=zipped,
-    )
-    whole = file.getvalue()
-    generator = random.Random(0)
-    for _ in range(1000):
-        data = bytearray(whole)
-        for _ in range(generator.randint(1, 4)):
-            position = generator.randrange(len(data))
-            match generator.randint(0, 2):
-                case 0:
-                    data[position] = generator.randrange(256)
-                case 1:
-                    del data[position : position + generator.randint(1, 40)]
-                case 2:
-                    data[position:position] = bytes(generator.randrange(256) for _ in range(4))
-        try:
-            torch.load(io.BytesIO(bytes(data)))
-        except (RuntimeError, pickle.UnpicklingError, EOFError):
-            pass
-
-
 def test_empty_and_unrelated_files(tmp_path):
     with pytest.raises(EOFError):
         torch.load(io.BytesIO(b""))
@@ -198,3 +169,12 @@ def test_empty_and_unrelated_files(tmp_path):
         torch.load(tmp_path / "missing.pt")
     with pytest.raises(RuntimeError, match="does not exist"):
         torch.save(torch.ones(1), tmp_path / "nowhere" / "x.pt")
+
+
+def test_no_room_is_made_for_what_the_file_cannot_hold():
+    file = io.BytesIO()
+    torch.save(torch.ones(7), file, _use_new_zipfile_serialization=False)
+    small, huge = b"K\x07Nt", b"\x8a\x06" + (1 << 45).to_bytes(6, "little") + b"Nt"
+    assert file.getvalue().count(small) == 1
+    with pytest.raises(RuntimeError, match="more than the file"):
+        torch.load(io.BytesIO(file.getvalue().replace(small, huge)))
