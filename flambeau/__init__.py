@@ -27,6 +27,7 @@ from .backends.cpu.threads import (
     set_num_interop_threads,
     set_num_threads,
 )
+from .core import naming as _naming
 from .core.device import default_device as get_default_device
 from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
@@ -94,18 +95,21 @@ globals().update(ops.namespace("torch"))
 
 
 # Names that live in modules imported only when they are used.
-_HOMES = {"save": "serialization", "load": "serialization"}
+_HOMES = {
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "compile": "compiler",
+    "install_as_torch": "posing",
+    "load": "serialization",
+    "save": "serialization",
+}
+_PRIVATE_MODULES = ("__config__", "_dynamo", "_tensor", "_utils")
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
     if name in _HOMES:
         return getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if not name.startswith("_"):
-        full = f"{__name__}.{name}"
-        try:
-            return _importlib.import_module(full)
-        except ModuleNotFoundError as problem:
-            if problem.name != full:
-                raise
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    if name.startswith("_") and name not in _PRIVATE_MODULES:
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)

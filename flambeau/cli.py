@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from . import launch
 from .config import show
 from .kernels import cache
 from .utils import im2rec
@@ -42,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     cached = commands.add_parser("cache", help="compiled kernels kept on disk")
     cached.add_argument("action", choices=["show", "clear"])
     cached.set_defaults(run=_cache)
+    commands.add_parser("run", help="run a program written for PyTorch: flambeau run script.py arguments...")
     demo = commands.add_parser("demo", help="train a convolutional network on the shipped digits")
     demo.add_argument("--epochs", type=int, default=15)
     demo.add_argument("--output", default="digits.png", help="where to draw curves and predictions")
@@ -55,6 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["run"]:  # what follows belongs to the program, options too
+        launch.run(arguments[1:])
+        return 0
     options = build_parser().parse_args(arguments)
     return options.run(options)
 

@@ -1,0 +1,9 @@
+"""Where kernels run (`cpu`), and the switches of `torch.backends`."""
+
+from ..core import naming as _naming
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    if name.startswith("_"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)

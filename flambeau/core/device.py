@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-_TYPES = ("cpu", "cuda", "meta")
+# The names PyTorch knows; tensors live on "cpu" and "meta", the other devices are never available.
+_TYPES = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
+    "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
 
 
 class device:

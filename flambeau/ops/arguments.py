@@ -37,9 +37,11 @@ def as_device(where: Any) -> device:
     if where is None:
         return default_device()
     found = device(where)
-    if found.type == "cuda":
-        raise AssertionError("Torch not compiled with CUDA enabled")
-    return found
+    if found.type in ("cpu", "meta"):
+        return found
+    if found.type in ("cuda", "xpu"):
+        raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
+    raise RuntimeError(f"{found.type} devices are not supported: only cpu and meta are")
 
 
 def is_int(value: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.device import device
 from ..core.storage import UntypedStorage
-from .names import SAFE, StorageType, resolve
+from .names import SAFE, StorageType, resolve, written_name
 from .rebuild import LoadedStorage
 from .writer import MAGIC
 
@@ -42,7 +42,7 @@ def _entry(item: Any) -> tuple[tuple[str, str], Any]:
     if name is not None:
         module, _, attribute = name.rpartition(".")
         return (module, attribute), obj
-    return (obj.__module__, obj.__qualname__), obj
+    return written_name(obj) or (obj.__module__, obj.__qualname__), obj
 
 
 def add_safe_globals(safe_globals: list) -> None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ...core.compile_options import check_compile_options
 from ...core.graph import mode
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
@@ -397,7 +398,8 @@ class Module(Traversal, State, Conversion):
         return self._apply(lambda t: t.share_memory_())
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("Module.compile() is not available yet")
+        """Ask for calls of this module to be compiled: see `flambeau.compile`, which runs eagerly for now."""
+        check_compile_options(*args, **kwargs)
 
     # -- text ---------------------------------------------------------------------------------------------------------
     def extra_repr(self) -> str:

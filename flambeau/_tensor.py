@@ -1,0 +1,6 @@
+"""Names under which PyTorch pickles tensors."""
+
+from .core.tensor import Tensor
+from .serialization.rebuild import from_type as _rebuild_from_type_v2
+
+__all__ = ["Tensor", "_rebuild_from_type_v2"]

@@ -1,0 +1,37 @@
+"""Names under which PyTorch pickles tensors: a plain pickle written by it is read through these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .core.storage import UntypedStorage
+from .core.typed_storage import TypedStorage
+from .serialization import rebuild
+from .serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_storage
+from .serialization.rebuild import parameter as _rebuild_parameter
+from .serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
+
+__all__ = [
+    "_rebuild_meta_tensor_no_storage", "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor",
+    "_rebuild_tensor_v2", "_rebuild_tensor_v3",
+]  # fmt: skip
+
+
+def _held(storage: Any) -> Any:
+    if isinstance(storage, TypedStorage):
+        return rebuild.LoadedStorage(storage.untyped(), storage.dtype)
+    if isinstance(storage, UntypedStorage):
+        return rebuild.LoadedStorage(storage, None)
+    return storage
+
+
+def _rebuild_tensor(storage: Any, *args: Any) -> Any:
+    return rebuild.tensor(_held(storage), *args)
+
+
+def _rebuild_tensor_v2(storage: Any, *args: Any) -> Any:
+    return rebuild.tensor_v2(_held(storage), *args)
+
+
+def _rebuild_tensor_v3(storage: Any, *args: Any) -> Any:
+    return rebuild.tensor_v3(_held(storage), *args)

@@ -1,0 +1,7 @@
+"""`torch.backends.mkl`: Flambeau does not use MKL itself."""
+
+from __future__ import annotations
+
+
+def is_available() -> bool:
+    return False

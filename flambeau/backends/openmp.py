@@ -1,0 +1,9 @@
+"""`torch.backends.openmp`: whether parallel loops run on OpenMP's threads."""
+
+from __future__ import annotations
+
+from .cpu import threads
+
+
+def is_available() -> bool:
+    return threads.library() is not None

@@ -1,0 +1,62 @@
+"""What the package calls itself, and lazy submodules: the one place that words "there is no such name".
+
+Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs know the same modules as `torch`, and messages say so.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+PACKAGE = "flambeau"
+_VISION = f"{PACKAGE}.vision"
+
+
+class _State:
+    posing = False
+
+
+def start_posing() -> None:
+    _State.posing = True
+
+
+def is_posing() -> bool:
+    return _State.posing
+
+
+def torch_name(name: str) -> str:
+    """`flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
+    for ours, theirs in ((_VISION, "torchvision"), (PACKAGE, "torch")):
+        if name == ours or name.startswith(f"{ours}."):
+            return theirs + name[len(ours) :]
+    return name
+
+
+def own_name(name: str) -> str:
+    """`torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
+    head, dot, rest = name.partition(".")
+    return {"torch": PACKAGE, "torchvision": _VISION}.get(head, head) + dot + rest
+
+
+def not_there(name: str) -> str:
+    """The message about `name`, a name of PyTorch's that this package does not have."""
+    return f"{name} is not in Flambeau yet (this program runs with Flambeau in the place of PyTorch)"
+
+
+def no_attribute(module: str, name: str) -> AttributeError:
+    """The error for a missing attribute of one of this package's modules."""
+    if _State.posing:
+        return AttributeError(not_there(f"{torch_name(module)}.{name}"))
+    return AttributeError(f"module '{module}' has no attribute '{name}'")
+
+
+def submodule(package: str, name: str) -> ModuleType:
+    """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
+    full = f"{package}.{name}"
+    asked = torch_name(full) if _State.posing else full  # so that programs find it under that name in sys.modules, too
+    try:
+        return importlib.import_module(asked)
+    except ModuleNotFoundError as problem:
+        if problem.name not in (full, asked):
+            raise
+    raise no_attribute(package, name)

@@ -1,0 +1,15 @@
+"""`torch.version`: what was built with what. There is nothing compiled here, and no GPU toolkit."""
+
+from __future__ import annotations
+
+from .torch_version import TORCH_VERSION
+
+__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
+
+__version__ = TORCH_VERSION
+debug = False
+git_version = "unknown"
+cuda: str | None = None
+hip: str | None = None
+rocm: str | None = None
+xpu: str | None = None

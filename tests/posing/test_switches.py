@@ -1,0 +1,144 @@
+"""compile, mixed precision and the modules about devices that are not there."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import flambeau
+from flambeau import nn
+
+
+def test_compiled_model_runs_eagerly_and_looks_like_pytorchs():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+    compiled = flambeau.compile(model, mode="default")
+    assert compiled._orig_mod is model and list(compiled.state_dict())[0] == "_orig_mod.0.weight"
+    assert repr(compiled).startswith("OptimizedModule(\n  (_orig_mod): Sequential(")
+    compiled.eval()
+    assert not model.training and not compiled.training
+    x = flambeau.ones(3, 2)
+    assert flambeau.equal(compiled(x), model(x))
+    compiled.note = 5  # what is set on it, is set on the model
+    assert model.note == 5 and compiled.note == 5
+    with pytest.raises(AttributeError):
+        compiled.no_such_thing
+
+
+def test_compiled_functions_and_decorators():
+    @flambeau.compile(fullgraph=True, dynamic=False)
+    def double(x):
+        "Twice x."
+        return 2 * x
+
+    assert double(flambeau.ones(1)).item() == 2 and double.__doc__ == "Twice x."
+    assert flambeau.compiler.disable(double) is double and not flambeau.compiler.is_compiling()
+    model = nn.Linear(1, 1)
+    model.compile()
+    assert model(flambeau.ones(1)).shape == (1,)
+
+
+def test_compile_rejects_what_pytorch_rejects(same_outcome):
+    same_outcome(lambda torch: torch.compile(3))
+    same_outcome(lambda torch: torch.compile(len, mode="fastest"))
+    same_outcome(lambda torch: torch.compile(len, mode="default", options={}))
+    with pytest.raises(RuntimeError, match="Invalid backend: 'magic'"):
+        flambeau.compile(len, backend="magic")
+    with pytest.raises(NotImplementedError, match="graphs"):
+        flambeau.compile(len, backend=lambda graph, inputs: graph)
+
+
+def test_autocast_without_its_device_changes_nothing():
+    x = flambeau.ones(2, 2)
+    with flambeau.autocast("cpu", enabled=False):
+        assert (x @ x).dtype is flambeau.float32
+    with pytest.warns(UserWarning, match="Disabling autocast"):
+        context = flambeau.autocast("cuda", dtype=flambeau.float16)
+    with context:
+        assert (x @ x).dtype is flambeau.float32
+    with pytest.raises(NotImplementedError, match="autocast"), flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        pass
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        flambeau.autocast("abacus")
+
+
+def _scaled_training(torch, enabled):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2, enabled=enabled)
+    seen = []
+    for step in range(6):
+        optimizer.zero_grad()
+        x = torch.ones(2, 3) * (float("inf") if step == 3 else step + 1)
+        scaler.scale(model(x).square().mean() / 100).backward()
+        if step == 1:
+            scaler.unscale_(optimizer)
+        if enabled or step != 3:
+            scaler.step(optimizer)
+        scaler.update()
+        seen.append((scaler.get_scale(), [round(p, 4) for p in model.weight.tolist()[0]]))
+    return seen, scaler.state_dict()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_grad_scaler_trains_as_pytorchs(same_outcome, enabled):
+    same_outcome(lambda torch: _scaled_training(torch, enabled))
+
+
+def test_grad_scaler_order_of_calls():
+    parameter = nn.Parameter(flambeau.ones(1))
+    optimizer = flambeau.optim.SGD([parameter], lr=1.0)
+    scaler = flambeau.amp.GradScaler("cpu")
+    scaler.scale(parameter.sum()).backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.step(optimizer)
+    scaler.update()
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.update()
+    other = flambeau.amp.GradScaler("cpu", init_scale=2.0)
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 65536.0 and parameter.item() == 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert not flambeau.cuda.amp.GradScaler().is_enabled()
+    assert len(caught) == 2
+
+
+ANSWERS = [
+    "cuda.is_available()", "cuda.device_count()", "cuda.is_initialized()", "cuda.memory_allocated()", "cuda.manual_seed_all(0)",
+    "cuda.empty_cache()", "cuda.current_device()", "cuda.synchronize()", "cuda.get_device_name(0)", "cuda.get_device_properties(0)",
+    "cuda.get_rng_state_all()", "cuda.Stream()", "cuda.Event()", "accelerator.is_available()", "accelerator.current_accelerator()",
+    "accelerator.device_count()", "accelerator.synchronize()", "mps.is_available()", "mps.manual_seed(0)", "mps.empty_cache()",
+    "xpu.is_available()", "xpu.synchronize()", "cpu.is_available()", "cpu.current_device()", "backends.cudnn.is_available()",
+    "backends.cudnn.version()", "backends.cudnn.enabled", "backends.cudnn.benchmark", "backends.mps.is_available()",
+    "backends.mps.is_built()", "backends.cuda.is_built()", "backends.cuda.matmul.allow_tf32", "backends.cuda.flash_sdp_enabled()",
+    "version.cuda", "version.hip", "version.debug", "device('mps')", "device('xpu', 1)", "device('abacus')",
+    "zeros(1, device='cuda')", "zeros(1, device='xpu')", "zeros(1).to('mps')", "zeros(1).cuda()", "nn.Linear(1, 1).to('mps')",
+    "distributed.is_initialized()", "amp.GradScaler('cpu', growth_factor=1.0)", "autocast(3)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_questions_about_devices(agrees, question):
+    agrees(f"torch.{question}")
+
+
+def test_switches_are_remembered():
+    cudnn = flambeau.backends.cudnn
+    with cudnn.flags(enabled=True, benchmark=True):
+        assert cudnn.benchmark
+    assert not cudnn.benchmark
+    mkldnn = flambeau.backends.mkldnn
+    if mkldnn.is_available():
+        with mkldnn.flags(enabled=False):
+            assert not mkldnn.enabled
+        mkldnn.enabled = True
+        assert mkldnn.enabled
+    assert "oneDNN" in flambeau.__config__.show() and "threads" in flambeau.__config__.parallel_info()
+    with pytest.raises(RuntimeError, match="process groups"):
+        flambeau.distributed.init_process_group("gloo")
