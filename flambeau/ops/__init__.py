@@ -20,7 +20,6 @@ from . import (  # noqa: F401
     creation,
     cross_entropy,
     ctc,
-    decompositions,
     differences,
     distance,
     dropout,

@@ -29,6 +29,20 @@ def triangular(dtype, *shape):
     return np.tril(regular(dtype, *shape))
 
 
+def product_of(svd):
+    """Something of a decomposition that does not depend on signs and phases."""
+    U, S, Vh = svd
+    return (U * S.cos().unsqueeze(-2)) @ Vh
+
+
+def squared_vectors(eigen):
+    return eigen[0], (eigen[1] * eigen[1].conj()).real
+
+
+def rebuilt(T, values, vectors):
+    return (vectors * values.exp().unsqueeze(-2)) @ T.linalg.inv(vectors)
+
+
 # name: (call, arrays from a dtype)
 CASES = {
     "qr tall": (lambda T, a: T.linalg.qr(a), lambda d: [matrices(d, 2, 5, 3)]),
@@ -63,6 +77,46 @@ CASES = {
         lambda T, a, b: T.linalg.solve_triangular(a, b, upper=False, unitriangular=True),
         lambda d: [triangular(d, 4, 4) / 4, matrices(d, 4, 3)],
     ),
+    "cholesky": (lambda T, a: T.linalg.cholesky(a @ a.mH), lambda d: [regular(d, 2, 3, 3)]),
+    "cholesky upper": (lambda T, a: T.linalg.cholesky(a @ a.mH, upper=True), lambda d: [regular(d, 3, 3)]),
+    "cholesky_solve": (lambda T, b, a: T.cholesky_solve(b, a), lambda d: [matrices(d, 4, 2), triangular(d, 4, 4)]),
+    "cholesky_inverse": (lambda T, a: T.cholesky_inverse(T.linalg.cholesky(a @ a.mH)), lambda d: [regular(d, 4, 4)]),
+    "svd values": (lambda T, a: T.linalg.svdvals(a), lambda d: [matrices(d, 2, 5, 3)]),
+    "svd": (lambda T, a: product_of(T.linalg.svd(a, full_matrices=False)), lambda d: [matrices(d, 2, 3, 5)]),
+    "eigh": (lambda T, a: squared_vectors(T.linalg.eigh(a + a.mH)), lambda d: [matrices(d, 2, 4, 4)]),
+    "eigvalsh": (lambda T, a: T.linalg.eigvalsh(a + a.mH), lambda d: [matrices(d, 2, 4, 4)]),
+    "eig": (lambda T, a: rebuilt(T, *T.linalg.eig(a)), lambda d: [matrices(d, 4, 4)]),
+    "det": (lambda T, a: T.linalg.det(a), lambda d: [regular(d, 2, 3, 3)]),
+    "det singular": (lambda T, a: T.linalg.det(a * T.tensor([1, 1, 0])), lambda d: [regular(d, 3, 3)]),
+    "slogdet": (lambda T, a: T.linalg.slogdet(a), lambda d: [regular(d, 2, 3, 3)]),
+    "logdet": (lambda T, a: T.logdet(a @ a.mH), lambda d: [regular(d, 3, 3)]),
+    "lu": (lambda T, a: T.linalg.lu(a), lambda d: [matrices(d, 2, 4, 4)]),
+    "lu tall": (lambda T, a: T.linalg.lu(a), lambda d: [matrices(d, 5, 3)]),
+    "lu wide": (lambda T, a: T.linalg.lu(a), lambda d: [matrices(d, 3, 5)]),
+    "lu_solve": (
+        lambda T, a, b: T.linalg.lu_solve(*T.linalg.lu_factor(a), b), lambda d: [regular(d, 2, 4, 4), matrices(d, 4, 3)]
+    ),
+    "lu_solve adjoint right": (
+        lambda T, a, b: T.linalg.lu_solve(*T.linalg.lu_factor(a), b, left=False, adjoint=True),
+        lambda d: [regular(d, 4, 4), matrices(d, 3, 4)],
+    ),
+    "lstsq": (lambda T, a, b: T.linalg.lstsq(a, b)[0], lambda d: [matrices(d, 2, 5, 3), matrices(d, 2, 5, 2, seed=1)]),
+    "lstsq wide": (lambda T, a, b: T.linalg.lstsq(a, b)[0], lambda d: [matrices(d, 3, 5), matrices(d, 3, 2, seed=1)]),
+    "lstsq residuals": (
+        lambda T, a, b: T.linalg.lstsq(a, b, driver="gelsd")[:2], lambda d: [matrices(d, 5, 3), matrices(d, 5, 2, seed=1)]
+    ),
+    "pinv tall": (lambda T, a: T.linalg.pinv(a), lambda d: [matrices(d, 2, 5, 3)]),
+    "pinv wide": (lambda T, a: T.linalg.pinv(a), lambda d: [matrices(d, 3, 5)]),
+    "pinv hermitian": (lambda T, a: T.linalg.pinv(a + a.mH, hermitian=True), lambda d: [regular(d, 3, 3)]),
+    "cond": (lambda T, a: T.linalg.cond(a), lambda d: [regular(d, 2, 3, 3)]),
+    "multi_dot": (
+        lambda T, a, b, c: T.linalg.multi_dot([a, b, c]), lambda d: [matrices(d, 4), matrices(d, 4, 7), matrices(d, 7, 2)]
+    ),
+    "cross": (lambda T, a, b: T.linalg.cross(a, b), lambda d: [matrices(d, 2, 4, 3), matrices(d, 1, 4, 3, seed=1)]),
+    "vander": (lambda T, a: T.linalg.vander(a, N=4), lambda d: [matrices(d, 2, 3)]),
+    "vecdot": (lambda T, a, b: T.linalg.vecdot(a, b), lambda d: [matrices(d, 2, 3), matrices(d, 2, 3, seed=1)]),
+    "tensorinv": (lambda T, a: T.linalg.tensorinv(a), lambda d: [matrices(d, 2, 3, 6)]),
+    "tensorsolve": (lambda T, a, b: T.linalg.tensorsolve(a, b), lambda d: [matrices(d, 2, 3, 6), matrices(d, 2, 3, seed=1)]),
 }  # fmt: skip
 
 
@@ -116,6 +170,17 @@ ERRORS = {
     "householder": (lambda T: T.linalg.householder_product(T.eye(3), T.ones(4)), "greater than or equal to tau.shape"),
     "matrix_exp": (lambda T: T.linalg.matrix_exp(T.ones(2, 3)), "must be batches of square matrices"),
     "triangular shapes": (lambda T: T.linalg.solve_triangular(T.eye(3), T.ones(4, 2), upper=True), r"AX = B \(3x3 and 4x2\)"),
+    "not positive": (lambda T: T.linalg.cholesky(T.tensor([[1.0, 2.0], [2.0, 1.0]])), "leading minor of order 2"),
+    "svd of nan": (lambda T: T.linalg.svd(T.full((3, 3), float("nan"))), "contained non-finite values"),
+    "eigh of nan": (lambda T: T.linalg.eigh(T.full((3, 3), float("nan"))), "failed to converge"),
+    "eig of nan": (lambda T: T.linalg.eig(T.full((3, 3), float("nan"))), "should not contain infs or NaNs"),
+    "eigh triangle": (lambda T: T.linalg.eigh(T.eye(2), UPLO="x"), "Expected UPLO argument to be 'L' or 'U', but got x"),
+    "lu_factor singular": (lambda T: T.linalg.lu_factor(T.zeros(2, 2)), r"U\[1,1\] is zero"),
+    "lu without pivots": (lambda T: T.linalg.lu(T.eye(2), pivot=False), "LU without pivoting is not implemented"),
+    "det": (lambda T: T.linalg.det(T.ones(2, 3)), "must be batches of square matrices"),
+    "multi_dot": (lambda T: T.linalg.multi_dot([T.ones(2)]), "expected at least 2 tensors"),
+    "cross": (lambda T: T.linalg.cross(T.ones(4), T.ones(4)), "must have length 3"),
+    "bad pivots": (lambda T: T.lu_unpack(T.eye(2), T.tensor([7, 9], dtype=T.int32)), "between 1 and"),
 }  # fmt: skip
 
 
@@ -158,3 +223,19 @@ def test_matrix_exp_of_extremes():
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert flambeau.linalg.matrix_exp(flambeau.full((2, 2), float("inf"))).isnan().all()
     assert flambeau.linalg.matrix_exp(flambeau.zeros(0, 0)).shape == (0, 0)
+
+
+def test_lu_of_a_large_matrix_takes_the_blocked_path():
+    a = flambeau.tensor(matrices("float64", 2, 90, 120))
+    P, L, U = flambeau.linalg.lu(a)
+    assert flambeau.allclose(P @ L @ U, a)
+    assert L.abs().max() <= 1
+    theirs = torch.linalg.lu_factor(torch.tensor(a.numpy())).pivots
+    assert flambeau.linalg.lu_factor(a).pivots.tolist() == theirs.tolist()
+
+
+def test_ranks():
+    a = flambeau.diag(flambeau.tensor([1.0, 1e-3, 0.0]))
+    assert flambeau.linalg.matrix_rank(a).item() == 2
+    assert flambeau.linalg.matrix_rank(a, atol=1e-2).item() == 1
+    assert flambeau.linalg.matrix_rank(a, hermitian=True, rtol=0.5).item() == 1

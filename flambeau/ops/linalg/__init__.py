@@ -1,3 +1,14 @@
 """Linear algebra: factorizations, systems of equations, spectra and functions of matrices."""
 
-from . import functions, orthogonal, solving, triangular  # noqa: F401
+from . import (  # noqa: F401
+    cholesky,
+    determinant,
+    functions,
+    least_squares,
+    lu,
+    orthogonal,
+    products,
+    solving,
+    spectral,
+    triangular,
+)

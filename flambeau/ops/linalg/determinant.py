@@ -1,0 +1,108 @@
+"""Determinants and their logarithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.return_types import named_result
+from ...core.tensor import Tensor
+from ..declare import composite, primitive
+from ..ranges import eye
+from . import support
+from .solving import solve_ex
+from .spectral import svd
+
+
+def _scaled_identity(g: Tensor, A: Tensor) -> Tensor:
+    return g.unsqueeze(-1).unsqueeze(-1) * eye(A.shape[-1], dtype=A.dtype)
+
+
+def _det_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
+    if bool((out == 0).any()):
+        return _cofactors(A) * g.unsqueeze(-1).unsqueeze(-1)
+    return solve_ex(A.mH, _scaled_identity(g * out.conj(), A))[0]
+
+
+def _cofactors(A: Tensor) -> Tensor:
+    """conj(det A) A^-H without dividing: from the singular values, each left out once."""
+    U, S, Vh = svd(A, full_matrices=False)
+    n = A.shape[-1]
+    one = eye(n, dtype=S.dtype)
+    others = (S.unsqueeze(-2) * (1 - one) + one).prod(-1)
+    phase = (det(U) * det(Vh)).conj().unsqueeze(-1).unsqueeze(-1)
+    return phase * ((U * others.unsqueeze(-2)) @ Vh)
+
+
+@primitive(grads={"A": _det_gradient}, label="LinalgDetBackward0", function=False, method=False)
+def determinant(A: Tensor) -> Tensor:
+    return support.by_rows(np.linalg.det(A._array()), A.dtype)
+
+
+def _check(name: str, A: Tensor) -> None:
+    support.check_matrix(name, A)
+    support.check_floating(name, A)
+    support.check_square(name, A)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def det(A: Tensor) -> Tensor:
+    """The determinant of a square matrix, or of each in a batch."""
+    _check("linalg.det", A)
+    return determinant(A)
+
+
+@composite(name="det")
+def old_det(input: Tensor) -> Tensor:
+    """The determinant of a square matrix, or of each in a batch."""
+    return det(input)
+
+
+# -- logarithms -------------------------------------------------------------------------------------------------------
+
+_slogdet_result = named_result("linalg_slogdet", "sign", "logabsdet")
+
+
+def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
+    g_sign, g_log = g
+    if not A.dtype.is_complex:
+        return solve_ex(A.mH, _scaled_identity(g_log, A))[0] if g_log is not None else A.new_zeros(A.shape)
+    total = 0
+    if g_log is not None:
+        total = g_log
+    if g_sign is not None:  # the sign turns with the imaginary part of the logarithm
+        total = total - 1j * (g_sign.conj() * out[0]).imag
+    return solve_ex(A.mH, _scaled_identity(total, A))[0]
+
+
+@primitive(grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0", function=False, method=False)
+def sign_and_logarithm(A: Tensor) -> Any:
+    sign, logarithm = np.linalg.slogdet(A._array())
+    return _slogdet_result((support.by_rows(sign, A.dtype), support.by_rows(logarithm, A.dtype.to_real())))
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def slogdet(A: Tensor) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value."""
+    _check("linalg.slogdet", A)
+    return sign_and_logarithm(A)
+
+
+_old_slogdet_result = named_result("slogdet", "sign", "logabsdet")
+
+
+@composite(name="slogdet", out=True)
+def old_slogdet(input: Tensor) -> Any:
+    """The sign of the determinant and the logarithm of its absolute value."""
+    return _old_slogdet_result(slogdet(input))
+
+
+@composite
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant; nan where a real one is negative."""
+    _check("logdet", input)
+    sign, logarithm = sign_and_logarithm(input)
+    if input.dtype.is_complex:
+        return sign.log() + logarithm
+    return logarithm.where(sign != -1, float("nan"))

@@ -1,0 +1,241 @@
+"""Least squares, pseudo-inverses, and the rank and condition of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.numeric_limits import finfo
+from ...core.return_types import named_result
+from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided
+from ..declare import composite, primitive
+from ..norms import linalg_norm
+from ..primitive import Saved
+from . import support
+from .solving import inv_ex
+from .spectral import eigvalsh, svdvals
+
+# -- tolerances -------------------------------------------------------------------------------------------------------
+
+
+def _number(name: str, value: Any) -> Any:
+    """A tolerance as number or array."""
+    if isinstance(value, Tensor):
+        if value.dtype.is_complex:
+            raise RuntimeError(f"{name} tensor of complex type is not supported.")
+        return value._array()
+    return value
+
+
+def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """(atol, rtol): unless told otherwise, rounding errors of the larger side."""
+    if rtol is None:
+        given = atol is not None and bool(np.all(_number(f"{name}: atol", atol) > 0))
+        rtol = 0.0 if given else finfo(A.dtype).eps * max(A.shape[-2:])
+    return _number(f"{name}: atol", 0.0 if atol is None else atol), _number(f"{name}: rtol", rtol)
+
+
+def _threshold(values: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
+    """The size from which a singular value counts, one per matrix."""
+    largest = np.abs(values).max(-1, initial=0)
+    return np.maximum(atol, rtol * largest)[..., None]
+
+
+# -- pseudo-inverse ---------------------------------------------------------------------------------------------------
+
+
+def _pinv_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
+    """Golub and Pereyra's derivative, associated so that the smaller side is multiplied first."""
+    P, gh = out, g.mH
+    if A.shape[-2] <= A.shape[-1]:
+        K = gh @ P
+        inner = K @ P.mH
+        return -(P @ K).mH + inner - (A @ P) @ inner + (P.mH @ P) @ (gh - K @ A)
+    K = P @ gh
+    inner = P.mH @ K
+    return -(K @ P).mH + (gh - A @ K) @ P @ P.mH + inner - (inner @ P) @ A
+
+
+def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.ndarray:
+    if hermitian:
+        values, left = np.linalg.eigh(a)
+        right = np.swapaxes(left, -2, -1).conj()
+    else:
+        left, values, right = np.linalg.svd(a, full_matrices=False)
+    counts = np.abs(values) > _threshold(values, atol, rtol)
+    inverse = np.where(counts, 1 / np.where(counts, values, 1), 0)
+    return np.swapaxes(right, -2, -1).conj() @ (inverse[..., None] * np.swapaxes(left, -2, -1).conj())
+
+
+@primitive(grads={"A": _pinv_gradient}, label="LinalgPinvBackward0", function=False, method=False)
+def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
+    a = A._array()
+    if not a.size:
+        return support.by_rows(np.swapaxes(a, -2, -1), A.dtype)
+    return support.by_rows(_pseudo_inverse(a, atol, rtol, hermitian), A.dtype)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """The pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero."""
+    support.check_matrix("linalg.pinv", A)
+    support.check_floating("linalg.pinv", A, False)
+    if hermitian:
+        support.check_square("linalg.pinv", A)
+    support.check_kernel("linalg_svd_cpu", A)
+    if rcond is not None:
+        atol, rtol = 0.0, rcond
+    return pseudo_inverse(A, *_tolerances("linalg.pinv", A, atol, rtol), bool(hermitian))
+
+
+@composite
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The older form of linalg.pinv."""
+    return pinv(input, rcond)
+
+
+# -- rank and condition -----------------------------------------------------------------------------------------------
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """How many singular values are above max(atol, rtol * largest)."""
+    name = "linalg.matrix_rank"
+    support.check_matrix(name, A, "input")
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    atol, rtol = _tolerances(name, A, atol, rtol)
+    plain = A.detach()
+    values = np.abs((eigvalsh(plain) if hermitian else svdvals(plain))._array())
+    return support.integers((values > _threshold(values, atol, rtol)).sum(-1), dt.int64)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """How much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
+    support.check_matrix("linalg.cond", A)
+    if p is None or (not isinstance(p, str) and abs(p) == 2):
+        support.check_floating("linalg.cond", A, False)
+        S = svdvals(A)
+        if not S.shape[-1]:
+            return S.new_zeros(S.shape[:-1])
+        return S[..., -1] / S[..., 0] if p == -2 else S[..., 0] / S[..., -1]
+    if isinstance(p, str) and p not in ("fro", "nuc"):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    if not isinstance(p, str) and abs(p) not in (1, math.inf):
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
+    support.check_square("linalg.cond", A)
+    support.check_floating("linalg.cond", A, False)
+    if not A.shape[-1]:
+        return A.new_zeros(A.shape[:-2], dtype=A.dtype.to_real())
+    inverse, info = inv_ex(A)
+    singular = (info != 0).unsqueeze(-1).unsqueeze(-1)
+    inverse = inverse.masked_fill(singular, math.inf)
+    return linalg_norm(A, p, dim=(-2, -1)) * linalg_norm(inverse, p, dim=(-2, -1))
+
+
+# -- least squares ----------------------------------------------------------------------------------------------------
+
+_lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> tuple:
+    """The solution is pinv(A) B; the residuals do not change with it to first order, only with A and B themselves."""
+    vector = len(B.shape) == len(A.shape) - 1
+    X, right = (t.unsqueeze(-1) if vector else t for t in (out[0], B))
+    for_a = for_b = None
+    if g[0] is not None:
+        gX = g[0].unsqueeze(-1) if vector else g[0]
+        P = pinv(A)
+        for_a = _pinv_gradient(gX @ right.mH, A, P) if needs["A"] else None
+        for_b = P.mH @ gX
+    if g[1] is not None and out[1].numel():
+        slope = 2 * (A @ X - right) * g[1].unsqueeze(-2)
+        share = slope @ X.mH
+        for_a = share if for_a is None else for_a + share
+        for_b = -slope if for_b is None else for_b - slope
+    if for_a is not None:
+        for_a = for_a.sum_to_size(A.shape)
+    if for_b is not None:
+        for_b = (for_b.squeeze(-1) if vector else for_b).sum_to_size(B.shape)
+    return for_a, for_b
+
+
+def _lstsq_arrays(a: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    left, values, right = np.linalg.svd(a, full_matrices=False)
+    counts = values > _threshold(values, 0.0, tolerance)
+    scale = np.where(counts, 1 / np.where(counts, values, 1), 0)
+    inside = scale[..., None] * (np.swapaxes(left, -2, -1).conj() @ b)
+    return np.swapaxes(right, -2, -1).conj() @ inside, counts.sum(-1), values
+
+
+def _top_of_columns(x: np.ndarray, rows: int, d: dt.dtype, vector: bool) -> Tensor:
+    """A solution as LAPACK leaves it: the first rows of columns that are as long as the right-hand side was."""
+    *batch, _, k = x.shape
+    *outer, column, _ = contiguous_strides((*batch, k, rows))
+    if vector:
+        x, strides = x[..., 0], (*outer, 1)
+    else:
+        strides = (*outer, 1, column)
+    out = empty_strided(tuple(x.shape), strides, d)
+    out._array()[...] = x
+    return out
+
+
+@primitive(grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0", function=False, method=False)
+def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
+    a, b = A._array(), B._array()
+    m, n = a.shape[-2:]
+    vector = len(B.shape) == len(A.shape) - 1
+    if vector:
+        b = b[..., None]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    x, rank, values = _lstsq_arrays(a, b, 0.0 if driver == "gels" else rcond)
+    rank, values = np.broadcast_to(rank, batch), np.broadcast_to(values, (*batch, values.shape[-1]))
+    nothing, d = empty((0,), A.dtype.to_real()), A.dtype.to_real()
+    residuals = nothing
+    if m > n and driver != "gelsy" and bool(np.all(rank == n)):
+        residuals = support.by_rows((np.abs(b - a @ x) ** 2).sum(-2), d)
+    return Saved(
+        _lstsq_result(
+            (
+                _top_of_columns(x, max(m, n), A.dtype, vector),
+                residuals,
+                empty((0,), dt.int64) if driver == "gels" else support.integers(rank, dt.int64),
+                support.by_rows(values, d) if driver in ("gelsd", "gelss") else empty((0,), d),
+            )
+        )
+    )
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """X that minimises the norm of A X - B; the shortest of them where there are several."""
+    name = "torch.linalg.lstsq"
+    support.require(name, "input", A)
+    support.require(name, "b", B, 2)
+    support.check_floating("linalg.lstsq", A)
+    support.check_same_dtype(name, A, B, "input", "other")
+    if len(A.shape) < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if not B.shape:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if len(A.shape) - len(B.shape) not in (0, 1):
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
+        )
+    vector = len(B.shape) == len(A.shape) - 1
+    if A.shape[-2] != B.shape[-1 if vector else -2]:
+        dimension = "-1" if vector else "-2"
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size({dimension})")
+    chosen = "gelsy" if driver is None else driver
+    if chosen not in _DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
+    if rcond is None:
+        rcond = finfo(A.dtype).eps * max(A.shape[-2:])
+    return least_squares(A, B, float(rcond), chosen)

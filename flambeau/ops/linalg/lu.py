@@ -1,0 +1,239 @@
+"""LU factors with partial pivoting."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu import lapack
+from ...core import dtype as dt
+from ...core.return_types import named_result
+from ...core.tensor import Tensor, empty
+from ..declare import composite, primitive
+from ..joining import cat
+from ..ranges import eye
+from . import support
+from .triangular import check_legacy, solve_triangular
+
+# -- derivative -------------------------------------------------------------------------------------------------------
+
+
+def _unpermuted_gradient(gL: Tensor, gU: Tensor, L: Tensor, U: Tensor) -> Tensor:
+    """The gradient of P^T A for A = P L U. Rows below and columns beside the square part follow from it:
+    L = [L1; A2 U^-1] or U = [U1 | L^-1 A2]."""
+    m, n = L.shape[-2], U.shape[-1]
+    k = min(m, n)
+    L1, U1, gL1, gU1 = L[..., :k, :], U[..., :, :k], gL[..., :k, :], gU[..., :, :k]
+    lower, upper = L1.mH @ gL1, gU1 @ U1.mH
+    if n > k:
+        lower = lower - gU[..., k:] @ U[..., k:].mH
+    if m > k:
+        upper = upper - L[..., k:, :].mH @ gL[..., k:, :]
+    inner = lower.tril(-1) + upper.triu()
+    square = solve_triangular(L1.mH, inner, upper=True, unitriangular=True)
+    if n > k:
+        beside = solve_triangular(L1.mH, gU[..., k:], upper=True, unitriangular=True)
+        return cat([solve_triangular(U1.mH, square, upper=False, left=False), beside], -1)
+    square = solve_triangular(U1.mH, square, upper=False, left=False)
+    if m > k:
+        below = solve_triangular(U1.mH, gL[..., k:, :], upper=False, left=False)
+        return cat([square, below], -2)
+    return square
+
+
+def _packed_parts(packed: Tensor) -> tuple[Tensor, Tensor]:
+    """L and U out of one matrix."""
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    return packed[..., :k].tril(-1) + eye(m, k, dtype=packed.dtype), packed[..., :k, :].triu()
+
+
+def _factor_gradient(g: tuple, out: list) -> Tensor:
+    packed, pivots = out[0], out[1]
+    L, U = _packed_parts(packed)
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    return _matrix(pivots, m, packed.dtype) @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
+
+
+def _matrix(pivots: Tensor, m: int, d: dt.dtype) -> Tensor:
+    """The permutation matrix P of a list of swaps."""
+    order = lapack.permutation(pivots._array(), m)
+    P = np.zeros((*order.shape, m), d.numpy)
+    np.put_along_axis(P, order[..., None, :], 1, -2)
+    return support.by_rows(P, d)
+
+
+# -- factors ----------------------------------------------------------------------------------------------------------
+
+_factor_ex_result = named_result("linalg_lu_factor_ex", "LU", "pivots", "info")
+_factor_result = named_result("linalg_lu_factor", "LU", "pivots")
+_lu_result = named_result("linalg_lu", "P", "L", "U")
+
+
+@primitive(grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0", function=False, method=False)
+def packed_factors(A: Tensor) -> Any:
+    packed, pivots, info = lapack.lu(A._array())
+    return _factor_ex_result((support.by_columns(packed, A.dtype), support.integers(pivots), support.integers(info)))
+
+
+def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
+    support.check_matrix(name, A)
+    support.check_floating(name, A, False)
+    support.check_kernel("lu_factor_cpu", A)
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    return packed_factors(A)
+
+
+def _raise_zero_pivot(name: str, info: Tensor) -> None:
+    codes = info._array().reshape(-1)
+    bad = np.flatnonzero(codes)
+    if bad.size:
+        i = codes[bad[0]]
+        where = f"(Batch element {bad[0]}): " if info.shape else ""
+        raise RuntimeError(
+            f"{name}: {where}U[{i},{i}] is zero and using it on lu_solve would result in a division by zero. If you still"
+            " want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+        )
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """linalg.lu_factor that reports zero pivots in `info` instead of raising."""
+    result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
+    if check_errors:
+        _raise_zero_pivot("torch.linalg.lu_factor_ex", result[2])
+    return result
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """L and U in one matrix, and the row swaps, as linalg.lu_solve takes them."""
+    packed, pivots, info = _checked_factors("torch.linalg.lu_factor", A, pivot)
+    _raise_zero_pivot("torch.linalg.lu_factor", info)
+    return _factor_result((packed, pivots))
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
+    packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
+    L, U = _packed_parts(packed)
+    return _lu_result((_matrix(pivots, A.shape[-2], A.dtype), L, U))
+
+
+@composite(name="lu")
+def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """The older form of linalg.lu_factor: (LU, pivots), with get_infos also the place of a zero pivot."""
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a"
+        " future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
+        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
+        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)",
+        UserWarning,
+        stacklevel=3,
+    )
+    result = _checked_factors("torch.lu", input, pivot)
+    if not get_infos:
+        _raise_zero_pivot("torch.lu", result[2])
+        result = result[:2]
+    if out is None:
+        return result
+    if not isinstance(out, (tuple, list)) or len(out) != len(result):
+        raise TypeError(f"expected tuple of {len(result)} elements for out=, got {type(out).__name__}")
+    for o, r in zip(out, result):
+        o.resize_as_(r).copy_(r)
+    return tuple(out)
+
+
+_unpack_result = named_result("lu_unpack", "P", "L", "U")
+
+
+@composite(method=False, out=True)
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """P, L, U out of what linalg.lu_factor returns."""
+    support.require("lu_unpack", "LU_data", LU_data)
+    support.require("lu_unpack", "LU_pivots", LU_pivots, 2)
+    if len(LU_data.shape) < 2:
+        raise RuntimeError("torch.lu_unpack: The input tensor LU_data must have at least 2 dimensions.")
+    if unpack_pivots and LU_pivots.dtype is not dt.int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function"
+            " is intended to be used with the output produced by torch.linalg.lu_factor"
+        )
+    nothing = empty((0,), LU_data.dtype)
+    P, L, U = nothing, nothing._bare_alias(), nothing._bare_alias()
+    if unpack_pivots:
+        m = LU_data.shape[-2]
+        _check_pivots(LU_pivots, m)
+        P = _matrix(LU_pivots, m, LU_data.dtype)
+    if unpack_data:
+        L, U = _packed_parts(LU_data)
+    return _unpack_result((P, L, U))
+
+
+def _check_pivots(pivots: Tensor, m: int) -> None:
+    values = pivots._array()
+    if pivots.shape[-1] > m or (values.size and (values.min() < 1 or values.max() > m)):
+        raise RuntimeError(
+            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result of"
+            " lu_factor?"
+        )
+
+
+# -- solving ----------------------------------------------------------------------------------------------------------
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """X with A X = B (or X A = B, or with A^H), A given by linalg.lu_factor."""
+    name = "linalg.lu_solve"
+    support.check_matrix(name, LU, "LU")
+    support.check_floating(name, LU, False)
+    if pivots.dtype is not dt.int32:
+        raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
+    support.check_square(name, LU, "LU")
+    support.check_matrix(name, B, "B")
+    support.check_same_dtype(name, LU, B, "LU", "B")
+    support.check_equation(name, LU, B, left)
+    if pivots.shape[-1] != LU.shape[-1]:
+        raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
+    if LU.shape[:-2] != pivots.shape[:-1]:
+        raise RuntimeError(
+            f"linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but got pivots with shape"
+            f" {list(pivots.shape)} instead"
+        )
+    support.batch_of(LU, B)
+    support.check_kernel("lu_solve_cpu", LU)
+    _check_pivots(pivots, LU.shape[-1])
+    if not left:  # X A = B is A^H X^H = B^H
+        return _lu_solution(LU, pivots, B.mH, not adjoint).mH
+    return _lu_solution(LU, pivots, B, adjoint)
+
+
+def _lu_solution(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
+    P = _matrix(pivots, LU.shape[-1], LU.dtype)
+    if adjoint:
+        half = solve_triangular(LU.mH, B, upper=False)
+        moved = solve_triangular(LU.mH, half, upper=True, unitriangular=True)
+        return (moved.mT @ P.mT).mT  # laid out by columns
+    half = solve_triangular(LU, P.mT @ B, upper=False, unitriangular=True)
+    return solve_triangular(LU, half, upper=True)
+
+
+@composite(name="lu_solve", out=True)
+def old_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """The older form of linalg.lu_solve, right-hand side first."""
+    warnings.warn(
+        "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.",
+        UserWarning,
+        stacklevel=3,
+    )
+    support.require("lu_solve", "input", input)
+    if len(input.shape) >= 2 and len(LU_data.shape) >= 2:
+        check_legacy("lu_solve", input, LU_data)
+    return lu_solve(LU_data, LU_pivots, input)

@@ -1,0 +1,271 @@
+"""Singular values, eigenvalues and their vectors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import LinAlgError
+from ...core.graph import mode
+from ...core.return_types import named_result
+from ...core.tensor import Tensor
+from ..declare import composite, primitive
+from ..ranges import eye
+from . import support
+from .solving import solve_ex
+
+
+def _records(A: Tensor) -> bool:
+    """Whether the vectors will be wanted for a derivative although only values are asked for."""
+    return mode.enabled and A.requires_grad
+
+
+def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:
+    """Run a NumPy routine; say what PyTorch says when it does not converge."""
+    try:
+        return call(a, *args)
+    except np.linalg.LinAlgError:
+        if not np.isfinite(a).all():
+            raise LinAlgError(
+                f"{name}: The algorithm failed to converge because the input matrix contained non-finite values."
+            ) from None
+        raise LinAlgError(
+            f"{name}: The algorithm failed to converge because the input matrix is ill-conditioned or has too many"
+            " repeated eigenvalues or singular values."
+        ) from None
+
+
+# -- singular values --------------------------------------------------------------------------------------------------
+
+
+def _svd_gradient(g: tuple, out: list, full_matrices: bool) -> Tensor:
+    (gU, gS, gVh), (U, S, Vh) = g, out
+    k = S.shape[-1]
+    if full_matrices:  # vectors beyond the singular values are arbitrary and have no derivative
+        U, Vh = U[..., :k], Vh[..., :k, :]
+        gU = None if gU is None else gU[..., :k]
+        gVh = None if gVh is None else gVh[..., :k, :]
+    if gU is None and gVh is None:
+        return (U * gS.unsqueeze(-2)) @ Vh
+    rotation = _svd_rotation(gU, gVh, U, S, Vh)
+    if gS is not None:
+        rotation = rotation + gS.diag_embed()
+    total = U @ rotation @ Vh
+    if gU is not None and U.shape[-2] > k:
+        total = total + ((gU - U @ (U.mH @ gU)) / S.unsqueeze(-2)) @ Vh
+    if gVh is not None and Vh.shape[-1] > k:
+        total = total + U @ ((gVh - (gVh @ Vh.mH) @ Vh) / S.unsqueeze(-1))
+    return total
+
+
+def _svd_rotation(gU: Tensor | None, gVh: Tensor | None, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+    """How the singular vectors turn, in their own coordinates: skew parts over differences of squared singular values."""
+    squares = S * S
+    gap = squares.unsqueeze(-2) - squares.unsqueeze(-1) + eye(S.shape[-1], dtype=S.dtype)
+    left = None if gU is None else _skew(U.mH @ gU)
+    right = None if gVh is None else _skew(Vh @ gVh.mH)
+    if S.dtype is not U.dtype:
+        phases = [t.diagonal(0, -2, -1).imag for t in (left, right) if t is not None]
+        _check_phase("svd_backward", "singular vectors", sum(phases[1:], phases[0]))
+    turned = None
+    if left is not None:
+        turned = left * S.unsqueeze(-2)
+    if right is not None:
+        share = S.unsqueeze(-1) * right
+        turned = share if turned is None else turned + share
+    turned = turned / gap  # type: ignore[operator]
+    if left is not None and S.dtype is not U.dtype:
+        turned = turned + (left.diagonal(0, -2, -1) / (2 * S)).diag_embed()
+    return turned
+
+
+def _skew(x: Tensor) -> Tensor:
+    return x - x.mH
+
+
+def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
+    """Complex vectors are unique up to a phase: raise if a loss depends on it."""
+    if not (np.abs(imaginary._array()) <= 1e-2).all():
+        raise RuntimeError(
+            f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified"
+            " loss function depends on this quantity, so it is ill-defined."
+        )
+
+
+_svd_result = named_result("linalg_svd", "U", "S", "Vh")
+
+
+@primitive(grads={"A": _svd_gradient}, label="LinalgSvdBackward0", function=False, method=False)
+def singular(A: Tensor, full_matrices: bool) -> Any:
+    u, s, vh = _converged("linalg.svd", A._array(), np.linalg.svd, full_matrices)
+    d = A.dtype
+    return _svd_result((support.by_columns(u, d), support.by_rows(s, d.to_real()), support.by_columns(vh, d)))
+
+
+def _check_svd(name: str, A: Tensor, driver: str | None) -> None:
+    support.check_matrix(name, A)
+    support.check_floating(name, A, False)
+    support.check_kernel("linalg_svd_cpu", A)
+    if driver is not None:
+        raise RuntimeError(
+            f"torch.{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """A = U diag(S) Vh: orthonormal vectors on both sides, singular values in descending order."""
+    _check_svd("linalg.svd", A, driver)
+    return singular(A, bool(full_matrices))
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """The singular values of a matrix, or of each in a batch, in descending order."""
+    _check_svd("linalg.svd", A, driver)
+    if _records(A):
+        return singular(A, False)[1]
+    values = _converged("linalg.svd", A._array(), lambda a: np.linalg.svd(a, compute_uv=False))
+    return support.by_rows(values, A.dtype.to_real())
+
+
+_old_svd_result = named_result("svd", "U", "S", "V")
+
+
+@composite(name="svd", out=True)
+def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """The older form of linalg.svd: reduced unless some=False, and V instead of its adjoint."""
+    warnings.warn(
+        "torch.svd is deprecated in favor of torch.linalg.svd and will be removed in a future PyTorch release.\n"
+        "U, S, V = torch.svd(A, some=some, compute_uv=True) (default)\nshould be replaced with\n"
+        "U, S, Vh = torch.linalg.svd(A, full_matrices=not some)\nV = Vh.mH\nand\n"
+        "_, S, _ = torch.svd(A, some=some, compute_uv=False)\nshould be replaced with\nS = torch.linalg.svdvals(A)",
+        UserWarning,
+        stacklevel=3,
+    )
+    support.check_matrix("linalg.svd", input, "input")
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        batch = input.shape[:-2]
+        U, V = input.detach().new_zeros((*batch, m, m)), input.detach().new_zeros((*batch, n, n))
+        return _old_svd_result((U, svdvals(input), V))
+    U, S, Vh = svd(input, full_matrices=not some)
+    return _old_svd_result((U, S, Vh.mH))
+
+
+# -- eigenvalues of Hermitian matrices --------------------------------------------------------------------------------
+
+
+def _eigh_gradient(g: tuple, out: list) -> Tensor:
+    (gL, gV), (L, V) = g, out
+    if gV is None:
+        return (V * gL.unsqueeze(-2)) @ V.mH
+    inner = V.mH @ gV
+    if V.dtype.is_complex:
+        _check_phase("linalg_eigh_backward", "eigenvectors", inner.diagonal(0, -2, -1).imag)
+    one = eye(L.shape[-1], dtype=L.dtype)
+    inner = inner * (1 - one) / (L.unsqueeze(-2) - L.unsqueeze(-1) + one)
+    if gL is not None:
+        inner = inner + gL.diag_embed()
+    return V @ inner @ V.mH
+
+
+_eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
+
+
+@primitive(grads={"A": _eigh_gradient}, label="LinalgEighBackward0", function=False, method=False)
+def hermitian_eigen(A: Tensor, uplo: str) -> Any:
+    a = A._array()
+    _check_finite_hermitian(a)
+    values, vectors = _converged("linalg.eigh", a, np.linalg.eigh, uplo)
+    return _eigh_result((support.by_rows(values, A.dtype.to_real()), support.by_columns(vectors, A.dtype)))
+
+
+def _check_finite_hermitian(a: np.ndarray) -> None:
+    if a.shape[-1] > 1 and not np.isfinite(a).all():
+        raise LinAlgError(
+            "linalg.eigh: The algorithm failed to converge because the input matrix is ill-conditioned or has too many"
+            f" repeated eigenvalues (error code: {a.shape[-1] - 1})."
+        )
+
+
+def _check_eigh(name: str, A: Tensor, uplo: Any) -> str:
+    support.check_square(name, A)
+    support.check_floating(name, A, False)
+    letter = str(uplo).upper()
+    if letter not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    support.check_kernel("linalg_eigh_cpu", A)
+    return letter
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix, of which one triangle is read."""
+    return hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO))
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of a Hermitian matrix, ascending."""
+    letter = _check_eigh("linalg.eigvalsh", A, UPLO)
+    if _records(A):
+        return hermitian_eigen(A, letter)[0]
+    _check_finite_hermitian(A._array())
+    return support.by_rows(_converged("linalg.eigh", A._array(), np.linalg.eigvalsh, letter), A.dtype.to_real())
+
+
+# -- eigenvalues of any square matrix ---------------------------------------------------------------------------------
+
+
+def _eig_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
+    (gL, gV), (L, V) = g, out
+    if gV is None:
+        inner = gL.unsqueeze(-1) * V.mH
+    else:
+        product = V.mH @ gV
+        _check_phase("linalg_eig_backward", "eigenvectors", product.diagonal(0, -2, -1).imag)
+        # Eigenvectors have length one: what would stretch them is taken out.
+        product = product - (V.mH @ V) * product.diagonal(0, -2, -1).real.unsqueeze(-2)
+        one = eye(L.shape[-1], dtype=L.dtype.to_real())
+        turned = product * (1 - one) / ((L.unsqueeze(-2) - L.unsqueeze(-1)).conj() + one)
+        inner = (turned if gL is None else turned + gL.diag_embed()) @ V.mH
+    total = solve_ex(V.mH, inner)[0]
+    return total if A.dtype.is_complex else total.real
+
+
+_eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
+
+
+@primitive(grads={"A": _eig_gradient}, label="LinalgEigBackward0", function=False, method=False)
+def general_eigen(A: Tensor) -> Any:
+    d = A.dtype.to_complex()
+    values, vectors = _converged("linalg.eig", A._array(), np.linalg.eig)
+    return _eig_result((support.by_rows(values, d), support.by_columns(vectors, d)))
+
+
+def _check_eig(name: str, A: Tensor) -> None:
+    support.check_square(name, A)
+    support.check_floating(name, A, False)
+    support.check_kernel("linalg_eig_cpu", A)
+    if not np.isfinite(A._array()).all():
+        raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def eig(A: Tensor) -> Any:
+    """Eigenvalues and eigenvectors of a square matrix, always complex."""
+    _check_eig("linalg.eig", A)
+    return general_eigen(A)
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def eigvals(A: Tensor) -> Tensor:
+    """The eigenvalues of a square matrix, always complex."""
+    _check_eig("linalg.eigvals", A)
+    if _records(A):
+        return general_eigen(A)[0]
+    return support.by_rows(_converged("linalg.eigvals", A._array(), np.linalg.eigvals), A.dtype.to_complex())
