@@ -1,0 +1,67 @@
+"""Data sets of images, with torchvision's names and files."""
+
+from .arrays import FER2013, SEMEION, STL10, SVHN, USPS
+from .caltech import Caltech101, Caltech256
+from .celeba import CelebA
+from .cifar import CIFAR10, CIFAR100
+from .coco import CocoCaptions, CocoDetection
+from .fakedata import FakeData
+from .folder import DatasetFolder, ImageFolder
+from .imagenet import ImageNet
+from .listed import (
+    DTD,
+    GTSRB,
+    SUN397,
+    Country211,
+    EuroSAT,
+    FGVCAircraft,
+    Flowers102,
+    Food101,
+    Imagenette,
+    OxfordIIITPet,
+    RenderedSST2,
+    StanfordCars,
+)
+from .mnist import EMNIST, KMNIST, MNIST, QMNIST, FashionMNIST
+from .vision import StandardTransform, VisionDataset
+from .voc import VOCDetection, VOCSegmentation
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "DTD",
+    "EMNIST",
+    "FER2013",
+    "GTSRB",
+    "KMNIST",
+    "MNIST",
+    "QMNIST",
+    "SEMEION",
+    "STL10",
+    "SUN397",
+    "SVHN",
+    "USPS",
+    "Caltech101",
+    "Caltech256",
+    "CelebA",
+    "CocoCaptions",
+    "CocoDetection",
+    "Country211",
+    "DatasetFolder",
+    "EuroSAT",
+    "FGVCAircraft",
+    "FakeData",
+    "FashionMNIST",
+    "Flowers102",
+    "Food101",
+    "ImageFolder",
+    "ImageNet",
+    "Imagenette",
+    "OxfordIIITPet",
+    "RenderedSST2",
+    "StandardTransform",
+    "StanfordCars",
+    "VOCDetection",
+    "VOCSegmentation",
+    "VisionDataset",
+]

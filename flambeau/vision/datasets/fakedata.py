@@ -1,0 +1,49 @@
+"""Random images with random labels, to try programs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ops import namespace
+from ...random import get_rng_state, manual_seed, set_rng_state
+from ...utils.pillow import pillow
+from .vision import VisionDataset
+
+_torch = namespace("torch")
+
+
+class FakeData(VisionDataset):
+    """`size` images; the one at `index` is drawn with the seed `index + random_offset`, so it is always the same."""
+
+    def __init__(
+        self,
+        size: int = 1000,
+        image_size: tuple[int, int, int] = (3, 224, 224),
+        num_classes: int = 10,
+        transform: Callable | None = None,
+        target_transform: Callable | None = None,
+        random_offset: int = 0,
+    ):
+        super().__init__(transform=transform, target_transform=target_transform)
+        self.size, self.image_size, self.num_classes = size, image_size, num_classes
+        self.random_offset = random_offset
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        if index >= len(self):
+            raise IndexError(f"{type(self).__name__} index out of range")
+        kept = get_rng_state()
+        manual_seed(index + self.random_offset)
+        values = _torch["randn"](*self.image_size)
+        target = _torch["randint"](0, self.num_classes, size=(1,))[0]
+        set_rng_state(kept)
+        with np.errstate(invalid="ignore"):  # most values lie outside 0 to 1, and wrap around
+            pixels = (values.numpy() * np.float32(255)).astype(np.uint8).transpose(1, 2, 0)
+        image = pillow().fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
+        image, target = self._each_transformed(image, target)
+        return image, target.item()
+
+    def __len__(self) -> int:
+        return self.size

@@ -1,0 +1,80 @@
+"""What all data sets of images have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ...utils.data.dataset import Dataset
+
+
+class VisionDataset(Dataset):
+    """A data set with transforms: `transforms` of image and target together, or one of each on its own."""
+
+    _repr_indent = 4
+
+    def __init__(
+        self,
+        root: Any = None,
+        transforms: Callable | None = None,
+        transform: Callable | None = None,
+        target_transform: Callable | None = None,
+    ):
+        self.root = os.path.expanduser(root) if isinstance(root, str) else root
+        apart = transform is not None or target_transform is not None
+        if transforms is not None and apart:
+            raise ValueError("Only transforms or transform/target_transform can be passed as argument")
+        self.transform, self.target_transform = transform, target_transform
+        self.transforms = StandardTransform(transform, target_transform) if apart else transforms
+
+    def __getitem__(self, index: int) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _each_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
+        """The attributes are looked at now: people replace them after the set was made."""
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return image, target
+
+    def _both_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
+        return (image, target) if self.transforms is None else self.transforms(image, target)
+
+    def extra_repr(self) -> str:
+        return ""
+
+    def __repr__(self) -> str:
+        body = [f"Number of datapoints: {len(self)}"]
+        if self.root is not None:
+            body.append(f"Root location: {self.root}")
+        body += self.extra_repr().splitlines()
+        if getattr(self, "transforms", None) is not None:
+            body.append(repr(self.transforms))
+        return "\n".join([f"Dataset {type(self).__name__}", *(" " * self._repr_indent + line for line in body)])
+
+
+class StandardTransform:
+    """A transform of the image and one of the target, as one of both."""
+
+    def __init__(self, transform: Callable | None = None, target_transform: Callable | None = None):
+        self.transform, self.target_transform = transform, target_transform
+
+    def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:
+        if self.transform is not None:
+            input = self.transform(input)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return input, target
+
+    def __repr__(self) -> str:
+        body = [type(self).__name__]
+        for head, transform in (("Transform: ", self.transform), ("Target transform: ", self.target_transform)):
+            if transform is not None:
+                first, *others = repr(transform).splitlines()
+                body += [head + first, *(" " * len(head) + line for line in others)]
+        return "\n".join(body)

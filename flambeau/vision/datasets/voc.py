@@ -1,0 +1,142 @@
+"""Pascal VOC: images with segmentations or with boxes."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+from ...utils.pillow import pillow
+from .utils import download_and_extract_archive, verify_str_arg
+from .vision import VisionDataset
+
+_SERVER = "https://thor.robots.ox.ac.uk/pascal/VOC/"
+_KIT = "VOCdevkit"
+# year -> archive, its name here (one year's differs from the server's, as in torchvision), checksum, folder
+_ARCHIVES = {
+    "2012": (
+        "voc2012/VOCtrainval_11-May-2012.tar",
+        "VOCtrainval_11-May-2012.tar",
+        "6cd6e144f989b92b3379bac3b3de84fd",
+        (_KIT, "VOC2012"),
+    ),
+    "2011": (
+        "voc2011/VOCtrainval_25-May-2011.tar",
+        "VOCtrainval_25-May-2011.tar",
+        "6c3384ef61512963050cb5d687e5bf1e",
+        ("TrainVal", _KIT, "VOC2011"),
+    ),
+    "2010": (
+        "voc2010/VOCtrainval_03-May-2010.tar",
+        "VOCtrainval_03-May-2010.tar",
+        "da459979d0c395079b5c75ee67908abb",
+        (_KIT, "VOC2010"),
+    ),
+    "2009": (
+        "voc2009/VOCtrainval_11-May-2009.tar",
+        "VOCtrainval_11-May-2009.tar",
+        "a3e00b113cfcfebf17e343f59da3caa1",
+        (_KIT, "VOC2009"),
+    ),
+    "2008": (
+        "voc2008/VOCtrainval_14-Jul-2008.tar",
+        "VOCtrainval_11-May-2012.tar",
+        "2629fa636546599198acfcfbfcf1904a",
+        (_KIT, "VOC2008"),
+    ),
+    "2007": (
+        "voc2007/VOCtrainval_06-Nov-2007.tar",
+        "VOCtrainval_06-Nov-2007.tar",
+        "c52e279531787c972589f7e41ab4ae64",
+        (_KIT, "VOC2007"),
+    ),
+    "2007-test": (
+        "voc2007/VOCtest_06-Nov-2007.tar",
+        "VOCtest_06-Nov-2007.tar",
+        "b6e924de25625d8de591ea690078ad9f",
+        (_KIT, "VOC2007"),
+    ),
+}
+
+
+class _VOC(VisionDataset):
+    _lists: str
+    _target_folder: str
+    _target_ending: str
+
+    def __init__(
+        self,
+        root: Any,
+        year: str = "2012",
+        image_set: str = "train",
+        download: bool = False,
+        transform: Callable | None = None,
+        target_transform: Callable | None = None,
+        transforms: Callable | None = None,
+    ):
+        super().__init__(root, transforms, transform, target_transform)
+        self.year = verify_str_arg(year, "year", [str(y) for y in range(2007, 2013)])
+        sets = ["train", "trainval", "val"] + (["test"] if year == "2007" else [])
+        self.image_set = verify_str_arg(image_set, "image_set", sets)
+        archive, self.filename, self.md5, folder = _ARCHIVES["2007-test" if image_set == "test" else year]
+        self.url = _SERVER + archive
+        if download:
+            download_and_extract_archive(self.url, self.root, filename=self.filename, md5=self.md5)
+        base = os.path.join(self.root, *folder)
+        if not os.path.isdir(base):
+            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+        with open(os.path.join(base, "ImageSets", self._lists, f"{image_set}.txt")) as file:
+            names = [line.strip() for line in file]
+        self.images = [os.path.join(base, "JPEGImages", f"{name}.jpg") for name in names]
+        self.targets = [os.path.join(base, self._target_folder, name + self._target_ending) for name in names]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image = pillow().open(self.images[index]).convert("RGB")
+        return self._both_transformed(image, self._target(self.targets[index]))
+
+    def _target(self, path: str) -> Any:
+        raise NotImplementedError
+
+
+class VOCSegmentation(_VOC):
+    """Images, and images of the same size whose colours are classes."""
+
+    _lists, _target_folder, _target_ending = "Segmentation", "SegmentationClass", ".png"
+
+    @property
+    def masks(self) -> list[str]:
+        return self.targets
+
+    def _target(self, path: str) -> Any:
+        return pillow().open(path)
+
+
+class VOCDetection(_VOC):
+    """Images, and what their XML files say of the objects in them, as dictionaries."""
+
+    _lists, _target_folder, _target_ending = "Main", "Annotations", ".xml"
+
+    @property
+    def annotations(self) -> list[str]:
+        return self.targets
+
+    def _target(self, path: str) -> Any:
+        return self.parse_voc_xml(ElementTree.parse(path).getroot())
+
+    @staticmethod
+    def parse_voc_xml(node: Any) -> dict[str, Any]:
+        """{tag: text}, or {tag: {...}} of an element with others in it; "object" is a list, also when there is but one."""
+        if not len(node):
+            return {node.tag: node.text.strip()} if node.text else {}
+        found: dict[str, list] = defaultdict(list)
+        for child in node:
+            for tag, value in VOCDetection.parse_voc_xml(child).items():
+                found[tag].append(value)
+        if node.tag == "annotation":
+            found["object"] = [found["object"]]
+        return {node.tag: {tag: values[0] if len(values) == 1 else values for tag, values in found.items()}}
