@@ -6,6 +6,7 @@ What tensors *do* is declared in `ops`, which binds methods onto this class once
 from __future__ import annotations
 
 import ctypes
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,14 @@ def is_contiguous_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> bo
                 return 0 in shape  # without elements any strides will do
             step *= size
     return True
+
+
+# Flambeau's operators are Python functions. PyTorch, which uses the same protocol, offers built-ins and their methods.
+_BUILT_IN = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+
+
+def _is_foreign(function: Any) -> bool:
+    return type(function) in _BUILT_IN or (getattr(function, "__module__", None) or "").partition(".")[0] == "torch"
 
 
 class Tensor:
@@ -131,7 +140,7 @@ class Tensor:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """What operators on a subclass do unless it says otherwise: run, and return that subclass."""
-        if not all(issubclass(cls, t) for t in types):
+        if not all(issubclass(cls, t) for t in types) or _is_foreign(func):
             return NotImplemented
         with DisableTorchFunctionSubclass():
             return _as_class(func(*args, **(kwargs or {})), cls)
