@@ -1,0 +1,80 @@
+"""Transforms of images, with torchvision's names, numbers and random draws.
+
+The classes here are the classic ones; `v2` has the newer generation, which also takes boxes, masks and videos. Both work on tensors
+(..., C, H, W) and on PIL images (with Pillow installed).
+
+>>> import flambeau
+>>> from flambeau.vision import transforms
+>>> crop = transforms.Compose([transforms.Resize(8), transforms.CenterCrop(6)])
+>>> crop(flambeau.rand(3, 16, 12)).shape
+torch.Size([3, 6, 6])
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any
+
+from . import functional
+from .autoaugment import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
+from .basic import (
+    Compose,
+    ConvertImageDtype,
+    Lambda,
+    LinearTransformation,
+    Normalize,
+    PILToTensor,
+    RandomApply,
+    RandomChoice,
+    RandomOrder,
+    ToPILImage,
+    ToTensor,
+)
+from .geometric import (
+    CenterCrop,
+    ElasticTransform,
+    FiveCrop,
+    Pad,
+    RandomAffine,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomPerspective,
+    RandomResizedCrop,
+    RandomRotation,
+    RandomVerticalFlip,
+    Resize,
+    TenCrop,
+)
+from .interpolation import InterpolationMode
+from .photometric import (
+    ColorJitter,
+    GaussianBlur,
+    Grayscale,
+    RandomAdjustSharpness,
+    RandomAutocontrast,
+    RandomEqualize,
+    RandomErasing,
+    RandomGrayscale,
+    RandomInvert,
+    RandomPosterize,
+    RandomSolarize,
+)
+
+if TYPE_CHECKING:
+    from . import v2
+
+__all__ = [
+    "AugMix", "AutoAugment", "AutoAugmentPolicy", "CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "ElasticTransform",
+    "FiveCrop", "GaussianBlur", "Grayscale", "InterpolationMode", "Lambda", "LinearTransformation", "Normalize", "PILToTensor", "Pad",
+    "RandAugment", "RandomAdjustSharpness", "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChoice", "RandomCrop",
+    "RandomEqualize", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomPerspective",
+    "RandomPosterize", "RandomResizedCrop", "RandomRotation", "RandomSolarize", "RandomVerticalFlip", "Resize", "TenCrop",
+    "ToPILImage", "ToTensor", "TrivialAugmentWide", "functional", "v2",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The second generation is imported when first used."""
+    if name == "v2":
+        return _importlib.import_module(f"{__name__}.v2")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

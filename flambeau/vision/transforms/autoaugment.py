@@ -1,0 +1,171 @@
+"""Classic automatic augmentations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+from flambeau import Tensor, nn
+
+from . import functional as F
+from . import policies as tables
+from .interpolation import InterpolationMode
+from .policies import AutoAugmentPolicy
+
+__all__ = ["AugMix", "AutoAugment", "AutoAugmentPolicy", "RandAugment", "TrivialAugmentWide"]
+
+
+def _randint(high: int, low: int = 0) -> int:
+    return int(flambeau.randint(low, high, (1,)).item())
+
+
+class _Automatic(nn.Module):
+    """Choosing an operation of a space, and its magnitude."""
+
+    space: tables.Space
+    shown: tuple[str, ...]
+
+    def __init__(self, interpolation: InterpolationMode, fill: Any) -> None:
+        super().__init__()
+        self.interpolation = interpolation
+        self.fill = fill
+
+    def _fill_for(self, img: Any) -> Any:
+        if self.fill is None or not isinstance(img, Tensor):
+            return self.fill
+        if isinstance(self.fill, (int, float)):
+            return [float(self.fill)] * F.get_dimensions(img)[0]
+        return [float(f) for f in self.fill]
+
+    def _magnitudes(self, img: Any, name: str, bins: int) -> tuple[list[float] | None, bool]:
+        _, height, width = F.get_dimensions(img)
+        values, signed = self.space[name]
+        found = values(bins, height, width)
+        return None if found is None else found.tolist(), signed
+
+    def _pick(self) -> str:
+        return list(self.space)[_randint(len(self.space))]
+
+    def _apply(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
+        return tables.apply(F, img, name, magnitude, self.interpolation, fill)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in self.shown)})"
+
+
+class AutoAugment(_Automatic):
+    """One of the learned pairs of operations."""
+
+    space = tables.IN_BYTES.auto_augment
+    shown = ("policy", "fill")
+
+    def __init__(self, policy: AutoAugmentPolicy = AutoAugmentPolicy.IMAGENET, interpolation: InterpolationMode = InterpolationMode.NEAREST, fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation, fill)
+        self.policy = policy
+        self.policies = tables.policies(policy)
+
+    @staticmethod
+    def get_params(transform_num: int) -> tuple[int, Tensor, Tensor]:
+        """(policy, probabilities, signs)."""
+        return _randint(transform_num), flambeau.rand((2,)), flambeau.randint(2, (2,))
+
+    def forward(self, img: Any) -> Any:
+        fill = self._fill_for(img)
+        policy, probabilities, signs = self.get_params(len(self.policies))
+        for i, (name, probability, bin) in enumerate(self.policies[policy]):
+            if probabilities[i] <= probability:
+                values, signed = self._magnitudes(img, name, 10)
+                magnitude = 0.0 if values is None or bin is None else float(values[bin])
+                if signed and signs[i] == 0:
+                    magnitude = -magnitude
+                img = self._apply(img, name, magnitude, fill)
+        return img
+
+
+class RandAugment(_Automatic):
+    """`num_ops` random operations of one strength."""
+
+    space = tables.IN_BYTES.rand_augment
+    shown = ("num_ops", "magnitude", "num_magnitude_bins", "interpolation", "fill")
+
+    def __init__(self, num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 31, interpolation: InterpolationMode = InterpolationMode.NEAREST, fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation, fill)
+        self.num_ops = num_ops
+        self.magnitude = magnitude
+        self.num_magnitude_bins = num_magnitude_bins
+
+    def forward(self, img: Any) -> Any:
+        fill = self._fill_for(img)
+        for _ in range(self.num_ops):
+            name = self._pick()
+            values, signed = self._magnitudes(img, name, self.num_magnitude_bins)
+            magnitude = 0.0 if values is None else float(values[self.magnitude])
+            if signed and _randint(2):
+                magnitude = -magnitude
+            img = self._apply(img, name, magnitude, fill)
+        return img
+
+
+class TrivialAugmentWide(_Automatic):
+    """One random operation of random strength."""
+
+    space = tables.IN_BYTES.trivial_augment
+    shown = ("num_magnitude_bins", "interpolation", "fill")
+
+    def __init__(self, num_magnitude_bins: int = 31, interpolation: InterpolationMode = InterpolationMode.NEAREST, fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation, fill)
+        self.num_magnitude_bins = num_magnitude_bins
+
+    def forward(self, img: Any) -> Any:
+        fill = self._fill_for(img)
+        name = self._pick()
+        values, signed = self._magnitudes(img, name, self.num_magnitude_bins)
+        magnitude = 0.0 if values is None else float(values[_randint(len(values))])
+        if signed and _randint(2):
+            magnitude = -magnitude
+        return self._apply(img, name, magnitude, fill)
+
+
+class AugMix(_Automatic):
+    """A random blend of the image with chains of random operations on it."""
+
+    shown = ("severity", "mixture_width", "chain_depth", "alpha", "all_ops", "interpolation", "fill")
+
+    def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: InterpolationMode = InterpolationMode.BILINEAR, fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation, fill)
+        if not 1 <= severity <= 10:
+            raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")
+        self.severity = severity
+        self.mixture_width = mixture_width
+        self.chain_depth = chain_depth
+        self.alpha = alpha
+        self.all_ops = all_ops
+        self.space = tables.IN_BYTES.aug_mix if all_ops else tables.IN_BYTES.aug_mix_partial
+
+    def forward(self, orig_img: Any) -> Any:
+        img = orig_img if isinstance(orig_img, Tensor) else F.pil_to_tensor(orig_img)
+        fill = self._fill_for(img)
+        batch = img.view([1] * max(4 - img.ndim, 0) + list(img.shape))
+        keep, weights = mixing_weights(len(batch), self.alpha, self.mixture_width)
+        per_image = [len(batch)] + [1] * (batch.ndim - 1)
+        mix = keep.view(per_image) * batch
+        for i in range(self.mixture_width):
+            augmented = batch
+            depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
+            for _ in range(depth):
+                name = self._pick()
+                values, signed = self._magnitudes(augmented, name, 10)
+                magnitude = 0.0 if values is None else float(values[_randint(self.severity)])
+                if signed and _randint(2):
+                    magnitude = -magnitude
+                augmented = self._apply(augmented, name, magnitude, fill)
+            mix.add_(weights[:, i].view(per_image) * augmented)
+        mixed = mix.view(img.shape).to(dtype=img.dtype)
+        return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)
+
+
+def mixing_weights(count: int, alpha: float, width: int) -> tuple[Tensor, Tensor]:
+    """How much of each image is kept, and how much of every chain is added."""
+    shares = flambeau._sample_dirichlet(flambeau.tensor([alpha, alpha]).expand(count, -1))
+    chains = flambeau._sample_dirichlet(flambeau.tensor([alpha] * width).expand(count, -1))
+    return shares[:, 0], chains * shares[:, 1].reshape(count, -1)

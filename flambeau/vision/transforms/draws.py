@@ -1,0 +1,110 @@
+"""The random choices of transforms: the same numbers in the same order as torchvision, from the same seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import flambeau
+
+
+def uniform(low: float, high: float) -> float:
+    """One number from the default generator."""
+    return flambeau.empty(1).uniform_(low, high).item()
+
+
+def whole(low: int, high: int) -> int:
+    """One whole number in low..high-1."""
+    return int(flambeau.randint(low, high, size=(1,)).item())
+
+
+def chance() -> flambeau.Tensor:
+    """One number from 0 to 1."""
+    return flambeau.rand(1)
+
+
+def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
+    """Top and left of a window inside the image."""
+    return whole(0, own[0] - size[0] + 1), whole(0, own[1] - size[1] + 1)
+
+
+def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int, int, int]:
+    """(top, left, height, width): a window of random area and shape, ten tries; else the largest central one that fits `ratio`."""
+    height, width = own
+    area = height * width
+    log_ratio = flambeau.log(flambeau.tensor(ratio)).tolist()
+    for _ in range(10):
+        target = area * uniform(scale[0], scale[1])
+        aspect = flambeau.exp(flambeau.empty(1).uniform_(log_ratio[0], log_ratio[1])).item()
+        w, h = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
+        if 0 < w <= width and 0 < h <= height:
+            return whole(0, height - h + 1), whole(0, width - w + 1), h, w
+    own_ratio = float(width) / float(height)
+    if own_ratio < min(ratio):
+        w, h = width, int(round(width / min(ratio)))
+    elif own_ratio > max(ratio):
+        w, h = int(round(height * max(ratio))), height
+    else:
+        w, h = width, height
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def erasing(
+    own: Sequence[int], scale: Sequence[float], ratio: Sequence[float], value: Sequence[float] | None
+) -> tuple[int, int, int, int, Any] | None:
+    """(top, left, height, width, colour) of a box to erase, or None where ten tries found none that fits."""
+    channels, height, width = own
+    area = height * width
+    log_ratio = flambeau.log(flambeau.tensor(ratio)).tolist()
+    for _ in range(10):
+        target = area * uniform(scale[0], scale[1])
+        aspect = flambeau.exp(flambeau.empty(1).uniform_(log_ratio[0], log_ratio[1])).item()
+        h, w = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
+        if not (h < height and w < width):
+            continue
+        if value is None:
+            color = flambeau.empty([channels, h, w], dtype=flambeau.float32).normal_()
+        else:
+            color = flambeau.tensor(value)[:, None, None]
+        return whole(0, height - h + 1), whole(0, width - w + 1), h, w, color
+    return None
+
+
+def perspective_points(width: int, height: int, distortion: float) -> tuple[list[list[int]], list[list[int]]]:
+    """The corners of the image, and where they move to: each up to half of the image times `distortion` inwards."""
+    dx, dy = int(distortion * (width // 2)), int(distortion * (height // 2))
+    top_left = [whole(0, dx + 1), whole(0, dy + 1)]
+    top_right = [whole(width - dx - 1, width), whole(0, dy + 1)]
+    bottom_right = [whole(width - dx - 1, width), whole(height - dy - 1, height)]
+    bottom_left = [whole(0, dx + 1), whole(height - dy - 1, height)]
+    start = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]
+    return start, [top_left, top_right, bottom_right, bottom_left]
+
+
+def affine(
+    degrees: Sequence[float],
+    translate: Sequence[float] | None,
+    scale: Sequence[float] | None,
+    shear: Sequence[float] | None,
+    size: Sequence[int],
+) -> tuple[float, tuple[int, int], float, tuple[float, float]]:
+    """(angle, translation, scale, shear) for an image of `size` (width, height)."""
+    angle = uniform(float(degrees[0]), float(degrees[1]))
+    moved = (0, 0)
+    if translate is not None:
+        far_x, far_y = float(translate[0] * size[0]), float(translate[1] * size[1])
+        moved = (int(round(uniform(-far_x, far_x))), int(round(uniform(-far_y, far_y))))
+    factor = 1.0 if scale is None else uniform(scale[0], scale[1])
+    shear_x = shear_y = 0.0
+    if shear is not None:
+        shear_x = uniform(shear[0], shear[1])
+        if len(shear) == 4:
+            shear_y = uniform(shear[2], shear[3])
+    return angle, moved, factor, (shear_x, shear_y)
+
+
+def jitter(*ranges: Sequence[float] | None) -> tuple[flambeau.Tensor, list[float | None]]:
+    """The order of the four colour changes, and how much of each (None where its range is None)."""
+    order = flambeau.randperm(4)
+    return order, [None if bounds is None else float(uniform(bounds[0], bounds[1])) for bounds in ranges]

@@ -1,0 +1,498 @@
+"""The classic functions on PIL images and tensors: what the transforms do, with every choice in the caller's hands.
+
+Each function looks at its input once: a tensor goes to a tensor kernel, a PIL image to Pillow, anything else is a TypeError.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+from .._pillow import is_pil
+from .interpolation import InterpolationMode, interpolation_mode
+from .kernels import color, conversion, filters, geometry, matrices, pil, warp
+
+__all__ = [
+    "InterpolationMode", "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation",
+    "adjust_sharpness", "affine", "autocontrast", "center_crop", "convert_image_dtype", "crop", "elastic_transform", "equalize",
+    "erase", "five_crop", "gaussian_blur", "get_dimensions", "get_image_num_channels", "get_image_size", "hflip", "invert",
+    "normalize", "pad", "perspective", "pil_to_tensor", "posterize", "resize", "resized_crop", "rgb_to_grayscale", "rotate",
+    "solarize", "ten_crop", "to_grayscale", "to_pil_image", "to_tensor", "vflip",
+]  # fmt: skip
+
+
+# -- looking at the input ---------------------------------------------------------------------------------------------
+
+
+def _is_tensor(image: Any) -> bool:
+    """Whether this is an image tensor; raises for what is neither that nor a PIL image."""
+    if isinstance(image, Tensor):
+        if image.ndim < 2:
+            raise TypeError("Tensor is not a torch image.")
+        return True
+    pil.check_pil(image)
+    return False
+
+
+def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, channels: tuple[int, ...] = ()) -> Any:
+    if _is_tensor(image):
+        if channels:
+            color.check_channels(image, channels)
+        return on_tensor(image, *args)
+    return on_pil(image, *args)
+
+
+def get_dimensions(img: Any) -> list[int]:
+    """[channels, height, width]."""
+    if _is_tensor(img):
+        return [1 if img.ndim == 2 else img.shape[-3], *img.shape[-2:]]
+    return [pil.num_channels(img), img.height, img.width]
+
+
+def get_image_size(img: Any) -> list[int]:
+    """[width, height]."""
+    return get_dimensions(img)[:0:-1]
+
+
+def get_image_num_channels(img: Any) -> int:
+    return get_dimensions(img)[0]
+
+
+# -- conversion -------------------------------------------------------------------------------------------------------
+
+
+def to_tensor(pic: Any) -> Tensor:
+    """A PIL image or (H, W, C) array as a (C, H, W) tensor; bytes become floats from 0 to 1.
+
+    >>> import numpy
+    >>> to_tensor(numpy.full((1, 2, 1), 255, dtype=numpy.uint8))
+    tensor([[[1., 1.]]])
+    """
+    return conversion.to_tensor(pic)
+
+
+def pil_to_tensor(pic: Any) -> Tensor:
+    """A PIL image as a (C, H, W) tensor of the same numbers."""
+    return conversion.pil_to_tensor(pic)
+
+
+def to_pil_image(pic: Any, mode: str | None = None) -> Any:
+    """A (C, H, W) tensor or (H, W, C) array as a PIL image."""
+    return conversion.to_pil_image(pic, mode)
+
+
+def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
+    """The image in another dtype, its values scaled to that dtype's range."""
+    if not isinstance(image, Tensor):
+        raise TypeError("Input img should be Tensor Image")
+    return conversion.convert_dtype(image, dtype)
+
+
+def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
+    """(x - mean) / std, channel by channel."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"img should be Tensor Image. Got {type(tensor)}")
+    if not tensor.is_floating_point():
+        raise TypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
+    if tensor.ndim < 3:
+        raise ValueError(
+            f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tensor.size()}"
+        )
+    return conversion.normalize(tensor, mean, std, inplace)
+
+
+# -- size and place ---------------------------------------------------------------------------------------------------
+
+
+def _size_list(size: Any) -> list[int]:
+    return [size] if isinstance(size, int) else list(size)
+
+
+def resize(
+    img: Any,
+    size: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    max_size: int | None = None,
+    antialias: bool | None = True,
+) -> Any:
+    """To (height, width), or with one number the shorter side to it."""
+    mode = interpolation_mode(interpolation, names=False)
+    is_tensor = _is_tensor(img)
+    if isinstance(size, (list, tuple)):
+        if len(size) not in (1, 2):
+            raise ValueError(
+                f"Size must be an int or a 1 or 2 element tuple/list, not a {len(size)} element tuple/list"
+            )
+        if max_size is not None and len(size) != 1:
+            raise ValueError(
+                "max_size should only be passed if size specifies the length of the smaller edge, i.e. size should be an int or a sequence of length 1 in torchscript mode."
+            )
+    _, height, width = get_dimensions(img)
+    target = geometry.resized_size((height, width), _size_list(size), max_size)
+    if [height, width] == target:
+        return img
+    if not is_tensor:
+        return pil.resize(img, target, mode)
+    return geometry.resize(img, target, mode, bool(antialias))
+
+
+def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Any:
+    """A border: one number, (x, y) or (left, top, right, bottom); constant, edge, reflect or symmetric."""
+    is_tensor = _is_tensor(img)
+    if not isinstance(padding, (numbers.Number, tuple, list)):
+        raise TypeError("Got inappropriate padding arg")
+    if not isinstance(fill, numbers.Number if is_tensor else (numbers.Number, tuple, list)):
+        raise TypeError("Got inappropriate fill arg")
+    if not isinstance(padding_mode, str):
+        raise TypeError("Got inappropriate padding_mode arg")
+    if isinstance(padding, (tuple, list)) and len(padding) not in (1, 2, 4):
+        raise ValueError(f"Padding must be an int or a 1, 2, or 4 element tuple, not a {len(padding)} element tuple")
+    if padding_mode not in geometry.PADDING_MODES:
+        raise ValueError("Padding mode should be either constant, edge, reflect or symmetric")
+    return (geometry.pad if is_tensor else pil.pad)(img, padding, fill, padding_mode)
+
+
+def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
+    """The window of this size whose upper left corner is (top, left); beyond the image it is zero."""
+    return _by_kind(img, geometry.crop, pil.crop, top, left, height, width)
+
+
+def _pair(size: Any, message: str | None = None) -> tuple[int, int]:
+    if isinstance(size, numbers.Number):
+        return int(size), int(size)  # type: ignore[call-overload]
+    if isinstance(size, (list, tuple)) and len(size) == 1:
+        return size[0], size[0]
+    if message is not None and len(size) != 2:
+        raise ValueError(message)
+    return size[0], size[1]
+
+
+def center_crop(img: Any, output_size: Any) -> Any:
+    """The middle of the image, with a black border where it is smaller than that."""
+    size = _pair(output_size)
+    _, height, width = get_dimensions(img)
+    padding, top, left = geometry.center_window((height, width), size)
+    if padding is not None:
+        img = pad(img, padding, fill=0)
+        if size == tuple(get_dimensions(img)[1:]):
+            return img
+    return crop(img, top, left, *size)
+
+
+def resized_crop(
+    img: Any,
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    size: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    antialias: bool | None = True,
+) -> Any:
+    """A window, resized."""
+    return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
+
+
+def hflip(img: Any) -> Any:
+    """Left and right exchanged."""
+    return _by_kind(img, geometry.hflip, pil.hflip)
+
+
+def vflip(img: Any) -> Any:
+    """Upside down."""
+    return _by_kind(img, geometry.vflip, pil.vflip)
+
+
+_CROP_SIZE = "Please provide only two dimensions (h, w) for size."
+
+
+def five_crop(img: Any, size: Any) -> tuple:
+    """The four corners and the centre."""
+    height, width = _pair(size, _CROP_SIZE)
+    _, own_h, own_w = get_dimensions(img)
+    if width > own_w or height > own_h:
+        raise ValueError(f"Requested crop size {(height, width)} is bigger than input size {(own_h, own_w)}")
+    corners = [(0, 0), (0, own_w - width), (own_h - height, 0), (own_h - height, own_w - width)]
+    return (*(crop(img, top, left, height, width) for top, left in corners), center_crop(img, [height, width]))
+
+
+def ten_crop(img: Any, size: Any, vertical_flip: bool = False) -> tuple:
+    """The five crops of the image and of its mirror image."""
+    size = _pair(size, _CROP_SIZE)
+    mirrored = vflip(img) if vertical_flip else hflip(img)
+    return five_crop(img, size) + five_crop(mirrored, size)
+
+
+def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = False) -> Tensor:
+    """The window at (i, j) of size (h, w) set to `v`."""
+    if not isinstance(img, Tensor):
+        raise TypeError(f"img should be Tensor Image. Got {type(img)}")
+    return geometry.erase(img, i, j, h, w, v, inplace)
+
+
+# -- warps ------------------------------------------------------------------------------------------------------------
+
+
+def _warp_mode(mode: InterpolationMode, *allowed: InterpolationMode) -> str:
+    if mode not in allowed:
+        raise ValueError(f"Interpolation mode '{mode.value}' is unsupported with Tensor input")
+    return mode.value
+
+
+def _check_fill(fill: Any, img: Tensor) -> None:
+    if fill is None:
+        return
+    if not isinstance(fill, (int, float, tuple, list)):
+        raise ValueError("Argument fill should be either int, float, tuple or list")
+    channels = get_dimensions(img)[0]
+    if isinstance(fill, (tuple, list)) and 1 < len(fill) != channels:
+        raise ValueError(
+            f"The number of elements in 'fill' cannot broadcast to match the number of channels of the image ({len(fill)} != {channels})"
+        )
+
+
+_NEAREST_BILINEAR = (InterpolationMode.NEAREST, InterpolationMode.BILINEAR)
+
+
+def rotate(
+    img: Any,
+    angle: float,
+    interpolation: Any = InterpolationMode.NEAREST,
+    expand: bool = False,
+    center: Any = None,
+    fill: Any = None,
+) -> Any:
+    """Turned by `angle` degrees against the clock."""
+    mode = interpolation_mode(interpolation, names=False)
+    if not isinstance(angle, (int, float)):
+        raise TypeError("Argument angle should be int or float")
+    if center is not None and not isinstance(center, (list, tuple)):
+        raise TypeError("Argument center should be a sequence")
+    if not _is_tensor(img):
+        return pil.rotate(img, angle, mode, expand, center, fill)
+    _check_fill(fill, img)
+    _, height, width = get_dimensions(img)
+    middle = [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]
+    # The matrix counts angles with the clock, because y points down.
+    matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
+    size = matrices.rotated_size(matrix, width, height) if expand else None
+    return warp.affine(img, matrix, _warp_mode(mode, *_NEAREST_BILINEAR), fill, size)
+
+
+def _check_affine(angle: Any, translate: Any, scale: Any, shear: Any) -> tuple[float, list, list]:
+    if not isinstance(angle, (int, float)):
+        raise TypeError("Argument angle should be int or float")
+    if not isinstance(translate, (list, tuple)):
+        raise TypeError("Argument translate should be a sequence")
+    if len(translate) != 2:
+        raise ValueError("Argument translate should be a sequence of length 2")
+    if scale <= 0.0:
+        raise ValueError("Argument scale should be positive")
+    if not isinstance(shear, (numbers.Number, list, tuple)):
+        raise TypeError("Shear should be either a single value or a sequence of two values")
+    shears = [shear, 0.0] if isinstance(shear, numbers.Number) else list(shear)
+    if len(shears) == 1:
+        shears = [shears[0], shears[0]]
+    if len(shears) != 2:
+        raise ValueError(f"Shear should be a sequence containing two values. Got {shear}")
+    return float(angle), list(translate), shears
+
+
+def affine(
+    img: Any,
+    angle: float,
+    translate: Any,
+    scale: float,
+    shear: Any,
+    interpolation: Any = InterpolationMode.NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Any:
+    """Rotated, moved, scaled and sheared about the centre."""
+    mode = interpolation_mode(interpolation, names=False)
+    angle, translate, shear = _check_affine(angle, translate, scale, shear)
+    if center is not None and not isinstance(center, (list, tuple)):
+        raise TypeError("Argument center should be a sequence")
+    is_tensor = _is_tensor(img)
+    _, height, width = get_dimensions(img)
+    if not is_tensor:
+        middle = [width * 0.5, height * 0.5] if center is None else center
+        return pil.affine(img, matrices.affine_matrix(middle, angle, translate, scale, shear), mode, fill)
+    _check_fill(fill, img)
+    middle = [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]
+    matrix = matrices.affine_matrix(middle, angle, [1.0 * t for t in translate], scale, shear)
+    return warp.affine(img, matrix, _warp_mode(mode, *_NEAREST_BILINEAR), fill)
+
+
+def perspective(
+    img: Any,
+    startpoints: Sequence[Sequence[int]],
+    endpoints: Sequence[Sequence[int]],
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+) -> Any:
+    """Projected so that the four `startpoints` come to lie on the `endpoints`."""
+    coefficients = matrices.perspective_coefficients(startpoints, endpoints)
+    mode = interpolation_mode(interpolation, names=False)
+    if not _is_tensor(img):
+        return pil.perspective(img, coefficients, mode, fill)
+    _check_fill(fill, img)
+    return warp.perspective(img, coefficients, _warp_mode(mode, *_NEAREST_BILINEAR), fill)
+
+
+def elastic_transform(
+    img: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
+) -> Any:
+    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
+    mode = interpolation_mode(interpolation, names=False)
+    if not isinstance(displacement, Tensor):
+        raise TypeError("Argument displacement should be a Tensor")
+    if not isinstance(img, Tensor):
+        pil.check_pil(img)
+        return to_pil_image(elastic_transform(pil_to_tensor(img), displacement, mode, fill), mode=img.mode)
+    _check_fill(fill, img)
+    _, height, width = get_dimensions(img)
+    if tuple(displacement.shape) != (1, height, width, 2):
+        raise ValueError(
+            f"Argument displacement shape should be {(1, height, width, 2)}, but given {displacement.shape}"
+        )
+    return warp.elastic(img, displacement, _warp_mode(mode, *_NEAREST_BILINEAR, InterpolationMode.BICUBIC), fill)
+
+
+# -- colour -----------------------------------------------------------------------------------------------------------
+
+
+def adjust_brightness(img: Any, brightness_factor: float) -> Any:
+    """0 is black, 1 the image, 2 twice as bright."""
+    if brightness_factor < 0:
+        raise ValueError(f"brightness_factor ({brightness_factor}) is not non-negative.")
+    return _by_kind(img, color.adjust_brightness, pil.adjust_brightness, brightness_factor, channels=(1, 3))
+
+
+def adjust_contrast(img: Any, contrast_factor: float) -> Any:
+    """0 is the mean grey, 1 the image."""
+    if contrast_factor < 0:
+        raise ValueError(f"contrast_factor ({contrast_factor}) is not non-negative.")
+    return _by_kind(img, color.adjust_contrast, pil.adjust_contrast, contrast_factor, channels=(1, 3))
+
+
+def adjust_saturation(img: Any, saturation_factor: float) -> Any:
+    """0 is grey, 1 the image."""
+    if saturation_factor < 0:
+        raise ValueError(f"saturation_factor ({saturation_factor}) is not non-negative.")
+    return _by_kind(img, color.adjust_saturation, pil.adjust_saturation, saturation_factor, channels=(1, 3))
+
+
+def adjust_hue(img: Any, hue_factor: float) -> Any:
+    """The colour circle turned by `hue_factor` turns, from -0.5 to 0.5."""
+    if not -0.5 <= hue_factor <= 0.5:
+        raise ValueError(f"hue_factor ({hue_factor}) is not in [-0.5, 0.5].")
+    return _by_kind(img, color.adjust_hue, pil.adjust_hue, hue_factor, channels=(1, 3))
+
+
+def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
+    """white * gain * (value / white) ** gamma."""
+    if gamma < 0:
+        raise ValueError("Gamma should be a non-negative real number")
+    return _by_kind(img, color.adjust_gamma, pil.adjust_gamma, gamma, gain, channels=(1, 3))
+
+
+def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
+    """0 is blurred, 1 the image, 2 sharper."""
+    if sharpness_factor < 0:
+        raise ValueError(f"sharpness_factor ({sharpness_factor}) is not non-negative.")
+    return _by_kind(img, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, channels=(1, 3))
+
+
+def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
+    """A PIL image in grey, with one or three bands."""
+    if not is_pil(img):
+        raise TypeError("Input should be PIL Image")
+    return pil.to_grayscale(img, num_output_channels)
+
+
+def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
+    """Grey, with one or three channels."""
+    if not _is_tensor(img):
+        return pil.to_grayscale(img, num_output_channels)
+    if img.ndim < 3:
+        raise TypeError(f"Input image tensor should have at least 3 dimensions, but found {img.ndim}")
+    color.check_channels(img, (1, 3))
+    if num_output_channels not in (1, 3):
+        raise ValueError("num_output_channels should be either 1 or 3")
+    return img.clone() if img.shape[-3] == 1 else color.rgb_to_grayscale(img, num_output_channels)
+
+
+def invert(img: Any) -> Any:
+    """White minus the image."""
+    return _by_kind(
+        img, color.invert, pil.invert, channels=() if not isinstance(img, Tensor) or img.ndim < 3 else (1, 3)
+    )
+
+
+def posterize(img: Any, bits: int) -> Any:
+    """Only the highest `bits` of every value kept."""
+    if not 0 <= bits <= 8:
+        raise ValueError(f"The number if bits should be between 0 and 8. Got {bits}")
+    if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
+        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
+    return _by_kind(img, color.posterize, pil.posterize, bits, channels=(1, 3))
+
+
+def solarize(img: Any, threshold: float) -> Any:
+    """Inverted where the value is at least the threshold."""
+    if isinstance(img, Tensor) and threshold > conversion.max_value(img.dtype):
+        raise TypeError("Threshold should be less than bound of img.")
+    return _by_kind(img, color.solarize, pil.solarize, threshold, channels=(1, 3))
+
+
+def autocontrast(img: Any) -> Any:
+    """Every channel stretched to the whole range."""
+    return _by_kind(img, color.autocontrast, pil.autocontrast, channels=(1, 3))
+
+
+def equalize(img: Any) -> Any:
+    """The histogram of every channel made flat."""
+    if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
+        raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
+    return _by_kind(img, color.equalize, pil.equalize, channels=(1, 3))
+
+
+def blur_arguments(kernel_size: Any, sigma: Any) -> tuple[list[int], list[float]]:
+    """Kernel size and standard deviation as (x, y), checked."""
+    if not isinstance(kernel_size, (int, list, tuple)):
+        raise TypeError(f"kernel_size should be int or a sequence of integers. Got {type(kernel_size)}")
+    sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
+    if len(sizes) != 2:
+        raise ValueError(f"If kernel_size is a sequence its length should be 2. Got {len(sizes)}")
+    for size in sizes:
+        if size % 2 == 0 or size < 0:
+            raise ValueError(f"kernel_size should have odd and positive integers. Got {sizes}")
+    if sigma is None:
+        sigma = [size * 0.15 + 0.35 for size in sizes]
+    if not isinstance(sigma, (int, float, list, tuple)):
+        raise TypeError(f"sigma should be either float or sequence of floats. Got {type(sigma)}")
+    sigmas = [float(sigma)] * 2 if isinstance(sigma, (int, float)) else list(sigma)
+    if len(sigmas) == 1:
+        sigmas = [sigmas[0], sigmas[0]]
+    if len(sigmas) != 2:
+        raise ValueError(f"If sigma is a sequence, its length should be 2. Got {len(sigmas)}")
+    for value in sigmas:
+        if value <= 0.0:
+            raise ValueError(f"sigma should have positive values. Got {sigmas}")
+    return sizes, sigmas
+
+
+def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
+    """Blurred with a Gaussian kernel."""
+    sizes, sigmas = blur_arguments(kernel_size, sigma)
+    if isinstance(img, Tensor):
+        if img.ndim < 2:
+            raise TypeError("Tensor is not a torch image.")
+        return filters.gaussian_blur(img, sizes, sigmas)
+    pil.check_pil(img)
+    return to_pil_image(filters.gaussian_blur(pil_to_tensor(img), sizes, sigmas), mode=img.mode)

@@ -1,0 +1,171 @@
+"""Between arrays, PIL images and tensors, and between the ranges of dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import flambeau
+from flambeau import Tensor
+
+from ..._pillow import is_pil, pil_array, pillow
+from . import formulas
+
+
+def max_value(dtype: Any) -> int:
+    """White: 1 for floats, the largest value of an integer dtype."""
+    if dtype.is_floating_point or dtype == flambeau.bool:
+        return 1
+    return flambeau.iinfo(dtype).max
+
+
+def convert_dtype(image: Tensor, dtype: Any) -> Tensor:
+    """The same picture in another dtype: values are scaled to its range. Errors where the range cannot hold them."""
+    if image.dtype == dtype:
+        return image
+    if image.is_floating_point():
+        return image.to(dtype) if dtype.is_floating_point else _floats_to_integers(image, dtype)
+    if dtype.is_floating_point:
+        if image.dtype == flambeau.uint8 and dtype == flambeau.float32:
+            return formulas.unit_from_bytes(image)
+        return image.to(dtype).div_(max_value(image.dtype))
+    return _integers_to_integers(image, dtype)
+
+
+def _floats_to_integers(image: Tensor, dtype: Any) -> Tensor:
+    if (image.dtype == flambeau.float32 and dtype in (flambeau.int32, flambeau.int64)) or (
+        image.dtype == flambeau.float64 and dtype == flambeau.int64
+    ):
+        raise RuntimeError(f"The conversion from {image.dtype} to {dtype} cannot be performed safely.")
+    # Just below one more than the maximum: then every integer has an equally wide interval, and 1.0 still fits.
+    return image.mul(max_value(dtype) + 1.0 - 1e-3).to(dtype)
+
+
+def _integers_to_integers(image: Tensor, dtype: Any) -> Tensor:
+    bits_in, bits_out = max_value(image.dtype).bit_length(), max_value(dtype).bit_length()
+    if bits_in > bits_out:
+        return image.bitwise_right_shift(bits_in - bits_out).to(dtype)
+    return image.to(dtype).bitwise_left_shift_(bits_out - bits_in)
+
+
+def normalize(image: Tensor, mean: Any, std: Any, inplace: bool = False) -> Tensor:
+    """(image - mean) / std per channel."""
+    mean_, std_ = _channel_values(mean, image), _channel_values(std, image)
+    if (std_ == 0).any():
+        raise ValueError(f"std evaluated to zero after conversion to {image.dtype}, leading to division by zero.")
+    if inplace:
+        return image.sub_(mean_).div_(std_)
+    return formulas.normalized(image, mean_, std_)
+
+
+def _channel_values(values: Any, image: Tensor) -> Tensor:
+    found = flambeau.as_tensor(values, dtype=image.dtype, device=image.device)
+    return found.view(-1, 1, 1) if found.ndim == 1 else found
+
+
+# -- to tensors -------------------------------------------------------------------------------------------------------
+
+
+def array_to_tensor(array: np.ndarray) -> Tensor:
+    """(H, W) or (H, W, C) to (C, H, W), sharing the memory where it can be."""
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return flambeau.from_numpy(array).permute(2, 0, 1)
+
+
+def to_tensor(picture: Any) -> Tensor:
+    """A PIL image or array as a (C, H, W) tensor; bytes become floats from 0 to 1."""
+    if isinstance(picture, np.ndarray):
+        if picture.ndim not in (2, 3):
+            raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
+        return _to_unit(array_to_tensor(picture))
+    if not is_pil(picture):
+        raise TypeError(f"pic should be PIL Image or ndarray. Got {type(picture)}")
+    if picture.mode == "1":
+        return array_to_tensor(np.asarray(picture, dtype=np.uint8)).float()
+    if picture.mode in ("I", "I;16", "F"):
+        kind = {"I": np.int32, "I;16": np.int16, "F": np.float32}[picture.mode]
+        return array_to_tensor(np.array(picture, kind, copy=True)).contiguous()
+    return _to_unit(array_to_tensor(np.asarray(picture)))
+
+
+def _to_unit(tensor: Tensor) -> Tensor:
+    if tensor.dtype != flambeau.uint8:
+        return tensor.contiguous()
+    out = flambeau.empty(tensor.shape, dtype=flambeau.get_default_dtype())
+    formulas.unit_from_bytes.op.impl.into(out, (tensor,))
+    return out
+
+
+def pil_to_tensor(picture: Any) -> Tensor:
+    """A PIL image as a (C, H, W) tensor of its own numbers."""
+    if not is_pil(picture):
+        raise TypeError(f"pic should be PIL Image. Got {type(picture)}")
+    return flambeau.from_numpy(np.ascontiguousarray(pil_array(picture).transpose(2, 0, 1)))
+
+
+# -- to PIL images ----------------------------------------------------------------------------------------------------
+
+_DTYPE_MODES = {np.dtype(np.uint8): "L", np.dtype(np.int16): "I;16", np.dtype(np.int32): "I", np.dtype(np.float32): "F"}
+_CHANNEL_MODES = {2: ("LA",), 4: ("RGBA", "CMYK", "RGBX"), 3: ("RGB", "YCbCr", "HSV")}
+
+
+def to_pil_image(picture: Any, mode: str | None = None) -> Any:
+    """A (C, H, W) tensor or (H, W, C) array as a PIL image; floats from 0 to 1 become bytes."""
+    if isinstance(picture, Tensor):
+        array = _picture_tensor(picture, mode)
+    elif isinstance(picture, np.ndarray):
+        if picture.ndim not in (2, 3):
+            raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
+        array = picture[:, :, None] if picture.ndim == 2 else picture
+        if array.shape[-1] > 4:
+            raise ValueError(f"pic should not have > 4 channels. Got {array.shape[-1]} channels.")
+        if np.issubdtype(array.dtype, np.floating) and mode != "F":
+            array = (array * 255).astype(np.uint8)
+    else:
+        raise TypeError(f"pic should be Tensor or ndarray. Got {type(picture)}.")
+    return _picture(array, mode)
+
+
+def _picture_tensor(picture: Tensor, mode: str | None) -> np.ndarray:
+    if picture.ndim not in (2, 3):
+        raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
+    if picture.ndim == 2:
+        picture = picture.unsqueeze(0)
+    if picture.shape[-3] > 4:
+        raise ValueError(f"pic should not have > 4 channels. Got {picture.shape[-3]} channels.")
+    if picture.is_floating_point() and mode != "F":
+        picture = picture.mul(255).to(flambeau.uint8)
+    return picture.permute(1, 2, 0).contiguous().cpu().detach().numpy()
+
+
+def _picture(array: np.ndarray, mode: str | None) -> Any:
+    channels = array.shape[2]
+    if channels == 1:
+        array = array[:, :, 0]
+        expected = _DTYPE_MODES.get(array.dtype)
+        if mode is not None and mode != expected:
+            raise ValueError(f"Incorrect mode ({mode}) supplied for input type {array.dtype}. Should be {expected}")
+        mode = expected
+    elif channels in _CHANNEL_MODES:
+        permitted = _CHANNEL_MODES[channels]
+        if mode is not None and mode not in permitted:
+            raise ValueError(f"Only modes {list(permitted)} are supported for {channels}D inputs")
+        if array.dtype == np.uint8:
+            mode = mode or permitted[0]
+        else:
+            mode = None
+    if mode is None:
+        raise TypeError(f"Input type {array.dtype} is not supported")
+    return pillow().fromarray(array) if channels == 1 and mode == "L" else _from_array(array, mode)
+
+
+def _from_array(array: np.ndarray, mode: str) -> Any:
+    image_module = pillow()
+    height, width = array.shape[:2]
+    if mode in ("I", "I;16", "F"):
+        return image_module.fromarray(array if mode != "I;16" else array.astype(np.uint16))
+    return image_module.frombuffer(mode, (width, height), np.ascontiguousarray(array).tobytes(), "raw", mode, 0, 1)

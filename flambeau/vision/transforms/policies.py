@@ -1,0 +1,223 @@
+"""What the automatic augmentations choose from: the learned policies of AutoAugment (Cubuk et al., 2018), and the range of every
+operation in AutoAugment, RandAugment (Cubuk et al., 2019), TrivialAugment (Müller and Hutter, 2021) and AugMix (Hendrycks et al., 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+
+class AutoAugmentPolicy(Enum):
+    """The data set an AutoAugment policy was learned on."""
+
+    IMAGENET = "imagenet"
+    CIFAR10 = "cifar10"
+    SVHN = "svhn"
+
+
+# Two operations per line: name, probability, magnitude (of ten; none for operations without one).
+_POLICIES = {
+    "imagenet": """
+        Posterize 0.4 8 + Rotate 0.6 9
+        Solarize 0.6 5 + AutoContrast 0.6
+        Equalize 0.8 + Equalize 0.6
+        Posterize 0.6 7 + Posterize 0.6 6
+        Equalize 0.4 + Solarize 0.2 4
+        Equalize 0.4 + Rotate 0.8 8
+        Solarize 0.6 3 + Equalize 0.6
+        Posterize 0.8 5 + Equalize 1.0
+        Rotate 0.2 3 + Solarize 0.6 8
+        Equalize 0.6 + Posterize 0.4 6
+        Rotate 0.8 8 + Color 0.4 0
+        Rotate 0.4 9 + Equalize 0.6
+        Equalize 0.0 + Equalize 0.8
+        Invert 0.6 + Equalize 1.0
+        Color 0.6 4 + Contrast 1.0 8
+        Rotate 0.8 8 + Color 1.0 2
+        Color 0.8 8 + Solarize 0.8 7
+        Sharpness 0.4 7 + Invert 0.6
+        ShearX 0.6 5 + Equalize 1.0
+        Color 0.4 0 + Equalize 0.6
+        Equalize 0.4 + Solarize 0.2 4
+        Solarize 0.6 5 + AutoContrast 0.6
+        Invert 0.6 + Equalize 1.0
+        Color 0.6 4 + Contrast 1.0 8
+        Equalize 0.8 + Equalize 0.6
+    """,
+    "cifar10": """
+        Invert 0.1 + Contrast 0.2 6
+        Rotate 0.7 2 + TranslateX 0.3 9
+        Sharpness 0.8 1 + Sharpness 0.9 3
+        ShearY 0.5 8 + TranslateY 0.7 9
+        AutoContrast 0.5 + Equalize 0.9
+        ShearY 0.2 7 + Posterize 0.3 7
+        Color 0.4 3 + Brightness 0.6 7
+        Sharpness 0.3 9 + Brightness 0.7 9
+        Equalize 0.6 + Equalize 0.5
+        Contrast 0.6 7 + Sharpness 0.6 5
+        Color 0.7 7 + TranslateX 0.5 8
+        Equalize 0.3 + AutoContrast 0.4
+        TranslateY 0.4 3 + Sharpness 0.2 6
+        Brightness 0.9 6 + Color 0.2 8
+        Solarize 0.5 2 + Invert 0.0
+        Equalize 0.2 + AutoContrast 0.6
+        Equalize 0.2 + Equalize 0.6
+        Color 0.9 9 + Equalize 0.6
+        AutoContrast 0.8 + Solarize 0.2 8
+        Brightness 0.1 3 + Color 0.7 0
+        Solarize 0.4 5 + AutoContrast 0.9
+        TranslateY 0.9 9 + TranslateY 0.7 9
+        AutoContrast 0.9 + Solarize 0.8 3
+        Equalize 0.8 + Invert 0.1
+        TranslateY 0.7 9 + AutoContrast 0.9
+    """,
+    "svhn": """
+        ShearX 0.9 4 + Invert 0.2
+        ShearY 0.9 8 + Invert 0.7
+        Equalize 0.6 + Solarize 0.6 6
+        Invert 0.9 + Equalize 0.6
+        Equalize 0.6 + Rotate 0.9 3
+        ShearX 0.9 4 + AutoContrast 0.8
+        ShearY 0.9 8 + Invert 0.4
+        ShearY 0.9 5 + Solarize 0.2 6
+        Invert 0.9 + AutoContrast 0.8
+        Equalize 0.6 + Rotate 0.9 3
+        ShearX 0.9 4 + Solarize 0.3 3
+        ShearY 0.8 8 + Invert 0.7
+        Equalize 0.9 + TranslateY 0.6 6
+        Invert 0.9 + Equalize 0.6
+        Contrast 0.3 3 + Rotate 0.8 4
+        Invert 0.8 + TranslateY 0.0 2
+        ShearY 0.7 6 + Solarize 0.4 8
+        Invert 0.6 + Rotate 0.8 4
+        ShearY 0.3 7 + TranslateX 0.9 3
+        ShearX 0.1 6 + Invert 0.6
+        Solarize 0.7 2 + TranslateY 0.6 7
+        ShearY 0.8 4 + Invert 0.8
+        ShearX 0.7 9 + TranslateY 0.8 3
+        ShearY 0.8 5 + AutoContrast 0.7
+        ShearX 0.7 2 + Invert 0.1
+    """,
+}
+
+Step = tuple[str, float, "int | None"]
+
+
+def policies(policy: AutoAugmentPolicy) -> list[tuple[Step, ...]]:
+    """The pairs of steps of a policy."""
+    if not isinstance(policy, AutoAugmentPolicy):
+        raise ValueError(f"The provided policy {policy} is not recognized.")
+    lines = _POLICIES[policy.value].strip().splitlines()
+    return [tuple(_step(part) for part in line.split(" + ")) for line in lines]
+
+
+def _step(text: str) -> Step:
+    name, probability, *magnitude = text.split()
+    return name, float(probability), int(magnitude[0]) if magnitude else None
+
+
+# An operation's magnitudes for (number of bins, height, width), or None where it has none; and whether it goes both ways.
+Space = dict[str, tuple[Callable[[int, int, int], "Tensor | None"], bool]]
+
+
+def _up_to(limit: float) -> Callable:
+    return lambda bins, height, width: flambeau.linspace(0.0, limit, bins)
+
+
+def _none(bins: int, height: int, width: int) -> None:
+    return None
+
+
+def _posterize(first: int, steps: float) -> Callable:
+    """From `first` bits down by `steps`."""
+    return lambda bins, height, width: first - (flambeau.arange(bins) / ((bins - 1) / steps)).round().int()
+
+
+def _movements(shear: float, across: Callable, down: Callable, rotate: float) -> Space:
+    return {
+        "ShearX": (_up_to(shear), True),
+        "ShearY": (_up_to(shear), True),
+        "TranslateX": (across, True),
+        "TranslateY": (down, True),
+        "Rotate": (_up_to(rotate), True),
+    }
+
+
+def _colors(limit: float) -> Space:
+    return {name: (_up_to(limit), True) for name in ("Brightness", "Color", "Contrast", "Sharpness")}
+
+
+def _tones(bits: int, steps: float, white: float) -> Space:
+    return {
+        "Posterize": (_posterize(bits, steps), False),
+        "Solarize": (lambda bins, height, width: flambeau.linspace(white, 0.0, bins), False),
+        "AutoContrast": (_none, False),
+        "Equalize": (_none, False),
+    }
+
+
+def _part_of(fraction: float) -> tuple[Callable, Callable]:
+    """Translations up to a fraction of the width, and of the height."""
+    return (
+        lambda bins, height, width: flambeau.linspace(0.0, fraction * width, bins),
+        lambda bins, height, width: flambeau.linspace(0.0, fraction * height, bins),
+    )
+
+
+class Spaces:
+    """The operations of each method; thresholds of Solarize count up to `white`."""
+
+    def __init__(self, white: float) -> None:
+        still: Space = {"Identity": (_none, False)}
+        learned = {**_movements(0.3, *_part_of(150.0 / 331.0), 30.0), **_colors(0.9), **_tones(8, 4, white)}
+        wide = {**_movements(0.99, _up_to(32.0), _up_to(32.0), 135.0), **_colors(0.99), **_tones(8, 6, white)}
+        self.auto_augment: Space = {**learned, "Invert": (_none, False)}
+        self.rand_augment: Space = {**still, **learned}
+        self.trivial_augment: Space = {**still, **wide}
+        self.aug_mix_partial: Space = {**_movements(0.3, *_part_of(1.0 / 3.0), 30.0), **_tones(4, 4, white)}
+        self.aug_mix: Space = {**self.aug_mix_partial, **_colors(0.9)}
+
+
+IN_BYTES, IN_UNITS = Spaces(255.0), Spaces(1.0)
+
+
+def apply(F: Any, img: Any, name: str, magnitude: float, interpolation: Any, fill: Any) -> Any:
+    """One operation, by the functions of `F` (either generation's)."""
+    options = {"interpolation": interpolation, "fill": fill}
+    still: dict[str, Any] = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0]}
+    if name == "Identity":
+        return img
+    if name in ("ShearX", "ShearY"):
+        # The magnitude is a slope; about the upper left corner, as Pillow shears.
+        angle = math.degrees(math.atan(magnitude))
+        return F.affine(
+            img, **{**still, "shear": [angle, 0.0] if name == "ShearX" else [0.0, angle]}, **options, center=[0, 0]
+        )
+    if name in ("TranslateX", "TranslateY"):
+        way = int(magnitude)
+        return F.affine(img, **{**still, "translate": [way, 0] if name == "TranslateX" else [0, way]}, **options)
+    if name == "Rotate":
+        return F.rotate(img, angle=magnitude, **options)
+    if name in _BLENDS:
+        return getattr(F, _BLENDS[name])(img, 1.0 + magnitude)
+    if name == "Posterize":
+        return F.posterize(img, int(magnitude))
+    if name == "Solarize":
+        return F.solarize(img, magnitude)
+    if name in ("AutoContrast", "Equalize", "Invert"):
+        return getattr(F, name.lower())(img)
+    raise ValueError(f"The provided operator {name} is not recognized.")
+
+
+_BLENDS = {
+    "Brightness": "adjust_brightness",
+    "Color": "adjust_saturation",
+    "Contrast": "adjust_contrast",
+    "Sharpness": "adjust_sharpness",
+}
