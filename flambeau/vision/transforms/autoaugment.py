@@ -46,7 +46,7 @@ class _Automatic(nn.Module):
     def _pick(self) -> str:
         return list(self.space)[_randint(len(self.space))]
 
-    def _apply(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
+    def _change(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
         return tables.apply(F, img, name, magnitude, self.interpolation, fill)
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class AutoAugment(_Automatic):
                 magnitude = 0.0 if values is None or bin is None else float(values[bin])
                 if signed and signs[i] == 0:
                     magnitude = -magnitude
-                img = self._apply(img, name, magnitude, fill)
+                img = self._change(img, name, magnitude, fill)
         return img
 
 
@@ -102,7 +102,7 @@ class RandAugment(_Automatic):
             magnitude = 0.0 if values is None else float(values[self.magnitude])
             if signed and _randint(2):
                 magnitude = -magnitude
-            img = self._apply(img, name, magnitude, fill)
+            img = self._change(img, name, magnitude, fill)
         return img
 
 
@@ -123,7 +123,7 @@ class TrivialAugmentWide(_Automatic):
         magnitude = 0.0 if values is None else float(values[_randint(len(values))])
         if signed and _randint(2):
             magnitude = -magnitude
-        return self._apply(img, name, magnitude, fill)
+        return self._change(img, name, magnitude, fill)
 
 
 class AugMix(_Automatic):
@@ -158,7 +158,7 @@ class AugMix(_Automatic):
                 magnitude = 0.0 if values is None else float(values[_randint(self.severity)])
                 if signed and _randint(2):
                     magnitude = -magnitude
-                augmented = self._apply(augmented, name, magnitude, fill)
+                augmented = self._change(augmented, name, magnitude, fill)
             mix.add_(weights[:, i].view(per_image) * augmented)
         mixed = mix.view(img.shape).to(dtype=img.dtype)
         return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)

@@ -107,7 +107,7 @@ class RandomCrop(nn.Module):
 
     def __init__(self, size: Any, padding: Any = None, pad_if_needed: bool = False, fill: Any = 0, padding_mode: str = "constant") -> None:  # fmt: skip
         super().__init__()
-        self.size = tuple(pair(size, _TWO_SIZES))
+        self.size: Any = tuple(pair(size, _TWO_SIZES))
         self.padding = padding
         self.pad_if_needed = pad_if_needed
         self.fill = fill
@@ -304,8 +304,10 @@ class RandomAffine(nn.Module):
     def forward(self, img: Any) -> Any:
         fill = _fill_for(img, self.fill)
         _, height, width = F.get_dimensions(img)
-        drawn = self.get_params(self.degrees, self.translate, self.scale, self.shear, [width, height])
-        return F.affine(img, *drawn, interpolation=self.interpolation, fill=fill, center=self.center)
+        angle, moved, scale, shear = self.get_params(
+            self.degrees, self.translate, self.scale, self.shear, [width, height]
+        )
+        return F.affine(img, angle, moved, scale, shear, self.interpolation, fill, self.center)
 
     def __repr__(self) -> str:
         parts = [f"degrees={self.degrees}"]

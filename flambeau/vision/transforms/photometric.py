@@ -115,7 +115,8 @@ class RandomErasing(nn.Module):
             raise ValueError(
                 f"If value is a sequence, it should have either a single value or {img.shape[-3]} (number of input channels)"
             )
-        return F.erase(img, *self.get_params(img, self.scale, self.ratio, value), self.inplace)
+        top, left, height, width, color = self.get_params(img, self.scale, self.ratio, value)
+        return F.erase(img, top, left, height, width, color, self.inplace)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p={self.p}, scale={self.scale}, ratio={self.ratio}, value={self.value}, inplace={self.inplace})"

@@ -75,8 +75,8 @@ def pad(image: Any, padding: Any, fill: Any = 0, mode: str = "constant") -> Any:
     left, right, top, bottom = (max(side, 0) for side in (left, right, top, bottom))
     palette = image.getpalette() if image.mode == "P" else None
     array = np.asarray(image)
-    border = [(top, bottom), (left, right)] + [(0, 0)] * (array.ndim - 2)
-    padded = pillow().fromarray(np.pad(array, border, mode=mode))
+    widths: Any = [(top, bottom), (left, right)] + [(0, 0)] * (array.ndim - 2)
+    padded = pillow().fromarray(np.pad(array, widths, mode=mode))  # type: ignore[call-overload]
     if palette is not None:
         padded.putpalette(palette)
     return padded

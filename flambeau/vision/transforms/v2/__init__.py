@@ -1,1 +1,3 @@
-from . import functional
+"""Transforms, second generation."""
+
+from . import functional as functional
