@@ -378,7 +378,8 @@ def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     k, m = input.shape[-1], weight.shape[0]
     rows = input.reshape(_numel(input.shape[:-1]), k)
     out = product(rows, weight.t(), (rows.shape[0], m), bias)
-    return out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))
+    # Not a view to its users: there is nothing else to see of the rows.
+    return out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))._bare_alias()
 
 
 @composite(method=False, namespaces=("nn.functional",))

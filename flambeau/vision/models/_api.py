@@ -1,0 +1,332 @@
+"""Published weights, builders that know them, and finding builders by name.
+
+A family of models is a class and a few lines of table:
+
+    ResNet18_Weights, ResNet34_Weights = weights_enums("ResNet18", "ResNet34")
+    resnet18 = builder("resnet18", _resnet, ResNet18_Weights, BasicBlock, [2, 2, 2, 2])
+
+What is known about published files (address, size, accuracy, preprocessing) is in `flambeau/data/vision_weights.json`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import importlib
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+from flambeau import nn
+
+from ._categories import categories
+from ._files import data_text
+
+BUILDERS: dict[str, Callable[..., nn.Module]] = {}
+_WEIGHTS: dict[str, type[WeightsEnum]] = {}
+
+
+@dataclass(eq=False)
+class Weights:
+    """A published state dict: where it is, how its images were prepared, and what is known about it."""
+
+    url: str
+    transforms: Callable
+    meta: dict[str, Any]
+
+
+class WeightsEnum(Enum):
+    """The published weights of one model; `DEFAULT` is the best of them."""
+
+    @classmethod
+    def verify(cls, obj: Any) -> Any:
+        """A member given as itself, by name ("DEFAULT") or by full name ("ResNet18_Weights.DEFAULT"); None stays None."""
+        if obj is None or isinstance(obj, cls):
+            return obj
+        if isinstance(obj, str):
+            return cls[obj.removeprefix(cls.__name__ + ".")]
+        raise TypeError(
+            f"Invalid Weight class provided; expected {cls.__name__} but received {obj.__class__.__name__}."
+        )
+
+    def get_state_dict(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
+        """The weights themselves; arguments are those of `flambeau.hub.load_state_dict_from_url`."""
+        hub = importlib.import_module("flambeau.hub")
+        return hub.load_state_dict_from_url(self.url, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}.{self._name_}"
+
+    @property
+    def url(self) -> str:
+        return self.value.url
+
+    @property
+    def transforms(self) -> Callable:
+        return self.value.transforms
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.value.meta
+
+
+# --- the table of published weights
+
+
+@functools.cache
+def _published() -> dict[str, Any]:
+    return json.loads(data_text("vision_weights.json"))
+
+
+class Preset:
+    """How images are prepared for a model: calling it makes the transform of `flambeau.vision.transforms._presets`."""
+
+    def __init__(self, preset: str, **options: Any):
+        self.preset = preset
+        self.options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+
+    def __call__(self, **changes: Any) -> Any:
+        presets = importlib.import_module("flambeau.vision.transforms._presets")
+        options = {**self.options, **changes}
+        if isinstance(options.get("interpolation"), str):
+            options["interpolation"] = presets.InterpolationMode(options["interpolation"])
+        return getattr(presets, self.preset)(**options)
+
+    def __repr__(self) -> str:
+        return f"{self.preset}({', '.join(f'{k}={v!r}' for k, v in self.options.items())})"
+
+
+def _entry(record: dict[str, Any]) -> Weights:
+    meta = dict(record["meta"])
+    meta["min_size"] = tuple(meta["min_size"])
+    meta.update(categories(meta.get("categories")))
+    return Weights(record["url"], Preset(**record["transforms"]), meta)
+
+
+def weights_enums(*models: str) -> list[Any]:
+    """The enums `<model>_Weights` of these models, as if written in the caller's module."""
+    module = sys._getframe(1).f_globals["__name__"]
+    return [_weights_enum(f"{model}_Weights", module) for model in models]
+
+
+def _weights_enum(name: str, module: str) -> Any:
+    record = _published()[name]
+    members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
+    members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
+    made: Any = WeightsEnum(name, members, module=module)  # type: ignore[call-overload]
+    _WEIGHTS[name] = made
+    return made
+
+
+# --- builders
+
+
+def register_model(name: str | None = None) -> Callable[[Callable], Callable]:
+    """Decorator: make a builder known to `get_model` and `list_models`, under its own or the given name."""
+
+    def register(function: Callable) -> Callable:
+        key = (name if name is not None else function.__name__).lower()
+        if key in BUILDERS:
+            raise ValueError(f"An entry is already registered under the name '{key}'.")
+        BUILDERS[key] = function
+        return function
+
+    return register
+
+
+def expect_option(kwargs: dict[str, Any], name: str, value: Any) -> None:
+    """Set an option that chosen weights dictate; a different value given by the caller is an error."""
+    given = kwargs.setdefault(name, value)
+    if given != value:
+        raise ValueError(f"The parameter '{name}' expected value {value} but got {given} instead.")
+
+
+def expect_value(name: str, given: Any, value: Any) -> Any:
+    """`expect_option` for an argument whose default is None."""
+    if given is not None and given != value:
+        raise ValueError(f"The parameter '{name}' expected value {value} but got {given} instead.")
+    return value
+
+
+def _legacy(function: str, kwargs: dict[str, Any], new: str, enum: Any, default: str | None) -> None:
+    """Accept what `weights` used to be called (`pretrained`) and to be (a bool)."""
+    old = "pretrained" + new.removeprefix("weights")
+    value = kwargs.get(new)
+    if new in kwargs and (value is None or isinstance(value, (str, WeightsEnum))):
+        return
+    if old not in kwargs and new not in kwargs:
+        return
+    if old in kwargs:
+        warnings.warn(
+            f"The parameter '{old}' is deprecated since 0.13 and may be removed in the future, please use '{new}' "
+            "instead.",
+            stacklevel=3,
+        )
+        value = kwargs.pop(old)
+    chosen = None
+    if value:
+        if default is None:
+            raise ValueError(f"No weights are available for model {function}")
+        chosen = enum[default]
+    meaning = f"The current behavior is equivalent to passing `{new}={chosen!r}`."
+    if chosen is not None:
+        meaning += f" You can also use `{new}={enum.__name__}.DEFAULT` to get the most up-to-date weights."
+    warnings.warn(
+        f"Arguments other than a weight enum or `None` for '{new}' are deprecated since 0.13 and may be removed in the "
+        f"future. {meaning}",
+        stacklevel=3,
+    )
+    kwargs[new] = chosen
+
+
+def model_builder(
+    weights: Any, legacy: str | None = "IMAGENET1K_V1", backbone: Any = None, backbone_legacy: str = "IMAGENET1K_V1"
+) -> Callable[[Callable], Callable]:
+    """Decorator for a builder f(*, weights, progress, ..., weights_backbone): registers it, reads weights given by name,
+    and accepts the arguments of old releases (positional weights, `pretrained`, `pretrained_backbone`)."""
+
+    def decorate(function: Callable) -> Callable:
+        parameters = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+        @functools.wraps(function)
+        def build(*args: Any, **kwargs: Any) -> nn.Module:
+            if args:
+                if len(args) > len(parameters):
+                    raise TypeError(f"{function.__name__}() takes at most {len(parameters)} arguments, got {len(args)}")
+                names = parameters[: len(args)]
+                listed = ", ".join(f"'{name}'" for name in names)
+                warnings.warn(
+                    f"Using {listed} as positional parameter(s) is deprecated since 0.13 and may be removed in the future. "
+                    "Please use keyword parameter(s) instead.",
+                    stacklevel=2,
+                )
+                twice = [name for name in names if name in kwargs]
+                if twice:
+                    raise TypeError(f"{function.__name__}() got multiple values for argument '{twice[0]}'")
+                kwargs.update(zip(names, args))
+            _legacy(function.__name__, kwargs, "weights", weights, legacy)
+            kwargs["weights"] = weights.verify(kwargs.get("weights"))
+            if backbone is not None:
+                _legacy(function.__name__, kwargs, "weights_backbone", backbone, backbone_legacy)
+                if "weights_backbone" in kwargs:
+                    kwargs["weights_backbone"] = backbone.verify(kwargs["weights_backbone"])
+            return function(**kwargs)
+
+        build.__weights__ = weights  # type: ignore[attr-defined]
+        register_model()(build)
+        return build
+
+    return decorate
+
+
+def load_weights(model: Any, weights: Any, progress: bool) -> Any:
+    """The model, with the state dict of `weights` unless that is None."""
+    if weights is not None:
+        model.load_state_dict(weights.get_state_dict(progress=progress, check_hash=True))
+    return model
+
+
+def builder(
+    name: str,
+    construct: Callable[..., nn.Module],
+    weights: Any,
+    *fixed: Any,
+    forced: Mapping[str, Any] | None = None,
+    prepare: Callable[[dict[str, Any], Any], None] | None = None,
+    **defaults: Any,
+) -> Callable:
+    """The builder of a classifier: `construct(*fixed, **{**defaults, **kwargs})`, then its weights.
+    `forced`: options that make the model what it is, so that other values are errors; `prepare(kwargs, weights)` sets what
+    chosen weights dictate besides the number of classes."""
+
+    def build(*, weights: Any = None, progress: bool = True, **kwargs: Any) -> nn.Module:
+        for option, value in (forced or {}).items():
+            expect_option(kwargs, option, value)
+        if weights is not None:
+            if prepare is not None:
+                prepare(kwargs, weights)
+            if weights.meta["categories"] is not None:
+                expect_option(kwargs, "num_classes", len(weights.meta["categories"]))
+        return load_weights(construct(*fixed, **{**defaults, **kwargs}), weights, progress)
+
+    build.__name__ = build.__qualname__ = name
+    build.__module__ = sys._getframe(1).f_globals["__name__"]
+    build.__doc__ = (
+        f"{name}: {_first_line(construct)}\n\n`weights` is None (random), a member of `{weights.__name__}` or its name; other "
+        "arguments go to the model."
+    )
+    return model_builder(weights, "IMAGENET1K_V1" if "IMAGENET1K_V1" in weights.__members__ else None)(build)
+
+
+def _first_line(construct: Any) -> str:
+    return (construct.__doc__ or construct.__name__).split("\n")[0]
+
+
+# --- finding builders and weights by name
+
+
+def list_models(
+    module: ModuleType | None = None,
+    include: Iterable[str] | str | None = None,
+    exclude: Iterable[str] | str | None = None,
+) -> list[str]:
+    """Names of the registered builders; `include` and `exclude` are shell patterns.
+
+    >>> from flambeau.vision import models
+    >>> models.list_models(include="resnet1*")
+    ['resnet101', 'resnet152', 'resnet18']
+    """
+    package = None if module is None else module.__name__
+    names = {n for n, b in BUILDERS.items() if package is None or b.__module__.rsplit(".", 1)[0] == package}
+    if include:
+        names = {n for pattern in _patterns(include) for n in fnmatch.filter(names, pattern)}
+    if exclude:
+        names -= {n for pattern in _patterns(exclude) for n in fnmatch.filter(names, pattern)}
+    return sorted(names)
+
+
+def _patterns(given: Iterable[str] | str) -> Iterable[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def get_model_builder(name: str) -> Callable[..., nn.Module]:
+    """The builder registered under this name."""
+    try:
+        return BUILDERS[name.lower()]
+    except KeyError:
+        raise ValueError(f"Unknown model {name.lower()}") from None
+
+
+def get_model(name: str, **config: Any) -> nn.Module:
+    """Build a model by name.
+
+    >>> from flambeau.vision import models
+    >>> model = models.get_model("mobilenet_v3_small", num_classes=10)
+    """
+    return get_model_builder(name)(**config)
+
+
+def get_model_weights(name: Callable | str) -> type[WeightsEnum]:
+    """The enum of a model's published weights."""
+    function: Any = get_model_builder(name) if isinstance(name, str) else name
+    enum = getattr(function, "__weights__", None)
+    if enum is None:
+        raise ValueError("The weight enum for the specific method couldn't be retrieved.")
+    return enum
+
+
+def get_weight(name: str) -> WeightsEnum:
+    """A member by its full name, such as "ResNet50_Weights.IMAGENET1K_V1"."""
+    if name.count(".") != 1:
+        raise ValueError(f"Invalid weight name provided: '{name}'.")
+    enum_name, member = name.split(".")
+    enum = _WEIGHTS.get(enum_name)
+    if enum is None:
+        raise ValueError(f"The weight enum '{enum_name}' couldn't be found.")
+    return enum[member]

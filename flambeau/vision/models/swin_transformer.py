@@ -1,0 +1,371 @@
+"""Swin Transformer (Liu et al., 2021) and Swin Transformer V2 (Liu et al., 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import flambeau
+from flambeau import Tensor, nn
+from flambeau.nn import functional as F
+
+from ..ops.misc import MLP, Permute
+from ..ops.stochastic_depth import StochasticDepth
+from ._api import builder, weights_enums
+
+__all__ = [
+    "SwinTransformer", "Swin_B_Weights", "Swin_S_Weights", "Swin_T_Weights", "Swin_V2_B_Weights", "Swin_V2_S_Weights",
+    "Swin_V2_T_Weights", "swin_b", "swin_s", "swin_t", "swin_v2_b", "swin_v2_s", "swin_v2_t",
+]  # fmt: skip
+
+Layer = Callable[..., nn.Module]
+
+
+def _four_neighbours(x: Tensor) -> Tensor:
+    """(..., H, W, C) -> (..., H/2, W/2, 4C); odd sizes are padded."""
+    height, width = x.shape[-3:-1]
+    x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
+    parts = [x[..., i::2, j::2, :] for j in (0, 1) for i in (0, 1)]
+    return flambeau.cat(parts, -1)
+
+
+class PatchMerging(nn.Module):
+    """Halve the size, double the width."""
+
+    def __init__(self, dim: int, norm_layer: Layer = nn.LayerNorm):
+        super().__init__()
+        self.dim = dim
+        self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
+        self.norm = norm_layer(4 * dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.reduction(self.norm(_four_neighbours(x)))
+
+
+class PatchMergingV2(nn.Module):
+    """Halve the size, double the width, normalise."""
+
+    def __init__(self, dim: int, norm_layer: Layer = nn.LayerNorm):
+        super().__init__()
+        self.dim = dim
+        self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
+        self.norm = norm_layer(2 * dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.reduction(_four_neighbours(x)))
+
+
+def _windows(x: Tensor, size: Sequence[int]) -> Tensor:
+    """(B, H, W, C) -> (B * windows, positions in a window, C)."""
+    batch, height, width, channels = x.shape
+    x = x.view(batch, height // size[0], size[0], width // size[1], size[1], channels)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, size[0] * size[1], channels)
+
+
+def _shift_mask(like: Tensor, height: int, width: int, size: Sequence[int], shift: Sequence[int]) -> Tensor:
+    """(windows, positions, positions): -100 between positions that a shift brought together from opposite borders."""
+    region = like.new_zeros((height, width))
+    count = 0
+    for rows in ((0, -size[0]), (-size[0], -shift[0]), (-shift[0], None)):
+        for columns in ((0, -size[1]), (-size[1], -shift[1]), (-shift[1], None)):
+            region[slice(*rows), slice(*columns)] = count
+            count += 1
+    region = _windows(region[None, :, :, None], size)[..., 0]
+    apart = region.unsqueeze(1) - region.unsqueeze(2)
+    return apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
+
+
+def shifted_window_attention(
+    input: Tensor,
+    qkv_weight: Tensor,
+    proj_weight: Tensor,
+    relative_position_bias: Tensor,
+    window_size: Sequence[int],
+    num_heads: int,
+    shift_size: Sequence[int],
+    attention_dropout: float = 0.0,
+    dropout: float = 0.0,
+    qkv_bias: Tensor | None = None,
+    proj_bias: Tensor | None = None,
+    logit_scale: Tensor | None = None,
+    training: bool = True,
+) -> Tensor:
+    """Self-attention inside windows of (B, H, W, C), the windows moved by `shift_size`; with `logit_scale`, of cosines."""
+    batch, height, width, channels = input.shape
+    below, beside = -height % window_size[0], -width % window_size[1]
+    x = F.pad(input, (0, 0, 0, beside, 0, below))
+    full = (height + below, width + beside)
+    # One window that covers everything has nothing to shift.
+    shift = [0 if window_size[i] >= full[i] else shift_size[i] for i in (0, 1)]
+    if any(shift):
+        x = flambeau.roll(x, shifts=(-shift[0], -shift[1]), dims=(1, 2))
+    x = _windows(x, window_size)
+    positions = x.shape[1]
+    if logit_scale is not None and qkv_bias is not None:  # keys have no bias in V2
+        qkv_bias = qkv_bias.clone()
+        third = qkv_bias.numel() // 3
+        qkv_bias[third : 2 * third].zero_()
+    qkv = F.linear(x, qkv_weight, qkv_bias)
+    q, k, v = qkv.reshape(-1, positions, 3, num_heads, channels // num_heads).permute(2, 0, 3, 1, 4)
+    if logit_scale is not None:
+        attention = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+        attention = attention * logit_scale.clamp(max=math.log(100.0)).exp()
+    else:
+        attention = (q * (channels // num_heads) ** -0.5).matmul(k.transpose(-2, -1))
+    attention = attention + relative_position_bias
+    if any(shift):
+        mask = _shift_mask(x, *full, window_size, shift)
+        count = mask.shape[0]
+        attention = attention.view(batch, count, num_heads, positions, positions) + mask.unsqueeze(1).unsqueeze(0)
+        attention = attention.view(-1, num_heads, positions, positions)
+    attention = F.dropout(F.softmax(attention, dim=-1), p=attention_dropout, training=training)
+    x = attention.matmul(v).transpose(1, 2).reshape(-1, positions, channels)
+    x = F.dropout(F.linear(x, proj_weight, proj_bias), p=dropout, training=training)
+    x = x.view(batch, full[0] // window_size[0], full[1] // window_size[1], *window_size, channels)
+    x = x.permute(0, 1, 3, 2, 4, 5).reshape(batch, *full, channels)
+    if any(shift):
+        x = flambeau.roll(x, shifts=(shift[0], shift[1]), dims=(1, 2))
+    return x[:, :height, :width, :].contiguous()
+
+
+class ShiftedWindowAttention(nn.Module):
+    """Attention inside windows, with a learned bias for each relative position."""
+
+    relative_position_index: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        window_size: Sequence[int],
+        shift_size: Sequence[int],
+        num_heads: int,
+        qkv_bias: bool = True,
+        proj_bias: bool = True,
+        attention_dropout: float = 0.0,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if len(window_size) != 2 or len(shift_size) != 2:
+            raise ValueError("window_size and shift_size must be of length 2")
+        self.window_size, self.shift_size, self.num_heads = list(window_size), list(shift_size), num_heads
+        self.attention_dropout, self.dropout = attention_dropout, dropout
+        self.qkv = nn.Linear(dim, dim * 3, bias=qkv_bias)
+        self.proj = nn.Linear(dim, dim, bias=proj_bias)
+        self.define_relative_position_bias_table()
+        self.define_relative_position_index()
+
+    def define_relative_position_bias_table(self) -> None:
+        height, width = self.window_size
+        table = flambeau.zeros((2 * height - 1) * (2 * width - 1), self.num_heads)
+        self.relative_position_bias_table = nn.Parameter(table)
+        nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
+
+    def define_relative_position_index(self) -> None:
+        height, width = self.window_size
+        rows = flambeau.arange(height).repeat_interleave(width)
+        columns = flambeau.arange(width).repeat(height)
+        down = rows[:, None] - rows[None, :] + height - 1
+        right = columns[:, None] - columns[None, :] + width - 1
+        self.register_buffer("relative_position_index", (down * (2 * width - 1) + right).flatten())
+
+    def _bias(self, table: Tensor) -> Tensor:
+        count = self.window_size[0] * self.window_size[1]
+        return table[self.relative_position_index].view(count, count, -1).permute(2, 0, 1).contiguous().unsqueeze(0)
+
+    def get_relative_position_bias(self) -> Tensor:
+        return self._bias(self.relative_position_bias_table)
+
+    def forward(self, x: Tensor, logit_scale: Tensor | None = None) -> Tensor:
+        return shifted_window_attention(
+            x,
+            self.qkv.weight,
+            self.proj.weight,
+            self.get_relative_position_bias(),
+            self.window_size,
+            self.num_heads,
+            shift_size=self.shift_size,
+            attention_dropout=self.attention_dropout,
+            dropout=self.dropout,
+            qkv_bias=self.qkv.bias,
+            proj_bias=self.proj.bias,
+            logit_scale=logit_scale,
+            training=self.training,
+        )
+
+
+class ShiftedWindowAttentionV2(ShiftedWindowAttention):
+    """Cosine attention inside windows; the bias is a small network of the relative position."""
+
+    relative_coords_table: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        window_size: Sequence[int],
+        shift_size: Sequence[int],
+        num_heads: int,
+        qkv_bias: bool = True,
+        proj_bias: bool = True,
+        attention_dropout: float = 0.0,
+        dropout: float = 0.0,
+    ):
+        super().__init__(dim, window_size, shift_size, num_heads, qkv_bias, proj_bias, attention_dropout, dropout)
+        self.logit_scale = nn.Parameter(flambeau.log(10 * flambeau.ones((num_heads, 1, 1))))
+        self.cpb_mlp = nn.Sequential(
+            nn.Linear(2, 512, bias=True), nn.ReLU(inplace=True), nn.Linear(512, num_heads, bias=False)
+        )
+        if qkv_bias:
+            third = self.qkv.bias.numel() // 3
+            self.qkv.bias[third : 2 * third].data.zero_()
+
+    def define_relative_position_bias_table(self) -> None:
+        height, width = self.window_size
+        down = flambeau.arange(-(height - 1), height, dtype=flambeau.float32) / (height - 1)
+        right = flambeau.arange(-(width - 1), width, dtype=flambeau.float32) / (width - 1)
+        table = flambeau.stack(flambeau.meshgrid([down, right], indexing="ij")).permute(1, 2, 0).contiguous().unsqueeze(0)
+        table = table * 8
+        table = flambeau.sign(table) * flambeau.log2(flambeau.abs(table) + 1.0) / 3.0
+        self.register_buffer("relative_coords_table", table)
+
+    def get_relative_position_bias(self) -> Tensor:
+        return 16 * flambeau.sigmoid(self._bias(self.cpb_mlp(self.relative_coords_table).view(-1, self.num_heads)))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, self.logit_scale)
+
+
+class SwinTransformerBlock(nn.Module):
+    """Window attention and an MLP, each after a normalisation and beside a shortcut."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        window_size: Sequence[int],
+        shift_size: Sequence[int],
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        stochastic_depth_prob: float = 0.0,
+        norm_layer: Layer = nn.LayerNorm,
+        attn_layer: Layer = ShiftedWindowAttention,
+    ):
+        super().__init__()
+        self.norm1 = norm_layer(dim)
+        self.attn = attn_layer(
+            dim, window_size, shift_size, num_heads, attention_dropout=attention_dropout, dropout=dropout
+        )
+        self.stochastic_depth = StochasticDepth(stochastic_depth_prob, "row")
+        self.norm2 = norm_layer(dim)
+        self.mlp = MLP(dim, [int(dim * mlp_ratio), dim], activation_layer=nn.GELU, inplace=None, dropout=dropout)
+        for module in self.mlp.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.bias, std=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.stochastic_depth(self.attn(self.norm1(x)))
+        return x + self.stochastic_depth(self.mlp(self.norm2(x)))
+
+
+class SwinTransformerBlockV2(SwinTransformerBlock):
+    """The block of V2: normalisations come last."""
+
+    def __init__(self, *args: Any, attn_layer: Layer = ShiftedWindowAttentionV2, **kwargs: Any):
+        super().__init__(*args, attn_layer=attn_layer, **kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.stochastic_depth(self.norm1(self.attn(x)))
+        return x + self.stochastic_depth(self.norm2(self.mlp(x)))
+
+
+class SwinTransformer(nn.Module):
+    """Transformer blocks over windows, in stages that halve the size."""
+
+    def __init__(
+        self,
+        patch_size: Sequence[int],
+        embed_dim: int,
+        depths: Sequence[int],
+        num_heads: Sequence[int],
+        window_size: Sequence[int],
+        mlp_ratio: float = 4.0,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        stochastic_depth_prob: float = 0.1,
+        num_classes: int = 1000,
+        norm_layer: Layer | None = None,
+        block: Layer | None = None,
+        downsample_layer: Layer = PatchMerging,
+    ):
+        super().__init__()
+        self.num_classes = num_classes
+        block = block or SwinTransformerBlock
+        norm = norm_layer or partial(nn.LayerNorm, eps=1e-5)
+        patch = (patch_size[0], patch_size[1])
+        embed = nn.Conv2d(3, embed_dim, kernel_size=patch, stride=patch)
+        layers: list[nn.Module] = [nn.Sequential(embed, Permute([0, 2, 3, 1]), norm(embed_dim))]
+        total, done = sum(depths), 0
+        dim = embed_dim
+        for i, (depth, heads) in enumerate(zip(depths, num_heads)):
+            stage = []
+            for j in range(depth):
+                stage.append(
+                    block(
+                        dim,
+                        heads,
+                        window_size=window_size,
+                        shift_size=[0 if j % 2 == 0 else size // 2 for size in window_size],
+                        mlp_ratio=mlp_ratio,
+                        dropout=dropout,
+                        attention_dropout=attention_dropout,
+                        stochastic_depth_prob=stochastic_depth_prob * float(done) / (total - 1),
+                        norm_layer=norm,
+                    )
+                )
+                done += 1
+            layers.append(nn.Sequential(*stage))
+            if i < len(depths) - 1:
+                layers.append(downsample_layer(dim, norm))
+                dim *= 2
+        self.features = nn.Sequential(*layers)
+        self.norm = norm(dim)
+        self.permute = Permute([0, 3, 1, 2])
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten(1)
+        self.head = nn.Linear(dim, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.permute(self.norm(self.features(x)))
+        return self.head(self.flatten(self.avgpool(x)))
+
+
+def _swin(embed_dim: int, depth: int, heads: int, window: int, drop: float, **kwargs: Any) -> SwinTransformer:
+    """transformer blocks over windows, in stages that halve the size."""
+    return SwinTransformer(
+        [4, 4],
+        embed_dim,
+        [2, 2, depth, 2],
+        [heads * 2**i for i in range(4)],
+        [window, window],
+        stochastic_depth_prob=kwargs.pop("stochastic_depth_prob", drop),
+        **kwargs,
+    )
+
+
+Swin_T_Weights, Swin_S_Weights, Swin_B_Weights = weights_enums("Swin_T", "Swin_S", "Swin_B")
+Swin_V2_T_Weights, Swin_V2_S_Weights, Swin_V2_B_Weights = weights_enums("Swin_V2_T", "Swin_V2_S", "Swin_V2_B")
+_V2: dict[str, Any] = {"block": SwinTransformerBlockV2, "downsample_layer": PatchMergingV2}
+swin_t = builder("swin_t", _swin, Swin_T_Weights, 96, 6, 3, 7, 0.2)
+swin_s = builder("swin_s", _swin, Swin_S_Weights, 96, 18, 3, 7, 0.3)
+swin_b = builder("swin_b", _swin, Swin_B_Weights, 128, 18, 4, 7, 0.5)
+swin_v2_t = builder("swin_v2_t", _swin, Swin_V2_T_Weights, 96, 6, 3, 8, 0.2, **_V2)
+swin_v2_s = builder("swin_v2_s", _swin, Swin_V2_S_Weights, 96, 18, 3, 8, 0.3, **_V2)
+swin_v2_b = builder("swin_v2_b", _swin, Swin_V2_B_Weights, 128, 18, 4, 8, 0.5, **_V2)
