@@ -64,7 +64,7 @@ def test_published_number_of_parameters(name: str) -> None:
 
 
 def test_registry() -> None:
-    assert len(ALL) == len(set(ALL)) and ALL == sorted(ALL)
+    assert len(ALL) == len(set(ALL)) and sorted(ALL) == ALL
     assert models.list_models(include="resnet*", exclude=["*50", "*1*"]) == ["resnet34"]
     assert models.get_model_builder("ResNet18") is models.resnet18
     assert models.get_model_weights("resnet18") is models.get_model_weights(models.resnet18) is models.ResNet18_Weights
@@ -205,7 +205,8 @@ def test_weights_are_torchvisions() -> None:
         assert ours.DEFAULT.name == theirs.DEFAULT.name
         for a, b in zip(ours, theirs):
             assert a.url == b.url
-            assert a.meta == {k: v for k, v in b.meta.items() if k != "_docs"} | {"categories": b.meta["categories"]}
+            known = {k: v for k, v in b.meta.items() if k != "_docs"}
+            assert repr(sorted(a.meta.items())) == repr(sorted(known.items()))  # as text: some figures are nan
 
 
 def _close(ours: Any, theirs: Any, tolerance: float, what: str, floor: float = 0.0) -> None:
@@ -276,7 +277,9 @@ def _pair(make_ours: Any, make_theirs: Any, *args: Any, **kwargs: Any) -> tuple[
 def test_same_seed_same_model(name: str) -> None:
     vision = torchvision()
     size, options, train = FAMILIES[name]
-    ours, theirs = _pair(models.get_model_builder(name), vision.models.get_model_builder(name), num_classes=10, **options)
+    ours, theirs = _pair(
+        models.get_model_builder(name), vision.models.get_model_builder(name), num_classes=10, **options
+    )
     _compare(ours, theirs, size, train)
 
 
@@ -346,7 +349,9 @@ def test_swin(version: int) -> None:
     vision = torchvision()
 
     def make(module: Any) -> Any:
-        more = {"block": module.SwinTransformerBlockV2, "downsample_layer": module.PatchMergingV2} if version == 2 else {}
+        more = (
+            {"block": module.SwinTransformerBlockV2, "downsample_layer": module.PatchMergingV2} if version == 2 else {}
+        )
         return module.SwinTransformer([4, 4], 12, [2, 2], [2, 3], [3, 3], num_classes=5, **more)
 
     ours, theirs = _pair(lambda: make(models.swin_transformer), lambda: make(vision.models.swin_transformer))

@@ -4,6 +4,8 @@
 >>> model = models.resnet18(num_classes=10)
 """
 
+# ruff: noqa: F401, F403 - re-exports
+
 from ._api import (
     Weights,
     WeightsEnum,
@@ -14,18 +16,18 @@ from ._api import (
     list_models,
     register_model,
 )
-from .alexnet import *  # noqa: F403
-from .convnext import *  # noqa: F403
-from .densenet import *  # noqa: F403
-from .efficientnet import *  # noqa: F403
-from .googlenet import *  # noqa: F403
-from .inception import *  # noqa: F403
-from .mnasnet import *  # noqa: F403
-from .mobilenet import *  # noqa: F403
-from .regnet import *  # noqa: F403
-from .resnet import *  # noqa: F403
-from .shufflenetv2 import *  # noqa: F403
-from .squeezenet import *  # noqa: F403
-from .swin_transformer import *  # noqa: F403
-from .vgg import *  # noqa: F403
-from .vision_transformer import *  # noqa: F403
+from .alexnet import *
+from .convnext import *
+from .densenet import *
+from .efficientnet import *
+from .googlenet import *
+from .inception import *
+from .mnasnet import *
+from .mobilenet import *
+from .regnet import *
+from .resnet import *
+from .shufflenetv2 import *
+from .squeezenet import *
+from .swin_transformer import *
+from .vgg import *
+from .vision_transformer import *

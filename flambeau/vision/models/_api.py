@@ -23,7 +23,7 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-from flambeau import nn
+from flambeau import hub, nn
 
 from ._categories import categories
 from ._files import data_text
@@ -57,7 +57,6 @@ class WeightsEnum(Enum):
 
     def get_state_dict(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
         """The weights themselves; arguments are those of `flambeau.hub.load_state_dict_from_url`."""
-        hub = importlib.import_module("flambeau.hub")
         return hub.load_state_dict_from_url(self.url, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -119,7 +118,7 @@ def _weights_enum(name: str, module: str) -> Any:
     record = _published()[name]
     members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
     members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
-    made: Any = WeightsEnum(name, members, module=module)  # type: ignore[call-overload]
+    made: Any = WeightsEnum(name, members, module=module)  # type: ignore[call-arg]
     _WEIGHTS[name] = made
     return made
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import Tensor, nn
+from flambeau.nn.modules import ModuleDict
 
 
 def _make_divisible(v: float, divisor: int, min_value: int | None = None) -> int:
@@ -31,7 +32,7 @@ def initialise(
                 nn.init.zeros_(module.bias)
 
 
-class IntermediateLayerGetter(nn.ModuleDict):
+class IntermediateLayerGetter(ModuleDict):
     """A model cut after the last wanted layer, which returns the wanted layers' outputs by their new names.
 
     `return_layers` maps names of direct children to names in the result. Children must be used in the order in which they

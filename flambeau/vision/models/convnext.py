@@ -10,6 +10,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+from flambeau.nn.modules import LayerNorm
 
 from ..ops.misc import Conv2dNormActivation, Permute
 from ..ops.stochastic_depth import StochasticDepth
@@ -22,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LayerNorm2d(nn.LayerNorm):
+class LayerNorm2d(LayerNorm):
     """Layer normalisation over the channels of (N, C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:

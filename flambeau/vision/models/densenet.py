@@ -10,6 +10,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+from flambeau.nn.modules import ModuleDict, Sequential
 
 from ._api import builder, weights_enums
 
@@ -45,7 +46,7 @@ class _DenseLayer(nn.Module):
         return F.dropout(new, p=self.drop_rate, training=self.training) if self.drop_rate > 0 else new
 
 
-class _DenseBlock(nn.ModuleDict):
+class _DenseBlock(ModuleDict):
     """Layers that each see the outputs of all earlier ones."""
 
     _version = 2
@@ -53,7 +54,9 @@ class _DenseBlock(nn.ModuleDict):
     def __init__(self, layers: int, inputs: int, bn_size: int, growth_rate: int, drop_rate: float):
         super().__init__()
         for i in range(layers):
-            self.add_module(f"denselayer{i + 1}", _DenseLayer(inputs + i * growth_rate, growth_rate, bn_size, drop_rate))
+            self.add_module(
+                f"denselayer{i + 1}", _DenseLayer(inputs + i * growth_rate, growth_rate, bn_size, drop_rate)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         features = [x]
@@ -62,7 +65,7 @@ class _DenseBlock(nn.ModuleDict):
         return flambeau.cat(features, 1)
 
 
-class _Transition(nn.Sequential):
+class _Transition(Sequential):
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
         self.norm = nn.BatchNorm2d(inputs)

@@ -74,8 +74,8 @@ class MBConvConfig(_MBConvConfig):
 class FusedMBConvConfig(_MBConvConfig):
     """A stage of fused blocks."""
 
-    def __init__(self, *row: Any, block: Callable[..., nn.Module] | None = None):
-        super().__init__(*row, block=block or FusedMBConv)
+    def __post_init__(self) -> None:
+        self.block = self.block or FusedMBConv
 
 
 class _Block(nn.Module):
@@ -122,9 +122,7 @@ class MBConv(_Block):
 class FusedMBConv(_Block):
     """Widen by a full convolution, then narrow."""
 
-    def __init__(
-        self, cnf: FusedMBConvConfig, stochastic_depth_prob: float, norm_layer: Callable[..., nn.Module]
-    ):
+    def __init__(self, cnf: FusedMBConvConfig, stochastic_depth_prob: float, norm_layer: Callable[..., nn.Module]):
         super().__init__(cnf, stochastic_depth_prob)
         layer = partial(Conv2dNormActivation, norm_layer=norm_layer, activation_layer=nn.SiLU)
         wide = cnf.adjust_channels(cnf.input_channels, cnf.expand_ratio)

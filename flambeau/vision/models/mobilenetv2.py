@@ -85,9 +85,7 @@ class MobileNetV2(nn.Module):
         features.append(layer(width, self.last_channel, kernel_size=1))
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.Dropout(p=dropout), nn.Linear(self.last_channel, num_classes))
-        initialise(
-            self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01)
-        )
+        initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(F.adaptive_avg_pool2d(self.features(x), (1, 1)).flatten(1))

@@ -32,6 +32,9 @@ _SMALL = [
 ]  # fmt: skip
 
 
+_GATE = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid)
+
+
 class InvertedResidualConfig:
     """One row of the table: how one block is built."""
 
@@ -68,7 +71,7 @@ class InvertedResidual(nn.Module):
         self,
         cnf: InvertedResidualConfig,
         norm_layer: Callable[..., nn.Module],
-        se_layer: Callable[..., nn.Module] = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid),
+        se_layer: Callable[..., nn.Module] = _GATE,
     ):
         super().__init__()
         if cnf.stride not in (1, 2):
@@ -82,9 +85,7 @@ class InvertedResidual(nn.Module):
         if wide != cnf.input_channels:
             layers.append(layer(cnf.input_channels, wide, kernel_size=1))
         stride = 1 if cnf.dilation > 1 else cnf.stride
-        layers.append(
-            layer(wide, wide, kernel_size=cnf.kernel, stride=stride, dilation=cnf.dilation, groups=wide)
-        )
+        layers.append(layer(wide, wide, kernel_size=cnf.kernel, stride=stride, dilation=cnf.dilation, groups=wide))
         if cnf.use_se:
             layers.append(se_layer(wide, _make_divisible(wide // 4, 8)))
         layers.append(layer(wide, cnf.out_channels, kernel_size=1, activation_layer=None))
@@ -134,16 +135,19 @@ class MobileNetV3(nn.Module):
             nn.Dropout(p=dropout, inplace=True),
             nn.Linear(last_channel, num_classes),
         )
-        initialise(
-            self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01)
-        )
+        initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
 def _mobilenet_v3(
-    rows: list, last_channel: int, width_mult: float = 1.0, reduced_tail: bool = False, dilated: bool = False, **kwargs: Any
+    rows: list,
+    last_channel: int,
+    width_mult: float = 1.0,
+    reduced_tail: bool = False,
+    dilated: bool = False,
+    **kwargs: Any,
 ) -> MobileNetV3:
     """inverted residual blocks with squeeze-excitation and hard-swish; `reduced_tail` halves the last blocks, `dilated`
     replaces their stride (both for use as a backbone)."""

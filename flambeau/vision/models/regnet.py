@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flambeau import Tensor, nn
+from flambeau.nn.modules import Sequential
 
 from ..ops.misc import Conv2dNormActivation, SqueezeExcitation
 from ._api import builder, weights_enums
@@ -39,7 +40,7 @@ class SimpleStemIN(Conv2dNormActivation):
         )
 
 
-class BottleneckTransform(nn.Sequential):
+class BottleneckTransform(Sequential):
     """1x1, grouped 3x3 (then a channel gate) and 1x1 convolutions."""
 
     def __init__(
@@ -93,7 +94,7 @@ class ResBottleneckBlock(nn.Module):
         return self.activation((x if self.proj is None else self.proj(x)) + self.f(x))
 
 
-class AnyStage(nn.Sequential):
+class AnyStage(Sequential):
     """Blocks of one width; the first halves the size."""
 
     def __init__(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from flambeau import Tensor, nn
+from flambeau.nn.modules import Conv2d, Sequential
 
 from ._api import builder, weights_enums
 from ._utils import initialise
@@ -18,14 +19,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def conv3x3(in_planes: int, out_planes: int, stride: int = 1, groups: int = 1, dilation: int = 1) -> nn.Conv2d:
+def conv3x3(in_planes: int, out_planes: int, stride: int = 1, groups: int = 1, dilation: int = 1) -> Conv2d:
     """3x3 convolution that keeps the size at stride 1."""
     return nn.Conv2d(
         in_planes, out_planes, 3, stride=stride, padding=dilation, groups=groups, bias=False, dilation=dilation
     )
 
 
-def conv1x1(in_planes: int, out_planes: int, stride: int = 1) -> nn.Conv2d:
+def conv1x1(in_planes: int, out_planes: int, stride: int = 1) -> Conv2d:
     """1x1 convolution."""
     return nn.Conv2d(in_planes, out_planes, 1, stride=stride, bias=False)
 
@@ -148,7 +149,7 @@ class ResNet(nn.Module):
 
     def _make_layer(
         self, block: type[BasicBlock | Bottleneck], planes: int, blocks: int, stride: int = 1, dilate: bool = False
-    ) -> nn.Sequential:
+    ) -> Sequential:
         first_dilation = self.dilation
         if dilate:
             self.dilation *= stride
@@ -190,18 +191,14 @@ resnet34 = builder("resnet34", ResNet, ResNet34_Weights, BasicBlock, _D50)
 resnet50 = builder("resnet50", ResNet, ResNet50_Weights, Bottleneck, _D50)
 resnet101 = builder("resnet101", ResNet, ResNet101_Weights, Bottleneck, _D101)
 resnet152 = builder("resnet152", ResNet, ResNet152_Weights, Bottleneck, (3, 8, 36, 3))
-resnext50_32x4d = builder(
-    "resnext50_32x4d", ResNet, ResNeXt50_32X4D_Weights, Bottleneck, _D50, forced=_width(32, 4)
-)
+resnext50_32x4d = builder("resnext50_32x4d", ResNet, ResNeXt50_32X4D_Weights, Bottleneck, _D50, forced=_width(32, 4))
 resnext101_32x8d = builder(
     "resnext101_32x8d", ResNet, ResNeXt101_32X8D_Weights, Bottleneck, _D101, forced=_width(32, 8)
 )
 resnext101_64x4d = builder(
     "resnext101_64x4d", ResNet, ResNeXt101_64X4D_Weights, Bottleneck, _D101, forced=_width(64, 4)
 )
-wide_resnet50_2 = builder(
-    "wide_resnet50_2", ResNet, Wide_ResNet50_2_Weights, Bottleneck, _D50, forced=_width(1, 128)
-)
+wide_resnet50_2 = builder("wide_resnet50_2", ResNet, Wide_ResNet50_2_Weights, Bottleneck, _D50, forced=_width(1, 128))
 wide_resnet101_2 = builder(
     "wide_resnet101_2", ResNet, Wide_ResNet101_2_Weights, Bottleneck, _D101, forced=_width(1, 128)
 )

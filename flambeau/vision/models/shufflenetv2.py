@@ -45,7 +45,9 @@ class InvertedResidual(nn.Module):
                 f"Invalid combination of stride {stride}, inp {inp} and oup {oup} values. If stride == 1 then inp should be "
                 "equal to oup // 2 << 1."
             )
-        self.branch1 = nn.Sequential(*_depthwise(inp, stride), *_pointwise(inp, half)) if stride > 1 else nn.Sequential()
+        self.branch1 = (
+            nn.Sequential(*_depthwise(inp, stride), *_pointwise(inp, half)) if stride > 1 else nn.Sequential()
+        )
         self.branch2 = nn.Sequential(
             *_pointwise(inp if stride > 1 else half, half), *_depthwise(half, stride), *_pointwise(half, half)
         )

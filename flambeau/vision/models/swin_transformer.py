@@ -224,7 +224,9 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
         height, width = self.window_size
         down = flambeau.arange(-(height - 1), height, dtype=flambeau.float32) / (height - 1)
         right = flambeau.arange(-(width - 1), width, dtype=flambeau.float32) / (width - 1)
-        table = flambeau.stack(flambeau.meshgrid([down, right], indexing="ij")).permute(1, 2, 0).contiguous().unsqueeze(0)
+        table = (
+            flambeau.stack(flambeau.meshgrid([down, right], indexing="ij")).permute(1, 2, 0).contiguous().unsqueeze(0)
+        )
         table = table * 8
         table = flambeau.sign(table) * flambeau.log2(flambeau.abs(table) + 1.0) / 3.0
         self.register_buffer("relative_coords_table", table)
@@ -273,8 +275,8 @@ class SwinTransformerBlock(nn.Module):
 class SwinTransformerBlockV2(SwinTransformerBlock):
     """The block of V2: normalisations come last."""
 
-    def __init__(self, *args: Any, attn_layer: Layer = ShiftedWindowAttentionV2, **kwargs: Any):
-        super().__init__(*args, attn_layer=attn_layer, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **{"attn_layer": ShiftedWindowAttentionV2, **kwargs})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.stochastic_depth(self.norm1(self.attn(x)))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from flambeau import Tensor, nn
+from flambeau.nn.modules import Sequential
 
 from ._api import builder, weights_enums
 from ._utils import initialise
@@ -44,7 +45,7 @@ class VGG(nn.Module):
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
-def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> nn.Sequential:
+def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> Sequential:
     """Convolutions of these widths; "M" is a max-pool."""
     layers: list[nn.Module] = []
     width = 3

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+from flambeau.nn.modules import Sequential
 
 from ..ops.misc import MLP, Conv2dNormActivation
 from ._api import builder, expect_option, weights_enums
@@ -184,7 +185,7 @@ class VisionTransformer(nn.Module):
         return self.heads(self.encoder(x)[:, 0])
 
 
-def _conv_stem(configs: Sequence[ConvStemConfig], hidden_dim: int) -> nn.Sequential:
+def _conv_stem(configs: Sequence[ConvStemConfig], hidden_dim: int) -> Sequential:
     layers: dict[str, nn.Module] = OrderedDict()
     width = 3
     for i, (out, kernel, stride, norm, activation) in enumerate(configs):
@@ -213,7 +214,9 @@ def interpolate_embeddings(
         return model_state
     side = math.isqrt(length - 1)
     if side * side != length - 1:
-        raise ValueError(f"seq_length is not a perfect square! Instead got seq_length_1d * seq_length_1d = {side * side}")
+        raise ValueError(
+            f"seq_length is not a perfect square! Instead got seq_length_1d * seq_length_1d = {side * side}"
+        )
     token, grid = positions[:, :1], positions[:, 1:]
     grid = grid.permute(0, 2, 1).reshape(1, hidden, side, side)
     grid = F.interpolate(grid, size=new_side, mode=interpolation_mode, align_corners=True)

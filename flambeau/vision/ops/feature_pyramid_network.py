@@ -7,23 +7,22 @@ from typing import Any
 
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+
 from .misc import Conv2dNormActivation, Layer
 
 
 class ExtraFPNBlock(nn.Module):
     """What adds maps to a pyramid: called with its maps, the maps it was made from, and the names."""
 
-    def forward(
-        self, results: list[Tensor], x: list[Tensor], names: list[str]
-    ) -> tuple[list[Tensor], list[str]]:
+    def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
 
 class LastLevelMaxPool(ExtraFPNBlock):
     """One more map, every second element of the smallest."""
 
-    def forward(self, x: list[Tensor], y: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
-        return [*x, F.max_pool2d(x[-1], kernel_size=1, stride=2, padding=0)], [*names, "pool"]
+    def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
+        return [*results, F.max_pool2d(results[-1], kernel_size=1, stride=2, padding=0)], [*names, "pool"]
 
 
 class LastLevelP6P7(ExtraFPNBlock):
@@ -38,10 +37,10 @@ class LastLevelP6P7(ExtraFPNBlock):
             nn.init.constant_(conv.bias, 0)
         self.use_P5 = in_channels == out_channels
 
-    def forward(self, p: list[Tensor], c: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
-        p6 = self.p6(p[-1] if self.use_P5 else c[-1])
+    def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
+        p6 = self.p6(results[-1] if self.use_P5 else x[-1])
         p7 = self.p7(F.relu(p6))
-        return [*p, p6, p7], [*names, "p6", "p7"]
+        return [*results, p6, p7], [*names, "p6", "p7"]
 
 
 class FeaturePyramidNetwork(nn.Module):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import flambeau
 from flambeau import Tensor, nn
+from flambeau.nn.modules import Sequential
 
 Layer = Callable[..., nn.Module]
 
@@ -38,7 +40,7 @@ class FrozenBatchNorm2d(nn.Module):
         return f"{type(self).__name__}({self.weight.shape[0]}, eps={self.eps})"
 
 
-class ConvNormActivation(nn.Sequential):
+class ConvNormActivation(Sequential):
     """A convolution, then a normalisation and an activation where wanted; `padding=None` keeps the size at stride 1."""
 
     def __init__(
@@ -82,9 +84,8 @@ class ConvNormActivation(nn.Sequential):
 def _same_padding(kernel_size: int | Sequence[int], dilation: int | Sequence[int]) -> int | tuple[int, ...]:
     if isinstance(kernel_size, int) and isinstance(dilation, int):
         return (kernel_size - 1) // 2 * dilation
-    count = len(dilation if isinstance(kernel_size, int) else kernel_size)
-    kernels = (kernel_size,) * count if isinstance(kernel_size, int) else kernel_size
-    dilations = (dilation,) * count if isinstance(dilation, int) else dilation
+    kernels = repeat(kernel_size) if isinstance(kernel_size, int) else kernel_size
+    dilations = repeat(dilation) if isinstance(dilation, int) else dilation
     return tuple((k - 1) // 2 * d for k, d in zip(kernels, dilations))
 
 
@@ -149,7 +150,7 @@ class SqueezeExcitation(nn.Module):
         return self._scale(input) * input
 
 
-class MLP(nn.Sequential):
+class MLP(Sequential):
     """Linear layers of these widths; all but the last are followed by a normalisation (if given) and an activation."""
 
     def __init__(
