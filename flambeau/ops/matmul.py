@@ -112,7 +112,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input.conj() if input.dtype.is_complex else input, other)
 
 
-@composite(out=True)
+@composite(out=True, aliases=("linalg.matmul",))
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
@@ -407,13 +407,3 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
         return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
     return linear_matrix(input, weight, bias)
-
-
-@composite(method=False)
-def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
-    """The product of several matrices."""
-    items = matrices[0] if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else matrices
-    result = items[0]
-    for m in items[1:]:
-        result = result.mm(m)
-    return result

@@ -211,7 +211,7 @@ def _singular_norm(A: Tensor, order: Any, rows: int, columns: int, keepdim: bool
     rank = len(A.shape)
     order_of_dims = [d for d in range(rank) if d not in (rows, columns)] + [rows, columns]
     values = lookup("linalg.svdvals").function(A.permute(order_of_dims))
-    if order == "nuc":
+    if order == "nuc" or (order > 0 and not values.shape[-1]):  # a matrix without elements has norm zero
         result = sum_(values, -1, keepdim)
     else:
         result = (amax if order > 0 else amin)(values, -1, keepdim)

@@ -115,6 +115,7 @@ CASES = {
     "cross": (lambda T, a, b: T.linalg.cross(a, b), lambda d: [matrices(d, 2, 4, 3), matrices(d, 1, 4, 3, seed=1)]),
     "vander": (lambda T, a: T.linalg.vander(a, N=4), lambda d: [matrices(d, 2, 3)]),
     "vecdot": (lambda T, a, b: T.linalg.vecdot(a, b), lambda d: [matrices(d, 2, 3), matrices(d, 2, 3, seed=1)]),
+    "kron": (lambda T, a, b: T.kron(a, b), lambda d: [matrices(d, 2, 3), matrices(d, 2, 2, 2, seed=1)]),
     "tensorinv": (lambda T, a: T.linalg.tensorinv(a), lambda d: [matrices(d, 2, 3, 6)]),
     "tensorsolve": (lambda T, a, b: T.linalg.tensorsolve(a, b), lambda d: [matrices(d, 2, 3, 6), matrices(d, 2, 3, seed=1)]),
 }  # fmt: skip
@@ -223,6 +224,46 @@ def test_matrix_exp_of_extremes():
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert flambeau.linalg.matrix_exp(flambeau.full((2, 2), float("inf"))).isnan().all()
     assert flambeau.linalg.matrix_exp(flambeau.zeros(0, 0)).shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_ldl(dtype, hermitian):
+    a = matrices(dtype, 3, 8, 8)
+    a = a + np.swapaxes(a.conj() if hermitian else a, -2, -1)
+    theirs = torch.linalg.ldl_factor(torch.tensor(a), hermitian=hermitian)
+    ours = flambeau.linalg.ldl_factor(flambeau.tensor(a), hermitian=hermitian)
+    assert ours.pivots.tolist() == theirs.pivots.tolist()
+    assert (ours.pivots < 0).any()  # the case with blocks of two rows
+    np.testing.assert_allclose(ours.LD.numpy(), theirs.LD.numpy(), rtol=1e-9, atol=1e-9)
+    b = matrices(dtype, 3, 8, 2, seed=1)
+    x = flambeau.linalg.ldl_solve(*ours, flambeau.tensor(b), hermitian=hermitian)
+    np.testing.assert_allclose(a @ x.numpy(), b, rtol=1e-9, atol=1e-9)
+
+
+def test_ldl_solve_refuses_foreign_pivots():
+    for bad in ([0, 1], [-1, 1], [3, 1]):
+        with pytest.raises(RuntimeError, match="pivots must be"):
+            pivots = flambeau.tensor(bad, dtype=flambeau.int32)
+            flambeau.linalg.ldl_solve(flambeau.eye(2), pivots, flambeau.ones(2, 1))
+
+
+def test_low_rank_svd_uses_the_same_random_numbers():
+    a = matrices("float64", 20, 5) @ matrices("float64", 5, 30)
+    for name, options in (("svd_lowrank", {"q": 5}), ("pca_lowrank", {"q": 4})):
+        found = []
+        for library in (torch, flambeau):
+            library.manual_seed(1)
+            U, S, V = getattr(library, name)(library.tensor(a), **options)
+            found.append((S.numpy(), ((U * S) @ V.mH).numpy()))
+        for mine, expected in zip(found[1], found[0]):
+            np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["solve", "lstsq", "eig", "symeig", "matrix_rank"])
+def test_removed_names_say_so(name):
+    with pytest.raises(RuntimeError, match="deprecated since version 1.9 and is now removed"):
+        getattr(flambeau, name)(flambeau.eye(2), flambeau.eye(2))
 
 
 def test_lu_of_a_large_matrix_takes_the_blocked_path():

@@ -68,7 +68,7 @@ def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
     g_sign, g_log = g
     if not A.dtype.is_complex:
         return solve_ex(A.mH, _scaled_identity(g_log, A))[0] if g_log is not None else A.new_zeros(A.shape)
-    total = 0
+    total: Any = 0
     if g_log is not None:
         total = g_log
     if g_sign is not None:  # the sign turns with the imaginary part of the logarithm

@@ -119,7 +119,7 @@ def geqrf(input: Tensor) -> Any:
     return _geqrf_result((support.by_columns(packed, input.dtype), support.by_rows(tau, input.dtype)))
 
 
-def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = False) -> Tensor:
+def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = False, by_columns: bool = True) -> Tensor:
     """H_1 H_2 ... H_k C with H_i = 1 - tau_i v_i v_i^H and v_i the i-th column below a one; C None is the identity.
 
     The product is 1 - V T V^H with T = D (1 + S D)^-1, D = diag(tau), S the part of V^H V above its diagonal (the compact
@@ -135,7 +135,8 @@ def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = Fa
     else:
         start = V.mH @ C if C is not None else V.mH[..., : vectors.shape[-1]]
         inside = tau.unsqueeze(-1) * solve_triangular(triangle, start, upper=True, unitriangular=True)
-    return (C if C is not None else eye(m, vectors.shape[-1], dtype=vectors.dtype)) - V @ inside
+    first = C if C is not None else eye(m, vectors.shape[-1], dtype=vectors.dtype)
+    return (first.mT.contiguous() - inside.mT @ V.mT).mT if by_columns else first - V @ inside
 
 
 def _check_reflectors(name: str, input: Any, tau: Any) -> None:
@@ -206,4 +207,4 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
         )
     if left:
         return reflected(input, tau, other, transpose)
-    return reflected(input, tau, other.mH, not transpose).mH
+    return reflected(input, tau, other.mH, not transpose, False).mH

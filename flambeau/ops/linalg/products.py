@@ -84,6 +84,18 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
     return diagonal_of(A, offset, dim1, dim2)
 
 
+@composite(out=True)
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product: every element of input times the whole of other."""
+    support.require("kron", "input", input)
+    support.require("kron", "other", other, 2)
+    rank = max(len(input.shape), len(other.shape))
+    a, b = ((1,) * (rank - len(t.shape)) + tuple(t.shape) for t in (input, other))
+    left = input.reshape([size for n in a for size in (n, 1)])
+    right = other.reshape([size for n in b for size in (1, n)])
+    return (left * right).reshape([m * n for m, n in zip(a, b)])
+
+
 # -- chains -----------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +164,25 @@ def multi_dot(tensors: Any) -> Tensor:
     if row:
         result = result.squeeze(0)
     return result.squeeze(-1) if column else result
+
+
+@composite(method=False)
+def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
+    """The older form of linalg.multi_dot."""
+    warnings.warn(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot"
+        " instead, which accepts a list of two or more tensors rather than multiple parameters.",
+        UserWarning,
+        stacklevel=3,
+    )
+    items = matrices[0] if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else matrices
+    for i, t in enumerate(items):
+        support.require("chain_matmul", "matrices", t, i + 1)
+        if len(t.shape) != 2:
+            raise RuntimeError(f"Tensor dimension is {len(t.shape)}, expected 2 instead.")
+    if not items:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
+    return items[0] if len(items) == 1 else multi_dot(items, out=out)
 
 
 # -- tensors as matrices ----------------------------------------------------------------------------------------------

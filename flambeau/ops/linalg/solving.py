@@ -47,12 +47,8 @@ def solution(A: Tensor, B: Tensor, left: bool) -> Any:
     else:
         x, info = lapack.solve(np.swapaxes(a, -2, -1), np.swapaxes(b, -2, -1))
         x = np.swapaxes(x, -2, -1)
-    if vector:
-        result = support.by_rows(x[..., 0], A.dtype)
-    elif left:
-        result = support.by_columns(x, A.dtype)
-    else:
-        result = support.by_rows(x, A.dtype)
+    x = x[..., 0] if vector else x
+    result = (support.by_columns if left and x.ndim > 1 else support.by_rows)(x, A.dtype)
     return _solve_result((result, support.integers(info)))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.cpu import lapack
+from ...core.layout import contiguous_format
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..declare import composite, primitive
@@ -75,7 +76,7 @@ def triangular_solve(
             " instead"
         )
     _check_legacy("triangular_solve", input, A)
-    copy = A.expand((*support.batch_of(A, input), *A.shape[-2:])).clone()
+    copy = A.expand((*support.batch_of(A, input), *A.shape[-2:])).mT.clone(memory_format=contiguous_format).mT
     matrix = copy.mH if transpose else copy
     upper = upper != transpose
     return _triangular_result((solve_triangular(matrix, input, upper=upper, unitriangular=unitriangular), copy))

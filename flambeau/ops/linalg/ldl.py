@@ -1,0 +1,95 @@
+"""Factors of symmetric and Hermitian matrices that need not be positive-definite."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu import lapack, ldl
+from ...core import dtype as dt
+from ...core.return_types import named_result
+from ...core.tensor import Tensor
+from ..declare import composite, primitive
+from . import support
+
+_factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
+_factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
+
+
+@primitive(namespaces=("linalg",), method=False, out=True)
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
+    name = "torch.linalg.ldl_factor_ex"
+    support.check_square(name, A)
+    support.check_kernel("ldl_factor_cpu", A)
+    a = A._array()
+    n = a.shape[-1]
+    flat = [ldl.factor(m, hermitian and A.dtype.is_complex) for m in a.reshape(math.prod(a.shape[:-2]), n, n)]
+    packed = np.stack([f[0] for f in flat]).reshape(a.shape) if flat else a
+    pivots = np.array([f[1] for f in flat], np.int32).reshape(a.shape[:-1])
+    info = np.array([f[2] for f in flat], np.int32).reshape(a.shape[:-2])
+    if check_errors:
+        _raise_zero_pivot(name, info)
+    return _factor_ex_result((support.by_columns(packed, A.dtype), support.integers(pivots), support.integers(info)))
+
+
+def _raise_zero_pivot(name: str, info: np.ndarray) -> None:
+    bad = np.flatnonzero(info)
+    if bad.size:
+        where = f"(Batch element {bad[0]}): " if info.shape else ""
+        i = info.reshape(-1)[bad[0]]
+        raise RuntimeError(f"{name}: {where}D[{i},{i}] is zero and using it on ldl_solve would divide by zero.")
+
+
+@composite(namespaces=("linalg",), method=False, out=True)
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """A = L D L^T (with hermitian=True L D L^H) in one matrix, and the pivots, as linalg.ldl_solve takes them."""
+    packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
+    _raise_zero_pivot("torch.linalg.ldl_factor", info._array())
+    return _factor_result((packed, pivots))
+
+
+@primitive(namespaces=("linalg",), method=False, out=True)
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X with A X = B, A given by linalg.ldl_factor."""
+    name = "torch.linalg.ldl_solve"
+    support.check_square(name, LD, "LD")
+    support.require(name, "pivots", pivots, 2)
+    support.require(name, "B", B, 3)
+    if len(B.shape) < 2:
+        raise RuntimeError(
+            f"{name}: Expected B to have at least 2 dimensions, but it has {len(B.shape)} dimensions instead"
+        )
+    if LD.shape[:-1] != pivots.shape:
+        raise RuntimeError(
+            f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape"
+            f" {list(pivots.shape)} instead"
+        )
+    if pivots.dtype.category != 1 or pivots.dtype is not dt.int32:
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype}")
+    support.check_same_dtype(name, LD, B, "LD", "B")
+    support.check_equation(name, LD, B, True)
+    support.check_kernel("ldl_solve_cpu", LD)
+    _check_pivots(pivots._array(), LD.shape[-1])
+    batch, n, k = support.batch_of(LD, B), LD.shape[-1], B.shape[-1]
+    packed, b = lapack.broadcast_batches(LD._array(), B._array())
+    count = math.prod(batch)
+    swaps = np.broadcast_to(pivots._array(), (*batch, n)).reshape(count, n)
+    out = np.empty((count, n, k), b.dtype)
+    for i, (m, s, r) in enumerate(zip(packed.reshape(count, n, n), swaps, b.reshape(count, n, k))):
+        out[i] = ldl.solve(m, s, r, hermitian and LD.dtype.is_complex)
+    return support.by_columns(out.reshape(*batch, n, k), LD.dtype)
+
+
+def _check_pivots(pivots: np.ndarray, n: int) -> None:
+    """Raise unless the pivots could come from a factorization: in range, negative ones in pairs."""
+    wrong = (np.abs(pivots) > n) | (pivots == 0)
+    if not wrong.any():
+        for row in pivots.reshape(-1, n) if n else ():
+            runs = np.split(row, np.flatnonzero((row[1:] > 0) | (row[:-1] > 0)) + 1)
+            if any(r[0] < 0 and len(r) % 2 for r in runs if len(r)):
+                wrong = np.array(True)
+    if wrong.any():
+        raise RuntimeError("torch.linalg.ldl_solve: pivots must be those that torch.linalg.ldl_factor returned")
