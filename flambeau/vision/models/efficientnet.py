@@ -71,6 +71,7 @@ class MBConvConfig(_MBConvConfig):
         return math.ceil(num_layers * depth_mult)
 
 
+@dataclass
 class FusedMBConvConfig(_MBConvConfig):
     """A stage of fused blocks."""
 
