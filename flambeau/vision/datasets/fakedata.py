@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import namespace
-from ...random import get_rng_state, manual_seed, set_rng_state
+import flambeau
+
 from ...utils.pillow import pillow
 from .vision import VisionDataset
-
-_torch = namespace("torch")
 
 
 class FakeData(VisionDataset):
@@ -34,11 +32,11 @@ class FakeData(VisionDataset):
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         if index >= len(self):
             raise IndexError(f"{type(self).__name__} index out of range")
-        kept = get_rng_state()
-        manual_seed(index + self.random_offset)
-        values = _torch["randn"](*self.image_size)
-        target = _torch["randint"](0, self.num_classes, size=(1,))[0]
-        set_rng_state(kept)
+        kept = flambeau.get_rng_state()
+        flambeau.manual_seed(index + self.random_offset)
+        values = flambeau.randn(*self.image_size)
+        target = flambeau.randint(0, self.num_classes, size=(1,))[0]
+        flambeau.set_rng_state(kept)
         with np.errstate(invalid="ignore"):  # most values lie outside 0 to 1, and wrap around
             pixels = (values.numpy() * np.float32(255)).astype(np.uint8).transpose(1, 2, 0)
         image = pillow().fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
