@@ -252,7 +252,7 @@ def _geometric_geometric(p: Geometric, q: Geometric) -> Tensor:
 
 @register_kl(Poisson, Poisson)
 def _poisson_poisson(p: Poisson, q: Poisson) -> Tensor:
-    return xlogy(p.rate, p.rate / q.rate) - p.rate + q.rate
+    return xlogy(p.rate, p.rate) - xlogy(p.rate, q.rate) - p.rate + q.rate
 
 
 # -- other pairs of one family ----------------------------------------------------------------------------------------

@@ -71,16 +71,47 @@ def log10(x: Expr, f: Format) -> Expr:
     return fma(e, two_high, fma(t, high, fma(_tail(t, f), high, fma(e, two_low, t * low))))
 
 
+# (log((1 + q) / (1 - q)) - 2 q) / q**3 in powers of q**2, for |q| <= 1/5: the coefficients of SLEEF (N. Shibata), whose
+# log1p PyTorch uses, step for step, so that both round alike.
+_ATANH_TAIL = (0.6666694879531860, 0.3996108174324036, 0.3027294874191284)
+_LN2_PAIR = (0.69314718246459960938, -1.904654323148236017e-09)
+
+
+def _quotient(m: Expr) -> tuple[Expr, Expr]:
+    """m / (2 + m) as a sum of two numbers."""
+    d = m + 2.0
+    d_rest = m - (d - 2.0)
+    inverse = 1.0 / d
+    q = m * inverse
+    return q, fma(q, fma(-d_rest, inverse, fma(-d, inverse, 1.0)), fma(inverse, m, -q))
+
+
+def _log_of_quotient(e: Expr, q: Expr, q_rest: Expr) -> Expr:
+    """e ln 2 + log((1 + q) / (1 - q)), in twice the precision of float32 but for the last term."""
+    high, low = _LN2_PAIR
+    square = q * q
+    tail = square * q * polynomial(square, _ATANH_TAIL)
+    whole = e * high
+    whole_rest = fma(e, low, fma(e, high, -whole))
+    total = whole + 2.0 * q
+    rest = whole - total + 2.0 * q + whole_rest + 2.0 * q_rest
+    result = total + tail
+    return result + (total - result + tail + rest)
+
+
 def log1p(x: Expr, f: Format) -> Expr:
-    """1 + x = 2**e (1 + t) as in log, but t = x 2**-e + (2**-e - 1) is computed from x: nothing is lost in 1 + x."""
+    """1 + x = 2**e (1 + t), but t = x 2**-e + (2**-e - 1) is computed from x: nothing is lost in 1 + x."""
     u = x + 1.0
-    exponent = (f.bits(u) + ((f.bias << f.mantissa) - f.sqrt_half_bits)) >> f.mantissa
+    # sqrt(1/2) <= 1 + t < sqrt(2) in float64, 3/4 <= 1 + t < 3/2 in float32, for the sake of SLEEF's bits
+    bits = f.bits(u) + ((f.bias << f.mantissa) - f.sqrt_half_bits) if f.is_double else f.bits(u * (4 / 3))
+    exponent = bits >> f.mantissa
     # 4 * 2**-e is a normal number for every e
     scale = f.power_of_two((2 * f.bias + 2) - exponent)
     t = fma(x * 0.25, scale, fma(scale, 0.25, -1.0))
     e = exponent_as_float(exponent, f) - float(f.bias)
     e = where(u > 0.0, e, where(u == 0.0, f.number(-INF), f.number(NAN)))
-    return where((abs_(x) < 2.0 ** -(f.mantissa + 5)) | (x == INF), x, _assemble_log(e, t, f))
+    value = _assemble_log(e, t, f) if f.is_double else where(u > 0.0, _log_of_quotient(e, *_quotient(t)), e)
+    return where((abs_(x) < 2.0 ** -(f.mantissa + 5)) | (x == INF), x, value)
 
 
 # ---- float32 functions that need a little more than float32 inside: their logarithm is taken in double precision
