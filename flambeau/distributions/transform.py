@@ -67,7 +67,8 @@ class Transform:
             return self
         if not self._fields and type(self).__init__ is not Transform.__init__:
             raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
-        return type(self)(*(getattr(self, field) for field in self._fields), cache_size=cache_size)
+        arguments: list[Any] = [getattr(self, field) for field in self._fields]
+        return type(self)(*arguments, cache_size=cache_size)  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -21,6 +21,8 @@ __all__ = ["TransformedDistribution"]
 class TransformedDistribution(Parametric):
     """The distribution of transforms[-1](... transforms[0](x)) for x from a base distribution.
 
+    `transforms` is one, or a list of them.
+
     >>> base = Normal(0.0, 1.0)
     >>> TransformedDistribution(base, [ExpTransform()]).log_prob(torch.tensor(1.0))  # log-normal
     tensor(-0.9189)
@@ -31,7 +33,7 @@ class TransformedDistribution(Parametric):
     def __init__(
         self,
         base_distribution: Distribution,
-        transforms: Transform | list[Transform],
+        transforms: Any,
         validate_args: bool | None = None,
     ) -> None:
         self.transforms = _as_list(transforms)

@@ -125,9 +125,10 @@ class Wishart(Parametric, ExponentialFamily):
         for _ in range(10 if max_try_correction is None else max_try_correction):
             if not again.any():
                 break
-            fresh = self._bartlett(again[again].shape)
-            sample[again] = fresh
-            again[again.clone()] = self._any_of_batch(~self.support.check(fresh))
+            chosen = again.clone()  # kept for the backward pass, so not the tensor that changes
+            fresh = self._bartlett(chosen[chosen].shape)
+            sample[chosen] = fresh
+            again[chosen] = self._any_of_batch(~self.support.check(fresh))
         return sample
 
     def _log_volume(self) -> Tensor:

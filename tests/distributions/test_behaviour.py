@@ -175,7 +175,9 @@ def test_samples_have_the_moments_they_should(name):
     np.testing.assert_allclose(samples.std(0), deviation, rtol=0.25, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["Normal", "Cauchy", "Laplace", "Gumbel", "Weibull", "Kumaraswamy", "Uniform", "HalfCauchy"])
+@pytest.mark.parametrize(
+    "name", ["Normal", "Cauchy", "Laplace", "Gumbel", "Weibull", "Kumaraswamy", "Uniform", "HalfCauchy"]
+)
 def test_quantiles_invert_the_distribution_function(name):
     family, _ = build(flambeau, name)
     p = flambeau.linspace(0.05, 0.95, 7).reshape(-1, *(1 for _ in family.batch_shape))

@@ -6,10 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
+from families import FAMILIES, build
 
 import flambeau
-
-from families import FAMILIES, build
 
 torch = pytest.importorskip("torch", reason="PyTorch is what these are compared with")
 
@@ -73,7 +72,10 @@ def test_rsample_and_its_gradient(name):
     flambeau.manual_seed(2), torch.manual_seed(2)
     a, b = mine.rsample((6,)), theirs.rsample((6,))
     same(a, b, 2e-6)
-    if their_leaves:
+    if name == "Wishart":  # PyTorch's own backward pass stops with an error
+        a.sum().backward()
+        assert all(flambeau.isfinite(leaf.grad).all() for leaf in my_leaves)
+    elif their_leaves:
         weight = np.random.default_rng(0).normal(size=tuple(b.shape)).astype(np.float32)
         (a * flambeau.tensor(weight)).sum().backward(), (b * torch.tensor(weight)).sum().backward()
         for x, y in zip(my_leaves, their_leaves, strict=True):

@@ -207,7 +207,10 @@ def test_dependent_constraints():
 def test_triangles_as_vectors(diag):
     utils, theirs = flambeau.distributions.utils, torch.distributions.utils
     matrix = np.arange(2 * 16, dtype=np.float32).reshape(2, 4, 4)
-    a, b = utils.tril_matrix_to_vec(flambeau.tensor(matrix), diag), theirs.tril_matrix_to_vec(torch.tensor(matrix), diag)
+    a, b = (
+        utils.tril_matrix_to_vec(flambeau.tensor(matrix), diag),
+        theirs.tril_matrix_to_vec(torch.tensor(matrix), diag),
+    )
     np.testing.assert_array_equal(a.numpy(), b.numpy())
     np.testing.assert_array_equal(utils.vec_to_tril_matrix(a, diag).numpy(), theirs.vec_to_tril_matrix(b, diag).numpy())
     with pytest.raises(ValueError, match="cannot be expressed"):
