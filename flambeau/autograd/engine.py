@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.graph import AccumulateGrad, Node, gradient_edge, mode
 from ..core.layout import is_non_overlapping_and_dense
+from ..core.sparse import SparseCoo, SparseTensor, new_coo
 from ..core.tensor import Tensor, contiguous_strides
 
 
@@ -115,7 +116,10 @@ def add_gradient(buffers: dict[Node, list], node: Node, output_nr: int, gradient
     if buffer is None:
         buffer = buffers[node] = [None] * max(node.output_count, output_nr + 1)
     held = buffer[output_nr]
-    buffer[output_nr] = gradient if held is None else held + gradient
+    if held is not None:
+        # dense + sparse is defined, sparse + dense is not
+        gradient = gradient + held if held.is_sparse else held + gradient
+    buffer[output_nr] = gradient
 
 
 class AccumulatingPass(Pass):
@@ -199,8 +203,8 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
         incoming[0] = incoming[0].to(variable.dtype)
     if meta.grad is None:
         meta.grad = incoming[0] if create_graph else take_over(incoming, variable)
-    elif create_graph:
-        meta.grad = meta.grad + incoming[0]
+    elif create_graph or meta.grad.is_sparse:
+        add_out_of_place(meta, incoming[0], create_graph)
     else:
         before, mode.enabled = mode.enabled, False
         try:
@@ -212,8 +216,38 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
             hook(variable)
 
 
+def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
+    """A new tensor for the sum: it belongs to the graph, or a dense gradient meets a sparse one."""
+    before, mode.enabled = mode.enabled, create_graph
+    try:
+        if meta.grad.is_sparse and not gradient.is_sparse:
+            meta.grad = gradient + meta.grad
+        elif create_graph:
+            meta.grad = meta.grad + gradient
+        else:
+            meta.grad.add_(gradient)
+    finally:
+        mode.enabled = before
+
+
+def take_over_sparse(holder: list) -> Tensor:
+    """The same for a sparse gradient: its index and values are taken over when only it holds them. Such a gradient forgets
+    that it was coalesced, as in PyTorch."""
+    g = holder[0]
+    own = all(p._contig and p._base is None and sys.getrefcount(p._storage) <= 2 for p in g._parts())
+    if isinstance(g, SparseCoo) and own and sys.getrefcount(g) <= 3:
+        return new_coo(g._index_part, g._values_part, g.shape, g._values_part.shape[0] < 2, g._in_bounds)
+    before, mode.enabled = mode.enabled, False
+    try:
+        return g.clone()
+    finally:
+        mode.enabled = before
+
+
 def take_over(holder: list, variable: Tensor) -> Tensor:
     """The gradient in holder[0] as the leaf's own tensor: taken over when nobody else can see it, else copied."""
+    if holder[0].is_sparse or isinstance(variable, SparseTensor):
+        return take_over_sparse(holder) if holder[0].is_sparse else holder[0]._bare_alias()
     same_layout = holder[0]._strides == variable._strides or (holder[0]._contig and variable._contig)
     own = same_layout and holder[0]._base is None and holder[0]._storage.owner is None
     # One reference from the list or the header, one from the call: nothing else holds tensor or storage.

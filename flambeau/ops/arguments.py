@@ -11,6 +11,7 @@ from ..core.device import default_device, device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format, strided
 from ..core.size import Size, make_size
+from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
 
@@ -144,7 +145,7 @@ def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -
     if arrangement is not None and not isinstance(arrangement, layout):
         raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {type_name(arrangement)}")
     if arrangement is not None and arrangement is not strided:
-        raise RuntimeError(f"{name}(): only the strided layout is supported here, got {arrangement!r}")
+        raise SparseOperand(f"{name}(): only the strided layout is supported here, got {arrangement!r}")
     if given.get("pin_memory"):
         raise RuntimeError("Cannot access accelerator device when none is available.")
     fmt = given.get("memory_format")

@@ -43,6 +43,8 @@ def dim_order(self: Tensor, ambiguity_check: Any = False) -> tuple[int, ...]:
 def type_string(self: Tensor) -> str:
     """The legacy type's name, as in "torch.FloatTensor"."""
     prefix = "torch.cuda." if self.device.type == "cuda" else "torch."
+    if self.is_sparse:
+        prefix += "sparse."
     return prefix + (self.dtype.legacy_name or f"{self.dtype.name.capitalize()}Tensor")
 
 
@@ -115,9 +117,7 @@ _METHODS = {
     "storage": lambda self: TypedStorage(self._storage, self.dtype),
     "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
     "storage_type": lambda self: TypedStorage,
-    "is_coalesced": lambda self: _not_sparse("is_coalesced"),
     "_is_view": lambda self: self._base is not None,
-    "_nnz": lambda self: _not_sparse("_nnz"),
     "dense_dim": lambda self: len(self.shape),
     "sparse_dim": lambda self: 0,
 }  # fmt: skip
@@ -138,10 +138,6 @@ _ABSENT = (
     "is_sparse", "is_sparse_csr", "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xpu", "is_xla", "is_hpu",
     "is_ipu", "is_maia", "is_mtia", "is_vulkan",
 )  # fmt: skip
-
-
-def _not_sparse(name: str) -> Any:
-    raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
 
 
 def bind_attributes() -> None:

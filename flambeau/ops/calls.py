@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import graph
 from ..core.promotion import can_cast, scalar_dtype
+from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array
 from ..expr.node import Expr
@@ -28,6 +29,7 @@ from .inplace import (
     write_out,
 )
 from .plan import Plan
+from .sparse_dispatch import sparse_pointwise
 
 _mode = graph.mode
 _new_object = object.__new__
@@ -56,7 +58,10 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
     """Any call: a plan that is known already, or every check and a new one."""
     if params and _same(params, impl.defaults):
         params = ()
-    key = call_key(impl, operands, params)
+    try:
+        key = call_key(impl, operands, params)
+    except SparseOperand:
+        return sparse_pointwise(impl.name, operands, impl.parameters, params, out)
     plan = impl.calls.get(key)
     if plan is not None:
         runtime = impl.runtime_params(params) if params else ()
@@ -196,7 +201,10 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
     """Compute a pointwise operator into its first operand."""
     if params and _same(params, impl.defaults):
         params = ()
-    key = call_key(impl, operands, params)
+    try:
+        key = call_key(impl, operands, params)
+    except SparseOperand:
+        return sparse_pointwise(name, operands, impl.parameters, params, None)
     plan = impl.inplace_plans.get(key)
     if plan is not None and _is_quiet(self, operands):
         _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)

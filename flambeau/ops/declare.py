@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import modes
+from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from .calls import run_inplace
 from .faces import make_face, make_inplace_face
@@ -15,6 +16,7 @@ from .formula import Pointwise, PointwiseNode, formula_globals, promote
 from .inplace import assign, check_disjoint, check_writable, resize_out, write_out
 from .primitive import Primitive
 from .registry import Op, register
+from .sparse_dispatch import sparse_call
 
 _stack = modes.stack
 _intercept = modes.intercept
@@ -233,7 +235,11 @@ def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
             kwargs = _renamed(kwargs, renames)
         if _stack:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
-        return run(*args, **kwargs)
+        try:
+            return run(*args, **kwargs)
+        except SparseOperand as problem:
+            reason = problem.reason
+        return sparse_call(face.op.name, args, kwargs, reason)  # type: ignore[attr-defined]
 
     return face
 
@@ -246,16 +252,23 @@ def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, 
             kwargs = _renamed(kwargs, renames)
         if _stack:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
-        if "out" in kwargs:
-            out = kwargs.pop("out")
-            if out is not None:
-                if disjoint:
-                    check_disjoint(out, args)
-                result = run(*args, **kwargs)
-                if disjoint and out.dtype is not result.dtype:
-                    raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-                return write_out(name, out, result)
-        return run(*args, **kwargs)
+        out = None
+        try:
+            if "out" in kwargs:
+                out = kwargs.pop("out")
+                if out is not None:
+                    if disjoint:
+                        check_disjoint(out, args)
+                    result = run(*args, **kwargs)
+                    if disjoint and out.dtype is not result.dtype:
+                        raise RuntimeError(
+                            f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead"
+                        )
+                    return write_out(name, out, result)
+            return run(*args, **kwargs)
+        except SparseOperand as problem:
+            reason = problem.reason
+        return sparse_call(name, args, {**kwargs, "out": out}, reason)
 
     return face
 
@@ -266,8 +279,12 @@ def _assigning_inplace(base_name: str, run: Callable) -> Any:
     def face(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if _stack:
             return _intercept(face.op, face, (self, *args), kwargs)  # type: ignore[attr-defined]
-        check_writable(self, name)
-        return assign(self, run(self, *args, **kwargs), name)
+        try:
+            check_writable(self, name)
+            return assign(self, run(self, *args, **kwargs), name)
+        except SparseOperand as problem:
+            reason = problem.reason
+        return sparse_call(name, (self, *args), kwargs, reason)
 
     face.__name__ = face.__qualname__ = name
     face.op = Op(name, "composite", face, (), face)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Looking up rows of a table: embedding, embedding_bag, one_hot.
 
-Gradients are dense; `sparse=True` is accepted and gives the same values in a dense tensor.
+With `sparse=True` the gradient of the table is a sparse tensor of the rows that were read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .arguments import as_int
 from .declare import composite, primitive
 from .loss_arguments import dense, need_tensors
 from .primitive import Saved
+from .sparse_coo import coo_from_parts
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -46,14 +47,29 @@ def _words(t: Tensor) -> Tensor:
 # -- embedding --------------------------------------------------------------------------------------------------------
 
 
-def _embedding_grad(g: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
-    return embedding_dense_backward(g, indices, weight.shape[0], padding_idx, scale_grad_by_freq)
+def _embedding_grad(
+    g: Tensor, weight_shape: Any, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
+    if sparse:
+        if scale_grad_by_freq:
+            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+        return rows_gradient(g.reshape(-1, g.shape[-1]), indices.reshape(-1), weight_shape, padding_idx)  # type: ignore[attr-defined]
+    return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
+
+
+def rows_gradient(rows: Tensor, indices: Tensor, shape: Any, padding_idx: int) -> Tensor:
+    """The gradient of a table as a sparse tensor that lists the rows that were read, in that order."""
+    if padding_idx >= 0 and numel_of(indices.shape):
+        kept = (indices != padding_idx).nonzero().squeeze(1)  # type: ignore[attr-defined]
+        rows, indices = rows.index_select(0, kept), indices.index_select(0, kept)  # type: ignore[attr-defined]
+    place = indices.to(dt.int64).unsqueeze(0)  # type: ignore[attr-defined]
+    return coo_from_parts(rows, place, make_size(shape), place.shape[1] < 2, True)
 
 
 def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with create_graph=True")
-    rows = embedding_rows(v, indices, -1, False)
+    rows = embedding_rows(v, indices, -1, False, False)
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows  # type: ignore[attr-defined]
 
 
@@ -94,7 +110,9 @@ def _scatter_rows(out: Tensor, grad: Tensor, indices: Tensor, padding_idx: int) 
 
 
 @primitive(grads={"weight": _embedding_grad}, label="EmbeddingBackward0", function=False, method=False)
-def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
+def embedding_rows(
+    weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
     n, dim = weight.shape
     out = empty(make_size((*indices.shape, dim)), weight.dtype, weight.device)
     count = numel_of(indices.shape)
@@ -119,7 +137,7 @@ def _embedding(
     if len(weight.shape) != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices("embedding", indices)
-    return embedding_rows(weight, indices, padding_idx, scale_grad_by_freq)
+    return embedding_rows(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 @composite(**_FUNCTIONAL)
@@ -151,7 +169,7 @@ def embedding(
     if len(weight.shape) != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices("embedding", input)
-    return embedding_rows(weight, input, padding_idx, scale_grad_by_freq)
+    return embedding_rows(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
@@ -197,6 +215,7 @@ def _bag_grads(
     scale_grad_by_freq: bool,
     per_sample_weights: Any,
     padding: int,
+    sparse: bool,
     sizes: Tensor,
     winners: Any,
     needs: dict,
@@ -206,7 +225,9 @@ def _bag_grads(
     bags = len(starts) - 1
     to_weight = to_scales = None
     scales = None if per_sample_weights is None else dense(per_sample_weights)
-    if needs["weight"]:
+    if needs["weight"] and sparse:
+        to_weight = _sparse_bag_grad(grad, weight.shape, index, starts, mode_name, scales, padding, sizes)
+    elif needs["weight"]:
         to_weight = empty(weight.shape, weight.dtype)
         if mode_name == "max":
             bag_kernels.embedding_bag_max_backward(to_weight, grad, winners, sizes, bags, n, dim)
@@ -225,6 +246,18 @@ def _bag_grads(
     return to_weight, to_scales
 
 
+def _sparse_bag_grad(
+    grad: Tensor, shape: Any, index: Tensor, starts: np.ndarray, mode_name: str, scales: Any, padding: int, sizes: Tensor
+) -> Tensor:
+    bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    if mode_name == "mean":
+        grad = grad / sizes.clamp(min=1).unsqueeze(1).to(grad.dtype)  # type: ignore[attr-defined]
+    rows = grad.index_select(0, copy_of_array(bags, dt.int64))  # type: ignore[attr-defined]
+    if scales is not None:
+        rows = rows * scales.unsqueeze(1)
+    return rows_gradient(rows, index.narrow(0, int(starts[0]) if len(starts) else 0, bags.size), shape, padding)  # type: ignore[attr-defined]
+
+
 @primitive(
     grads={("weight", "per_sample_weights"): _bag_grads}, label="EmbeddingBagBackward0", function=False, method=False
 )
@@ -236,6 +269,7 @@ def bag_rows(
     scale_grad_by_freq: bool,
     per_sample_weights: Any,
     padding: int,
+    sparse: bool,
 ) -> Saved:
     bags, dim = len(starts) - 1, weight.shape[1]
     out = empty(make_size((bags, dim)), weight.dtype, weight.device)
@@ -279,6 +313,7 @@ def _bags(
     per_sample_weights: Any,
     include_last_offset: bool,
     padding_idx: int | None,
+    sparse: bool,
 ) -> tuple:
     """Result, bag of each index, bag sizes and winners, as PyTorch's embedding_bag returns them."""
     need_tensors("embedding_bag", weight=weight, indices=indices, offsets=offsets)
@@ -309,7 +344,7 @@ def _bags(
             f"Index {wrong[0]} of input takes value {values[wrong[0]]} which is not in the valid range [0, {n})"
         )
     starts = _bag_starts(offsets, index.shape[0], include_last_offset)
-    result = bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, per_sample_weights, padding)
+    result = bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, per_sample_weights, padding, sparse)
     return result, starts, index
 
 
@@ -336,7 +371,7 @@ def _embedding_bag(
     if name is None:
         raise RuntimeError(f"embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), but got {mode}")
     result, starts, index = _bags(
-        weight, indices, offsets, scale_grad_by_freq, name, per_sample_weights, include_last_offset, padding_idx
+        weight, indices, offsets, scale_grad_by_freq, name, per_sample_weights, include_last_offset, padding_idx, sparse
     )
     count = 0 if name == "sum" else index.shape[0]
     owners = copy_of_array(_bag_of_index(starts, count), dt.int64)
@@ -398,7 +433,7 @@ def embedding_bag(
             f" mode='{mode}')."
         )
     result, _, _ = _bags(
-        weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx
+        weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx, sparse
     )
     return result[0]
 

@@ -9,11 +9,15 @@ import functools
 from typing import Any
 
 from ..core import graph, modes
+from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .calls import general, note_write, run_inplace
 from .formula import OPTIONAL, Pointwise
 from .gradient import record
+
+# What an operand raises that has no plan: it is no tensor, or a sparse one.
+_UNPLANNED = (AttributeError, SparseOperand)
 
 _HEADER = """
 def _face({signature}):
@@ -26,7 +30,7 @@ _FAST = """
     if {plain}:{number_case}
         try:
             _plan = _plans.get(({key}))
-        except AttributeError:
+        except _Unplanned:
             _plan = None
         if _plan is None:
             return _general(_impl, ({operands},), (), None)
@@ -56,7 +60,7 @@ _NUMBER_CASE = """
         if _kind is float or _kind is int:
             try:
                 _plan = _plans.get(({key_of_a}, {number_key}))
-            except AttributeError:
+            except _Unplanned:
                 _plan = None
             if _plan is None:
                 return _general(_impl, ({a}, {b}), (), None)
@@ -85,7 +89,10 @@ _GENERAL = """
 
 # Where autograd has nothing to record: no history here, or a pass that does not record (an optimizer's step).
 _INPLACE = """
-    if {plain} and ({quiet} or not _mode.enabled):{choice}
+    if {plain} and ({quiet} or not _mode.enabled):
+        try:{choice}
+        except _Sparse:
+            _plan = None
         if _plan is not None:
             _storage = self._storage
             if _storage.watched:
@@ -97,16 +104,16 @@ _INPLACE = """
 """
 
 _INPLACE_ONE = """
-        _plan = _inplace_plans.get(({key}))"""
+            _plan = _inplace_plans.get(({key}))"""
 
 _INPLACE_TWO = """
-        _kind = type({b})
-        if _kind is float or _kind is int:
-            _plan, _second = _inplace_plans.get(({key}, _kind)), {b}
-        elif isinstance({b}, _Tensor) and {b}._storage.ptr != self._storage.ptr:
-            _plan, _second = _inplace_plans.get(({key}, {key_of_b})), {address_of_b}
-        else:
-            _plan = None"""
+            _kind = type({b})
+            if _kind is float or _kind is int:
+                _plan, _second = _inplace_plans.get(({key}, _kind)), {b}
+            elif isinstance({b}, _Tensor) and {b}._storage.ptr != self._storage.ptr:
+                _plan, _second = _inplace_plans.get(({key}, {key_of_b})), {address_of_b}
+            else:
+                _plan = None"""
 
 _INPLACE_GENERAL = """
     return _run_inplace(_impl, self, ({operands},), ({params}), _name)
@@ -200,7 +207,7 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
         _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
         _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
-        _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__,
+        _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
     )  # fmt: skip
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]

@@ -26,6 +26,7 @@ from ..core.graph import (
 )
 from ..core.layout import expand_strides
 from ..core.promotion import get_default_dtype, promote_types
+from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..expr import Expr, arg, arguments, substitute
@@ -258,12 +259,15 @@ class PointwiseNode(Node):
             raise RuntimeError(RETRY_MESSAGE)
         recipe = self.recipe
         if not mode.enabled:
-            backward = recipe.kernels.get((g.dtype, g._strides))
+            try:
+                backward = recipe.kernels.get((g.dtype, g._strides))
+            except SparseOperand:
+                return self.apply([g.to_dense()])
             if backward is None:
                 backward = recipe.backward_for(g)
             if backward is not None and not self.hooked:
                 return backward.run(g, saved, self)
-        return self.apply_operators(g)
+        return self.apply_operators(g.to_dense() if g.is_sparse else g)
 
     def apply_operators(self, g: Tensor) -> tuple:
         """Each gradient as a call of a pointwise operator, which may be recorded in turn."""

@@ -9,12 +9,14 @@ import numpy as np
 
 from ..core import modes
 from ..core.dtype import dtype
+from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import as_dtype, is_int
 from .inplace import write_out
 from .reduction import Reduction, Rule, same_dtype
 from .registry import Op, register
+from .sparse_dispatch import sparse_call
 
 _stack = modes.stack
 _intercept = modes.intercept
@@ -99,7 +101,11 @@ def _face(impl: Reduction, check_out: Callable | None) -> Any:
         if type(dim) is not int and dim is not None:
             dim = plain_dim(dim)
         if out is None:
-            return impl.call(input, dim, keepdim)
+            try:
+                return impl.call(input, dim, keepdim)
+            except SparseOperand:
+                pass
+            return sparse_call(name, (input,) if dim is None else (input, dim, keepdim), {})
         if check_out is not None and isinstance(out, Tensor):
             check_out(impl, input, out)
             return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
@@ -126,7 +132,11 @@ def _face_with_dtype(impl: Reduction) -> Any:
         if dtype is not None:
             dtype = as_dtype(dtype, name)
         if out is None:
-            return impl.call(input, dim, keepdim, dtype)
+            try:
+                return impl.call(input, dim, keepdim, dtype)
+            except SparseOperand:
+                pass
+            return sparse_call(name, (input, dim, keepdim), {} if dtype is None else {"dtype": dtype})
         if isinstance(out, Tensor):
             if dtype is not None:
                 check_out_dtype(out, dtype)

@@ -16,12 +16,14 @@ from typing import Any
 from ..core import graph, modes
 from ..core.graph import Meta, Node, gradient_edge, mode, user_trace
 from ..core.size import Size, make_size
+from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
 from .primitive import remember_no_grad_view
 from .registry import Op, register
+from .sparse_dispatch import sparse_call
 
 _new_object = object.__new__
 _sequence = graph._sequence
@@ -226,7 +228,11 @@ def _internal_face(impl: ViewOp) -> Any:
     def face(input: Tensor, *args: Any) -> Tensor:
         if _stack:
             return _intercept(face.op, face, (input, *args), {})
-        return impl.place(input, args, args, 0)
+        try:
+            return impl.place(input, args, args, 0)
+        except SparseOperand:
+            pass
+        return sparse_call(impl.name, (input, *args), {})
 
     return face
 
@@ -247,7 +253,11 @@ def _public_face(impl: ViewOp, fn: Callable) -> Any:
             if type(a) is not int:
                 args = tuple([as_int(a, impl.name, n, i + 2) for i, (n, a) in enumerate(zip(names, args))])
                 break
-        return impl.place(input, args, args, 0)
+        try:
+            return impl.place(input, args, args, 0)
+        except SparseOperand:
+            pass
+        return sparse_call(impl.name, (input, *args), {})
 
     return face
 

@@ -55,6 +55,7 @@ class Adam(ElementwiseOptimizer):
     """
 
     update = adam
+    sparse_name = "Adam"
     sparse_advice = ", please consider SparseAdam instead"
     later_options = {
         "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,

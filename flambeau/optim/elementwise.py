@@ -18,6 +18,7 @@ class ElementwiseOptimizer(Optimizer):
     zero_states: ClassVar[tuple[str, ...]] = ()  # state that starts as zeros in the parameter's shape
     later_options: ClassVar[dict[str, Any]] = {}  # options that old checkpoints may lack
     sparse_advice: ClassVar[str] = ""
+    sparse_name: ClassVar[str] = ""  # in the refusal of sparse gradients, if not the class's own name
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments of the formula."""
@@ -59,7 +60,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """Update a parameter whose gradient is sparse."""
-        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients{self.sparse_advice}")
+        raise RuntimeError(f"{self.sparse_name or type(self).__name__} does not support sparse gradients{self.sparse_advice}")
 
     def _gradients_are_finite(self) -> bool:
         """A gradient scaler may leave it to the step to unscale gradients, and to do nothing if one overflowed."""

@@ -17,7 +17,7 @@ from .sparse_gradient import entries
 class SparseAdam(Optimizer):
     """Adam for embeddings: rows without a gradient keep their parameters and their running means.
 
-    The rows are those a sparse gradient lists; of a dense gradient, those that are not all zero."""
+    Gradients must be sparse: the rows are those they list."""
 
     def __init__(
         self,
@@ -47,6 +47,10 @@ class SparseAdam(Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
+                    if not p.grad.is_sparse:
+                        raise RuntimeError(
+                            "SparseAdam does not support dense gradients, please consider Adam instead"
+                        )
                     self._update(p, p.grad, group)
         return loss
 

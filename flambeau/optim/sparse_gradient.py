@@ -1,4 +1,4 @@
-"""Gradients that mention only some rows."""
+"""Sparse gradients."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from ..core.tensor import Tensor
 
 
 def entries(grad: Tensor) -> tuple[Any, Tensor]:
-    """The entries that a gradient has: an index for them, and their values. A sparse gradient lists them; a dense one has
-    the rows that are not all zero."""
-    if grad.is_sparse:
-        grad = grad.coalesce()
-        return tuple(grad._indices()), grad._values()
-    if grad.dim() == 0:
-        return (), grad
-    rows = (grad != 0).reshape(grad.shape[0], -1).any(dim=1).nonzero().squeeze(1)
-    return rows, grad[rows]
+    """The entries that a sparse gradient lists: an index for them, each place once, and their values."""
+    grad = grad.coalesce()
+    return tuple(grad._indices()), grad._values()

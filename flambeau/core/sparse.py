@@ -1,0 +1,247 @@
+"""Sparse tensors: headers over an index and the values at it, instead of over strided memory.
+
+They are tensors to users and to autograd, but have no address, strides or offset. Code for strided memory that reads one
+of these meets `SparseOperand` before it can touch anything. The operator's public face catches that and asks for the
+sparse form of the operator (`ops.sparse_dispatch`), so strided calls pay nothing for the existence of sparse tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from . import dtype as dt
+from .dtype import dtype
+from .graph import INFERENCE, inference_threads, mode
+from .layout import layout, sparse_coo, sparse_csc, sparse_csr
+from .overrides import disabled_torch_function
+from .size import Size, make_size
+from .tensor import Tensor, empty
+
+_new_object = object.__new__
+
+
+class Invariants:
+    """Whether indices are checked when a sparse tensor is made (torch.sparse.check_sparse_tensor_invariants)."""
+
+    checked = False
+
+
+class SparseOperand(NotImplementedError):
+    """Raised where code for strided memory meets a sparse tensor. `reason` says why an operator refuses one: an operator
+    made of that one may have a sparse form all the same."""
+
+    reason: str | None = None
+
+
+class SparseRefusal(SparseOperand):
+    """An operator that has no sparse form, or not for these arguments."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SparseStorage:
+    """What stands in a sparse tensor's storage slot: a version counter, and no memory."""
+
+    __slots__ = ("version", "watched", "last_write")
+
+    version: int
+    watched: bool
+    last_write: tuple | None
+
+    def __init__(self) -> None:
+        self.last_write = None
+        if inference_threads and mode.inference:
+            self.version, self.watched = INFERENCE, True
+        else:
+            self.version, self.watched = 0, False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise SparseOperand("Cannot access storage of SparseTensorImpl")
+
+
+def _unavailable(what: str) -> property:
+    def refuse(self: Any) -> NoReturn:
+        raise SparseOperand(f"a tensor with layout {self.layout!r} has no {what}")
+
+    return property(refuse)
+
+
+class SparseTensor(Tensor):
+    """What all sparse layouts share. `_values_part` holds the values, (number of entries, *dense sizes)."""
+
+    __slots__ = ("_values_part",)
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    _prints_as_tensor = True
+
+    _values_part: Tensor
+    layout: layout
+
+    _strides = _unavailable("strides")  # type: ignore[assignment]
+    _offset = _unavailable("storage offset")  # type: ignore[assignment]
+    _contig = _unavailable("memory format")  # type: ignore[assignment]
+
+    def _array(self) -> Any:
+        raise SparseOperand(f"a tensor with layout {self.layout!r} is not one array")
+
+    def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
+        raise SparseOperand(f"a tensor with layout {self.layout!r} has no strided views")
+
+    def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
+        self._storage = SparseStorage()  # type: ignore[assignment]
+        self.shape = shape if type(shape) is Size else make_size(shape)
+        self.dtype, self.device = d, where
+        self._meta = self._base = None
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        """The strided tensors this one is made of, values last."""
+        raise NotImplementedError
+
+    def _bare_alias(self) -> Tensor:
+        t: Any = _new_object(type(self))
+        t._adopt(self)
+        t._meta = t._base = None
+        return t
+
+    def _adopt(self, other: Tensor) -> None:
+        if type(other) is not type(self):
+            raise RuntimeError(
+                "Attempted to set a tensor with the data of another layout: "
+                f"{self.layout!r} here, {other.layout!r} given"  # type: ignore[attr-defined]
+            )
+        self._storage, self.shape, self.dtype, self.device = other._storage, other.shape, other.dtype, other.device
+        self._take_parts(other)
+
+    def _take_parts(self, other: Any) -> None:
+        """Refer to the same index and values as `other`."""
+        raise NotImplementedError
+
+    # -- what users may ask of the memory -----------------------------------------------------------------------------
+    def data_ptr(self) -> int:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+    const_data_ptr = data_ptr
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def untyped_storage(self) -> Any:
+        raise NotImplementedError("Cannot access storage of SparseTensorImpl")
+
+    storage = _typed_storage = share_memory_ = is_shared = untyped_storage
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        return False
+
+    def is_set_to(self, other: Any) -> bool:
+        return self is other
+
+    @property
+    def nbytes(self) -> int:
+        raise RuntimeError(
+            "nbytes is not defined for sparse tensors.  If you want the size of the constituent tensors, add the nbytes of"
+            " the indices and values.  If you want the size of the  equivalent dense tensor, multiply numel() by"
+            " element_size()"
+        )
+
+
+class SparseCoo(SparseTensor):
+    """Coordinates: column k of `_index_part` (sparse dimensions, entries) says where row k of the values lies.
+
+    A place may occur several times (its values add up) unless the tensor is coalesced: sorted, each place once."""
+
+    __slots__ = ("_index_part", "_is_coalesced", "_in_bounds")
+
+    _index_part: Tensor
+    _is_coalesced: bool
+    _in_bounds: bool  # whether all indices are known to lie inside the shape
+    layout = sparse_coo
+    is_sparse = True
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self._index_part, self._values_part
+
+    def _take_parts(self, other: SparseCoo) -> None:
+        self._index_part, self._values_part = other._index_part, other._values_part
+        self._is_coalesced, self._in_bounds = other._is_coalesced, other._in_bounds
+
+    def stride(self, dim: int | None = None) -> Any:
+        return (0,) * len(self.shape) if dim is None else 0
+
+    def check_bounds(self) -> SparseCoo:
+        """Raise if an index lies outside the shape: kernels rely on it."""
+        if not self._in_bounds:
+            for i, row in enumerate(self._index_part._array()):
+                if row.size and (row.min() < 0 or row.max() >= self.shape[i]):
+                    bad = row.min() if row.min() < 0 else row.max()
+                    what = f"found negative index {bad}" if bad < 0 else f"but found index {bad}"
+                    raise RuntimeError(
+                        f"size is inconsistent with indices: for dim {i}, size is {self.shape[i]} {what}"
+                    )
+            self._in_bounds = True
+        return self
+
+
+class SparseCsr(SparseTensor):
+    """Compressed rows (or, in CSC layout, columns): the entries of line i are those from compressed[i] to
+    compressed[i + 1], `_plain_part` says where in the line each lies. The index was checked when it was made."""
+
+    __slots__ = ("_compressed_part", "_plain_part", "layout")
+
+    _compressed_part: Tensor
+    _plain_part: Tensor
+    is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[misc]
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self._compressed_part, self._plain_part, self._values_part
+
+    def _take_parts(self, other: SparseCsr) -> None:
+        self._compressed_part, self._plain_part = other._compressed_part, other._plain_part
+        self._values_part, self.layout = other._values_part, other.layout
+
+    def stride(self, dim: int | None = None) -> Any:
+        raise RuntimeError("Sparse CSR tensors do not have strides")
+
+
+def new_coo(
+    indices: Tensor, values: Tensor, shape: tuple[int, ...], coalesced: bool = False, in_bounds: bool = True
+) -> SparseCoo:
+    """The internal constructor: checks nothing."""
+    t = _new_object(SparseCoo)
+    t._set_header(shape, values.dtype, values.device)
+    t._index_part, t._values_part = indices, values
+    t._is_coalesced, t._in_bounds = coalesced, in_bounds
+    return t
+
+
+def new_csr(
+    compressed: Tensor, plain: Tensor, values: Tensor, shape: tuple[int, ...], kind: layout = sparse_csr
+) -> SparseCsr:
+    """The internal constructor: checks nothing."""
+    t = _new_object(SparseCsr)
+    t._set_header(shape, values.dtype, values.device)
+    t._compressed_part, t._plain_part, t._values_part = compressed, plain, values
+    t.layout = kind
+    return t
+
+
+def empty_coo(shape: tuple[int, ...], d: dtype, sparse_dims: int | None = None, where: Any = None) -> SparseCoo:
+    """A sparse tensor without entries."""
+    count = len(shape) if sparse_dims is None else sparse_dims
+    place = () if where is None else (where,)
+    indices = empty((count, 0), dt.int64, *place)
+    return new_coo(indices, empty((0, *shape[count:]), d, *place), shape, coalesced=True)
+
+
+__all__ = [
+    "Invariants",
+    "SparseCoo",
+    "SparseCsr",
+    "SparseOperand",
+    "SparseRefusal",
+    "SparseTensor",
+    "empty_coo",
+    "new_coo",
+    "new_csr",
+    "sparse_csc",
+]

@@ -1,0 +1,104 @@
+"""`flambeau.sparse`: operators on sparse tensors that differ from their strided namesakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .core.layout import sparse_coo
+from .core.sparse import Invariants, new_coo
+from .core.tensor import Tensor
+from .ops.sparse_coo import coalesce
+from .ops.sparse_index import index_tensor
+from .ops.sparse_products import sparse_addmm, sparse_mm
+from .ops.sparse_reductions import sparse_softmax, sum_dims
+
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
+
+
+def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+    """The product of two matrices, of which one or both are sparse. The gradient of a sparse matrix is sparse.
+
+    >>> a = sparse_coo_tensor([[0, 1], [1, 0]], [1., 2.], (2, 2))
+    >>> mm(a, ones(2, 2))
+    tensor([[1., 1.],
+            [2., 2.]])
+    """
+    if reduce is not None:
+        raise NotImplementedError("sparse.mm(): reduce= is not implemented")
+    return sparse_mm(mat1, mat2)
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * mat + alpha * mat1 @ mat2 for a sparse mat1, whose gradient is sparse."""
+    return sparse_addmm(mat, mat1, mat2, beta, alpha)
+
+
+def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
+    """The sum of a sparse tensor, overall or over some dimensions; its gradient is sparse."""
+    if dim is None:
+        return coalesce(input).values().sum(dtype=dtype)
+    return sum_dims(input, dim, dtype)
+
+
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Softmax over the entries that are listed: the others count as minus infinity."""
+    return sparse_softmax(input, dim, dtype, False)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax."""
+    return sparse_softmax(input, dim, dtype, True)
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: Any = None) -> Tensor:
+    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
+    rows = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
+    shifts = offsets.reshape(-1)._array()
+    if len(shape) != 2:
+        raise ValueError("Output shape must be 2d")
+    if rows.shape[0] != shifts.size:
+        raise ValueError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({shifts.size})")
+    if np.unique(shifts).size != shifts.size:
+        raise ValueError("Offset tensor contains duplicate values")
+    which, column = np.divmod(np.arange(rows.shape[0] * rows.shape[1]), max(rows.shape[1], 1))
+    row = column - shifts[which]
+    inside = (row >= 0) & (row < shape[0]) & (column < shape[1])
+    values = rows.reshape(-1).index_select(0, index_tensor(np.flatnonzero(inside)))
+    t = new_coo(index_tensor(np.stack([row[inside], column[inside]])), values, tuple(shape))
+    return t if layout is None or layout is sparse_coo else t.to_sparse(layout=layout)
+
+
+class check_sparse_tensor_invariants:
+    """Whether sparse tensors are checked when they are made: a switch, a context manager and a decorator."""
+
+    def __init__(self, enable: bool = True):
+        self.wanted = enable
+        self.before: list[bool] = []
+
+    @staticmethod
+    def is_enabled() -> bool:
+        return Invariants.checked
+
+    @staticmethod
+    def enable() -> None:
+        Invariants.checked = True
+
+    @staticmethod
+    def disable() -> None:
+        Invariants.checked = False
+
+    def __enter__(self) -> None:
+        self.before.append(Invariants.checked)
+        Invariants.checked = self.wanted
+
+    def __exit__(self, *exc: Any) -> None:
+        Invariants.checked = self.before.pop()
+
+    def __call__(self, function: Any) -> Any:
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self.wanted):
+                return function(*args, **kwargs)
+
+        return checked
