@@ -33,11 +33,16 @@ class SparseOperand(NotImplementedError):
 
 
 class SparseRefusal(SparseOperand):
-    """An operator that has no sparse form, or not for these arguments."""
+    """An operator that has no sparse form, or not for these arguments. A `final` refusal keeps its message; else an
+    operator made of this one refuses in its own name."""
 
-    def __init__(self, reason: str):
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, message: str, final: bool = True):
+        super().__init__(message)
+        self.reason = message if final else None
+
+
+SparseRefusal.__name__ = SparseRefusal.__qualname__ = "NotImplementedError"  # what a traceback shows
+SparseRefusal.__module__ = "builtins"
 
 
 class SparseStorage:
@@ -93,7 +98,7 @@ class SparseTensor(Tensor):
         self.dtype, self.device = d, where
         self._meta = self._base = None
 
-    def _parts(self) -> tuple[Tensor, ...]:
+    def _parts(self) -> Any:
         """The strided tensors this one is made of, values last."""
         raise NotImplementedError
 
@@ -158,7 +163,7 @@ class SparseCoo(SparseTensor):
     layout = sparse_coo
     is_sparse = True
 
-    def _parts(self) -> tuple[Tensor, ...]:
+    def _parts(self) -> Any:
         return self._index_part, self._values_part
 
     def _take_parts(self, other: SparseCoo) -> None:
@@ -192,7 +197,7 @@ class SparseCsr(SparseTensor):
     _plain_part: Tensor
     is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[misc]
 
-    def _parts(self) -> tuple[Tensor, ...]:
+    def _parts(self) -> Any:
         return self._compressed_part, self._plain_part, self._values_part
 
     def _take_parts(self, other: SparseCsr) -> None:

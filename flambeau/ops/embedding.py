@@ -110,9 +110,7 @@ def _scatter_rows(out: Tensor, grad: Tensor, indices: Tensor, padding_idx: int) 
 
 
 @primitive(grads={"weight": _embedding_grad}, label="EmbeddingBackward0", function=False, method=False)
-def embedding_rows(
-    weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
-) -> Tensor:
+def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     n, dim = weight.shape
     out = empty(make_size((*indices.shape, dim)), weight.dtype, weight.device)
     count = numel_of(indices.shape)
@@ -247,7 +245,14 @@ def _bag_grads(
 
 
 def _sparse_bag_grad(
-    grad: Tensor, shape: Any, index: Tensor, starts: np.ndarray, mode_name: str, scales: Any, padding: int, sizes: Tensor
+    grad: Tensor,
+    shape: Any,
+    index: Tensor,
+    starts: np.ndarray,
+    mode_name: str,
+    scales: Any,
+    padding: int,
+    sizes: Tensor,
 ) -> Tensor:
     bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     if mode_name == "mean":

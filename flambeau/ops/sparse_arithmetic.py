@@ -52,7 +52,9 @@ def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
     if a.shape != b.shape:
-        raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != {list(b.shape)}")
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != {list(b.shape)}"
+        )
     if isinstance(a, SparseCoo) and isinstance(b, SparseCoo) and a._index_part.shape[0] != b._index_part.shape[0]:
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same density, but 'self' has"
@@ -156,16 +158,21 @@ def _times_sparse(a: SparseCoo, b: SparseCoo) -> SparseCoo:
             "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse"
             " dimensions, and shape of sparse dimensions"
         )
-    if not a._is_coalesced and b._is_coalesced:
-        keep, look = b, a
-    else:
-        keep, look = a, b
+    keep, look = _walked(a, b)
     keys, held = entry_keys(keep), coalesce(look)
-    at = np.isin(keys, entry_keys(held))
+    at = np.isin(keys, entry_keys(held)) if keep._is_coalesced else np.ones(keys.size, bool)
     kept = index_tensor(np.flatnonzero(at))
     values = keep._values_part.index_select(0, kept)
     indices = keep._index_part.index_select(1, kept)
     return new_coo(indices, values * values_at(held, indices, keys[at]), a.shape, keep._is_coalesced)
+
+
+def _walked(a: SparseCoo, b: SparseCoo) -> tuple[SparseCoo, SparseCoo]:
+    """Which factor's entries the product lists: the uncoalesced one, or the shorter."""
+    if a._is_coalesced == b._is_coalesced:
+        shorter = a._is_coalesced or a._values_part.shape[0] <= b._values_part.shape[0]
+        return (a, b) if shorter else (b, a)
+    return (b, a) if a._is_coalesced else (a, b)
 
 
 def _div_grad(g: Tensor, other: Any, d: Any, rounding_mode: Any) -> Tensor:
@@ -327,7 +334,8 @@ def _added(self: Tensor, other: Any, alpha: Any, name: str) -> Tensor:
 @sparse_form("mul_")
 def mul_(self: Tensor, other: Any) -> Tensor:
     if not isinstance(self, SparseTensor):
-        raise NotImplementedError("mul_() of a strided tensor by a sparse one would change its layout")
+        check_history_writable(self)
+        return assign(self, mul(self, other).to_dense(), "mul_")
     return _rescaled(self, other, mul, "mul_")
 
 

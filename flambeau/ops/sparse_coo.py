@@ -106,9 +106,7 @@ def _check_parts(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Non
             f" dense_dim = {dense_dims}"
         )
     if tuple(values.shape[1:]) != tuple(shape[sparse:]):
-        raise RuntimeError(
-            f"values has incorrect size, expected {[nnz, *shape[sparse:]]}, got {list(values.shape)}"
-        )
+        raise RuntimeError(f"values has incorrect size, expected {[nnz, *shape[sparse:]]}, got {list(values.shape)}")
 
 
 @composite(kind="creation", method=False)
@@ -300,9 +298,7 @@ def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
     return new_coo(found, values_at(input._bare_alias(), found, np.zeros(0)), shape, coalesced=True)
 
 
-_to_coo = Primitive(
-    _strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1", False, False
-)
+_to_coo = Primitive(_strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1", False, False)
 
 
 def strided_to_coo(input: Tensor, sparse_dim: int | None) -> Tensor:
@@ -352,11 +348,13 @@ def clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
     return rebuilt(input, [p.clone() for p in input._parts()])
 
 
-def rebuilt(t: Any, parts: list[Tensor]) -> Any:
+def rebuilt(t: Any, parts: Any) -> Any:
     """A tensor of the same layout and shape made of other parts."""
     if isinstance(t, SparseCoo):
-        return new_coo(*parts, t.shape, t._is_coalesced, t._in_bounds)
-    return new_csr(*parts, t.shape, t.layout)
+        index, values = parts
+        return new_coo(index, values, t.shape, t._is_coalesced, t._in_bounds)
+    compressed, plain, values = parts
+    return new_csr(compressed, plain, values, t.shape, t.layout)
 
 
 def with_values(t: Any, values: Tensor) -> Any:
@@ -390,8 +388,10 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
         )
     if not t._values_part.shape[0]:
         return _cleared(t, shape, sparse_dim)
-    if t._index_part.shape[0] != sparse_dim or any(a < b for a, b in zip(shape, t.shape)) or (
-        tuple(shape[sparse_dim:]) != tuple(t.shape[sparse_dim:])
+    if (
+        t._index_part.shape[0] != sparse_dim
+        or any(a < b for a, b in zip(shape, t.shape))
+        or (tuple(shape[sparse_dim:]) != tuple(t.shape[sparse_dim:]))
     ):
         raise RuntimeError(
             f"changing the shape of a non-empty sparse tensor from {list(t.shape)} to {list(shape)} is not supported:"

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import default_device
 from ..core.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.size import make_size
-from ..core.sparse import Invariants, SparseCoo, SparseCsr, SparseTensor, new_coo, new_csr
-from ..core.tensor import Tensor, copy_of_array
+from ..core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo, new_csr
+from ..core.tensor import Tensor
 from .arguments import as_ints, read_options
 from .construct import from_data
 from .creation import finish
@@ -26,14 +27,10 @@ _LINES = {sparse_csr: ("crow_indices", "col_indices"), sparse_csc: ("ccol_indice
 
 
 def _index(data: Any) -> Tensor:
-    t = data if isinstance(data, Tensor) else from_data(data, dt.int64, data_device())
+    t = data if isinstance(data, Tensor) else from_data(data, dt.int64, default_device())
     if t.dtype not in (dt.int64, dt.int32):
         raise RuntimeError(f"compressed and plain indices must be int32 or int64, got {t.dtype}")
     return t
-
-
-def data_device() -> Any:
-    return copy_of_array(np.zeros(0), dt.float64).device
 
 
 def check_compressed(compressed: Tensor, plain: Tensor, values: Tensor, shape: Any, kind: layout) -> None:
@@ -47,7 +44,9 @@ def check_compressed(compressed: Tensor, plain: Tensor, values: Tensor, shape: A
             f"{first}.shape[-1] must be equal to the number of lines + 1 = {lines + 1}, but got {list(starts.shape)}"
         )
     if places.shape != (nnz,):
-        raise RuntimeError(f"{second} and values must have the same number of elements, got {list(places.shape)} and {nnz}")
+        raise RuntimeError(
+            f"{second} and values must have the same number of elements, got {list(places.shape)} and {nnz}"
+        )
     if starts[0] != 0 or starts[-1] != nnz or (np.diff(starts) < 0).any():
         raise RuntimeError(f"{first} must rise from 0 to nnz = {nnz}, but got {starts.tolist()[:16]}")
     if nnz and (places.min() < 0 or places.max() >= across):
@@ -189,7 +188,11 @@ def _coo_to_compressed(input: Any, kind: layout) -> SparseCsr:
 
 
 _to_compressed = Primitive(
-    _coo_to_compressed, {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g}, "ToSparseBackward0", False, False
+    _coo_to_compressed,
+    {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g},
+    "ToSparseBackward0",
+    False,
+    False,
 )
 
 
@@ -198,7 +201,9 @@ def as_coo(t: Any) -> Any:
 
 
 @composite(function=False)
-def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None) -> Tensor:
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+) -> Tensor:
     """The entries that are not zero, in a sparse layout (COO unless told otherwise)."""
     if isinstance(sparse_dim, type(sparse_coo)):
         sparse_dim, layout = None, sparse_dim
@@ -237,6 +242,3 @@ def to_sparse_csr(self: Tensor, dense_dim: Any = None) -> Tensor:
 def to_sparse_csc(self: Tensor, dense_dim: Any = None) -> Tensor:
     """The entries that are not zero, in compressed columns."""
     return self.to_sparse(layout=sparse_csc, dense_dim=dense_dim)
-
-
-__all__ = ["Invariants", "as_coo", "check_compressed"]

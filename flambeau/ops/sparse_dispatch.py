@@ -35,7 +35,7 @@ def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | No
     is not in the table."""
     form = _KERNELS.get(name)
     if form is None:
-        raise SparseRefusal(reason or _refusal(name, args, kwargs))
+        raise SparseRefusal(reason or _refusal(name, args, kwargs), final=reason is not None)
     out = kwargs.pop("out", None) if "out" in kwargs else None
     result = form(*args, **kwargs)
     if out is None:
@@ -58,16 +58,11 @@ def sparse_pointwise(name: str, operands: tuple, parameters: tuple, values: tupl
     return sparse_call(name, operands, named)
 
 
-# Parts of public operators, by the names under which PyTorch refuses them.
-_PUBLIC = {"view_shape": "view", "slice_dim": "as_strided", "norm_of_order": "linalg_vector_norm", "softmax": "_softmax"}
-
-
 def _refusal(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
     given = next((a for a in (*args, *kwargs.values()) if isinstance(a, SparseTensor)), None)
     backend = "SparseCsrCPU" if isinstance(given, SparseCsr) else "SparseCPU"
-    public = _PUBLIC.get(name, "as_strided" if name.startswith("_") else name)
     return (
-        f"Could not run 'aten::{public}' with arguments from the '{backend}' backend. This operator does not exist for"
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This operator does not exist for"
         f" sparse tensors; call to_dense() on them first if a strided result is what you want."
     )
 

@@ -85,9 +85,15 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     )
 
 
-def rebuild_sparse(kind: Any, parts: tuple, shape: tuple, coalesced: Any, requires_grad: bool) -> Tensor:
+def rebuild_sparse(kind: Any, parts: Any, shape: tuple, coalesced: Any, requires_grad: bool) -> Tensor:
     """The inverse of pickling."""
-    t: Any = new_csr(*parts, shape, kind) if len(parts) == 3 else new_coo(*parts, shape, bool(coalesced), False)
+    t: Any
+    if len(parts) == 3:
+        compressed, plain, values = parts
+        t = new_csr(compressed, plain, values, shape, kind)
+    else:
+        index, values = parts
+        t = new_coo(index, values, shape, bool(coalesced), False)
     if requires_grad:
         t.requires_grad = True
     return t

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..core.layout import sparse_csr
-from ..core.promotion import can_cast
 from ..core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ..core.tensor import Tensor, empty
 from ..kernels.library import sparse as kernels
@@ -17,7 +16,7 @@ from .formula import type_word
 from .joining import stack
 from .loss_arguments import dense
 from .primitive import Primitive
-from .sparse_coo import coalesce, values_at
+from .sparse_coo import coalesce
 from .sparse_dispatch import sparse_form
 from .sparse_index import by_row, entry_keys, index_tensor, keys_of
 
@@ -48,9 +47,7 @@ def times_dense(sparse: Any, other: Tensor) -> Tensor:
         k = slice(None) if order is None else order
         np.add.at(out._array(), rows, values._array()[k][:, None] * table._array()[columns[k]])
         return out
-    kernels.rows_times_matrix(
-        out, starts, order, columns, dense(values), dense(table), n, width, values.shape[0]
-    )
+    kernels.rows_times_matrix(out, starts, order, columns, dense(values), dense(table), n, width, values.shape[0])
     return out
 
 
@@ -187,9 +184,7 @@ def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
         return (left @ right.mH).sparse_mask(held)
     out = empty((rows.size,), left.dtype, left.device)
     if rows.size:
-        kernels.sampled_products(
-            out, rows, columns, dense(left), dense(right), rows.size, left.shape[1]
-        )
+        kernels.sampled_products(out, rows, columns, dense(left), dense(right), rows.size, left.shape[1])
     return new_coo(held._index_part.clone(), out, mat1.shape, True)
 
 
@@ -229,13 +224,8 @@ def _projected(t: Any, mask: Any) -> Any:
     t, mask = coalesce(t), coalesce(mask).detach()
     keys = keys_of(mask._index_part._array(), mask.shape)
     present = np.isin(entry_keys(t), keys)
-    zeroed = t._values_part.masked_fill(~_flags(present, t), 0)
+    zeroed = t._values_part.masked_fill(index_tensor(~present) != 0, 0)
     return new_coo(t._index_part, zeroed, t.shape, True)
-
-
-def _flags(present: np.ndarray, like: Any) -> Tensor:
-    flags = index_tensor(present.astype(np.int64))
-    return flags != 0
 
 
 sparse_matmul = Primitive(
@@ -290,6 +280,3 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     rows, width = product._index_part._array()[0], mat2.shape[1]
     indices = np.stack([np.repeat(rows, width), np.tile(np.arange(width), rows.size)])
     return new_coo(index_tensor(indices), product._values_part.reshape(-1), product.shape, True)
-
-
-__all__ = ["can_cast", "sparse_addmm", "sparse_mm", "values_at"]

@@ -9,8 +9,8 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.layout import wrap_dim
 from ..core.size import make_size
-from ..core.sparse import SparseCoo, SparseTensor
-from ..core.tensor import Tensor, copy_of_array
+from ..core.sparse import SparseCoo
+from ..core.tensor import Tensor
 from .arguments import as_dtype
 from .registry import OPS
 from .sparse_arithmetic import apply_to_values
@@ -71,7 +71,9 @@ def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
 @sparse_form("norm")
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     if dim not in (None, (), []) and sorted(_dims(input, dim)) != list(range(len(input.shape))):
-        raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input")
+        raise RuntimeError(
+            "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input"
+        )
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
     if dtype is not None:
@@ -123,6 +125,3 @@ def sparse_softmax(input: Any, dim: int, dtype: Any, logarithm: bool) -> Tensor:
     if not rows.shape[1]:
         return t
     return apply_to_values(t, lambda v: _grouped_softmax(v, group, count, logarithm), "sparse_" + name)
-
-
-__all__ = ["SparseTensor", "Tensor", "copy_of_array", "sparse_softmax", "sum_dims"]

@@ -29,9 +29,9 @@ def _need_coo(t: Any, name: str) -> SparseCoo:
 def _permuted(t: Any, order: list[int]) -> Any:
     shape = make_size([t.shape[d] for d in order])
     if isinstance(t, SparseCsr):
-        if order == sorted(order):
-            return new_csr(*t._parts(), shape, t.layout)
-        return new_csr(*t._parts(), shape, sparse_csc if t.layout is sparse_csr else sparse_csr)
+        compressed, plain, values = t._parts()
+        turned = sparse_csc if t.layout is sparse_csr else sparse_csr
+        return new_csr(compressed, plain, values, shape, t.layout if order == sorted(order) else turned)
     sparse = t._index_part.shape[0]
     if any((d < sparse) != (i < sparse) for i, d in enumerate(order)):
         raise RuntimeError(
@@ -59,9 +59,7 @@ def _swapped(t: Any, dim0: int, dim1: int) -> Any:
     return _permuted(t, order)
 
 
-@sparse_form(
-    "transpose", grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}, label="TransposeBackward0"
-)
+@sparse_form("transpose", grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}, label="TransposeBackward0")
 def transpose(input: Any, dim0: int, dim1: int) -> Tensor:
     return _swapped(input, dim0, dim1)
 
@@ -69,7 +67,9 @@ def transpose(input: Any, dim0: int, dim1: int) -> Tensor:
 @sparse_form("t", grads={"input": lambda g: g.t()}, label="TBackward0")
 def t(input: Any) -> Tensor:
     if len(input.shape) > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {len(input.shape)}D")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {len(input.shape)}D"
+        )
     return _swapped(input, 0, 1) if len(input.shape) == 2 else _permuted(input, list(range(len(input.shape))))
 
 
@@ -161,7 +161,9 @@ def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
     wanted = index._array().reshape(-1)
     size = t.shape[d]
     if wanted.size and (wanted.min() < -size or wanted.max() >= size):
-        raise IndexError(f"index_select(): index contains {wanted.max()} that is out of range for tensor of size {list(t.shape)} at dimension {d}")
+        raise IndexError(
+            f"index_select(): index contains {wanted.max()} that is out of range for tensor of size {list(t.shape)} at dimension {d}"
+        )
     wanted = np.where(wanted < 0, wanted + size, wanted)
     shape = [*t.shape[:d], wanted.size, *t.shape[d + 1 :]]
     sparse = t._index_part.shape[0]
@@ -288,4 +290,3 @@ def getitem(self: Any, key: Any) -> Any:
                 "Could not run 'aten::index.Tensor' with arguments from the 'SparseCPU' backend: use index_select()"
             )
     return result
-

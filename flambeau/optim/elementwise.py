@@ -60,7 +60,9 @@ class ElementwiseOptimizer(Optimizer):
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """Update a parameter whose gradient is sparse."""
-        raise RuntimeError(f"{self.sparse_name or type(self).__name__} does not support sparse gradients{self.sparse_advice}")
+        raise RuntimeError(
+            f"{self.sparse_name or type(self).__name__} does not support sparse gradients{self.sparse_advice}"
+        )
 
     def _gradients_are_finite(self) -> bool:
         """A gradient scaler may leave it to the step to unscale gradients, and to do nothing if one overflowed."""

@@ -83,9 +83,11 @@ class SGD(ElementwiseOptimizer):
         }
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
-        """Only the entries that are there move, unless momentum or decay moves all."""
+        """Only the entries that are there move, unless momentum moves all."""
         grad: Any = p.grad
-        if options["momentum"] is not None or options["weight_decay"] is not None:
+        if options["weight_decay"] is not None:
+            raise RuntimeError("add(sparse, dense) is not supported: a sparse gradient takes no weight_decay")
+        if options["momentum"] is not None:
             p.grad = grad.to_dense()
             try:
                 self.update.run_tensors(self, group, p, options)

@@ -48,9 +48,7 @@ class SparseAdam(Optimizer):
             for p in group["params"]:
                 if p.grad is not None:
                     if not p.grad.is_sparse:
-                        raise RuntimeError(
-                            "SparseAdam does not support dense gradients, please consider Adam instead"
-                        )
+                        raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
                     self._update(p, p.grad, group)
         return loss
 

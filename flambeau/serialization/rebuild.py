@@ -8,9 +8,12 @@ from ..core import layout as layouts
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.size import make_size
+from ..core.sparse import new_csr
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
 from ..nn.parameter import Parameter
+from ..ops.sparse_coo import check_invariants_of, sparse_coo_tensor
+from ..ops.sparse_csr import check_compressed
 
 
 class LoadedStorage:
@@ -128,6 +131,26 @@ def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor
     t = empty_strided(_integers(size, "a tensor's size"), _integers(stride, "a tensor's stride"), kind, device("meta"))
     if requires_grad:
         t.requires_grad = True
+    return t
+
+
+def sparse_tensor(kind: Any, data: Any) -> Any:
+    """A tensor of layout `kind` from its parts and size."""
+    count = 2 if kind is layouts.sparse_coo else 3
+    compressed = kind in (layouts.sparse_csr, layouts.sparse_csc)
+    if not (compressed or count == 2) or not isinstance(data, tuple) or len(data) not in (count + 1, count + 2):
+        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a sparse tensor of layout {kind!r}")
+    parts: Any = data[:count]
+    shape = make_size(_integers(data[count], "a tensor's size"))
+    if not all(type(p) is Tensor for p in parts):
+        raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
+    if compressed:
+        compressed_part, plain, values = parts
+        check_compressed(compressed_part, plain, values, shape, kind)
+        return new_csr(compressed_part, plain, values, shape, kind)
+    t: Any = sparse_coo_tensor(*parts, shape)
+    t._is_coalesced = len(data) == 4 and bool(data[3])
+    check_invariants_of(t)
     return t
 
 

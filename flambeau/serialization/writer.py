@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..core.dtype import dtype
+from ..core.layout import layout
+from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
@@ -82,6 +84,9 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
     def save_dtype(self, obj: Any) -> None:
         self._write_global("torch", obj.name, obj)
 
+    def save_layout(self, obj: Any) -> None:
+        self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)
+
     def save_type(self, obj: Any) -> None:
         written = written_name(obj)
         if written is None:
@@ -90,6 +95,7 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
             self._write_global(*written, obj)
 
     dispatch[dtype] = save_dtype
+    dispatch[layout] = save_layout
     dispatch[type] = save_type
     dispatch[types.FunctionType] = save_global
     dispatch[StorageType] = save_global
@@ -115,6 +121,11 @@ def _reduce_tensor(t: Tensor) -> tuple:
         if state:
             return rebuild.parameter_with_state, (plain, t.requires_grad, OrderedDict(), state)
         return rebuild.parameter, (plain, t.requires_grad, OrderedDict())
+    if isinstance(t, SparseTensor):
+        parts: tuple = (*t._parts(), tuple(t.shape))
+        if isinstance(t, SparseCoo):
+            parts += (t._is_coalesced,)
+        return rebuild.sparse_tensor, (t.layout, parts)
     args: tuple = (
         _StorageReference(t._storage, t.dtype),
         t._offset,

@@ -179,28 +179,11 @@ def test_words_on_numbers_and_tensors() -> None:
     assert detached(3) == 3 and not detached(flambeau.ones(1, requires_grad=True)).requires_grad
 
 
-class Listed(flambeau.Tensor):
-    """A stand-in for a sparse gradient: some rows and their values."""
-
-    is_sparse = True
-
-    def coalesce(self):
-        return self
-
-    def _indices(self):
-        return flambeau.tensor([[0, 2]])
-
-    def _values(self):
-        return self.as_subclass(flambeau.Tensor)[flambeau.tensor([0, 2])]
-
-    def to_dense(self):
-        dense = flambeau.zeros(self.shape)
-        dense[flambeau.tensor([0, 2])] = self._values()
-        return dense
-
-
-def listed(values: list) -> Listed:
-    return flambeau.tensor(values).as_subclass(Listed)
+def listed(rows: list) -> flambeau.Tensor:
+    """A sparse gradient of a (4, 2) table: its rows 0 and 2, row 0 in two parts."""
+    first, third = rows
+    half = [first[0] / 2, first[1] / 2]
+    return flambeau.sparse_coo_tensor([[0, 2, 0]], [half, third, half], (4, 2))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +194,7 @@ def test_sparse_gradients_equal_dense_ones(name: str, options: dict) -> None:
     sparse, dense = (nn.Parameter(flambeau.ones(4, 2)) for _ in range(2))
     optimizers = [getattr(optim, name)([p], **options) for p in (sparse, dense)]
     for k in range(3):
-        gradient = listed([[1.0 + k, 2.0], [9.0, 9.0], [-3.0, 0.5], [9.0, 9.0]])
+        gradient = listed([[1.0 + k, 2.0], [-3.0, 0.5]])
         sparse.grad, dense.grad = gradient, gradient.to_dense()
         for optimizer in optimizers:
             optimizer.step()
@@ -221,7 +204,7 @@ def test_sparse_gradients_equal_dense_ones(name: str, options: dict) -> None:
 
 def test_sparse_gradients_are_refused_by_others() -> None:
     p = nn.Parameter(flambeau.ones(4, 2))
-    p.grad = listed([[1.0, 2.0]] * 4)
+    p.grad = listed([[1.0, 2.0]] * 2)
     with pytest.raises(
         RuntimeError, match="Adam does not support sparse gradients, please consider SparseAdam instead"
     ):
@@ -233,16 +216,19 @@ def test_sparse_gradients_are_refused_by_others() -> None:
 
 
 def test_sparse_adam_leaves_other_rows_alone() -> None:
-    sparse, dense, plain = (nn.Parameter(flambeau.ones(4, 2)) for _ in range(3))
-    a, b, c = optim.SparseAdam([sparse], lr=0.1), optim.SparseAdam([dense], lr=0.1), optim.Adam([plain], lr=0.1)
+    sparse, plain = (nn.Parameter(flambeau.ones(4, 2)) for _ in range(2))
+    a, b = optim.SparseAdam([sparse], lr=0.1), optim.Adam([plain], lr=0.1)
     for k in range(3):
-        gradient = listed([[1.0 + k, 2.0], [9.0, 9.0], [-3.0, 0.5], [9.0, 9.0]])
-        sparse.grad, dense.grad, plain.grad = gradient, gradient.to_dense(), gradient.to_dense()
-        for optimizer in (a, b, c):
-            optimizer.step()
-    assert flambeau.allclose(sparse, dense) and flambeau.allclose(sparse, plain)
-    dense.grad = flambeau.tensor([[1.0, 1.0], [0, 0], [0, 0], [0, 0]])
-    before = dense.detach().clone()
-    b.step()
-    assert flambeau.equal(dense[1:], before[1:]) and not flambeau.equal(dense[0], before[0])
-    assert a.state[sparse]["step"] == 3
+        gradient = listed([[1.0 + k, 2.0], [-3.0, 0.5]])
+        sparse.grad, plain.grad = gradient, gradient.to_dense()
+        a.step()
+        b.step()
+    assert flambeau.allclose(sparse, plain)
+    sparse.grad = flambeau.sparse_coo_tensor([[0]], [[1.0, 1.0]], (4, 2))
+    before = sparse.detach().clone()
+    a.step()
+    assert flambeau.equal(sparse[1:], before[1:]) and not flambeau.equal(sparse[0], before[0])
+    assert a.state[sparse]["step"] == 4
+    sparse.grad = flambeau.ones(4, 2)
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"):
+        a.step()
