@@ -17,6 +17,7 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import sparse as kernels
 from .arguments import as_int, as_ints, as_shape, read_options
 from .construct import from_data
+from .convert import CASTS
 from .creation import fill_raw, finish
 from .declare import composite
 from .inplace import check_history_writable
@@ -368,6 +369,16 @@ def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
         raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
     parts = input._parts()
     return rebuilt(input, [*(p.clone() for p in parts[:-1]), parts[-1].to(d, copy=True)])
+
+
+def _declare_cast(name: str, d: Any) -> None:
+    @sparse_form(name)
+    def cast(self: SparseTensor, memory_format: Any = None) -> Any:
+        return self if self.dtype is d else convert(self, d, self.device, None)
+
+
+for _name, _dtype in CASTS.items():
+    _declare_cast(_name, _dtype)
 
 
 def _resize_refusal(self: Tensor) -> SparseCoo:
