@@ -125,8 +125,14 @@ def resolve(module: str, name: str) -> Any:
     return found
 
 
+# Where PyTorch keeps its compiled functions.
+_COMPILED = {"torch._C._nn": "flambeau.nn.functional", "torch._C._VariableFunctions": "flambeau"}
+
+
 def _local(module: str, name: str) -> Any:
-    local = "flambeau" + module[len("torch") :]
+    if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # the functions of `torch` are its attributes
+        return importlib.import_module("flambeau")
+    local = _COMPILED.get(module, "flambeau" + module[len("torch") :])
     candidates = [local]
     if module.startswith("torch.nn.modules."):
         candidates.append("flambeau.nn")

@@ -1,0 +1,38 @@
+"""Runs a program as `python program.py arguments...` would, and writes down every loss that it calls backward on. After STOP backward
+passes the program is ended (0: it ends by itself).
+
+    python driver.py LOSSES SEED STOP program.py arguments...              with PyTorch
+    python -m flambeau driver.py LOSSES SEED STOP program.py arguments...  with Flambeau
+"""
+
+import os
+import runpy
+import sys
+
+import torch
+
+
+def record_losses(path: str, stop: int) -> None:
+    original = torch.Tensor.backward
+    count = 0
+
+    def backward(self, *args, **kwargs):
+        nonlocal count
+        if stop and count == stop:
+            sys.exit(0)
+        count += 1
+        with open(path, "a") as file:
+            file.write(f"{float(self.detach().double().sum()):.17g}\n")
+        return original(self, *args, **kwargs)
+
+    torch.Tensor.backward = backward
+
+
+if __name__ == "__main__":
+    losses, seed, stop = sys.argv[1:4]
+    record_losses(losses, int(stop))
+    torch.manual_seed(int(seed))
+    sys.argv = sys.argv[4:]
+    program = sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(program))
+    runpy.run_path(program, run_name="__main__")
