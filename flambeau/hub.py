@@ -29,7 +29,12 @@ from urllib.request import Request, urlopen
 from .serialization import load as load_file
 from .utils.progress import Progress
 
-__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+try:
+    from tqdm.auto import tqdm  # programs take it from here, as from torch.hub
+except ImportError:
+    from .utils.progress import PlainBar as tqdm  # type: ignore[assignment]
+
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "tqdm"]
 
 _CHUNK = 128 * 1024
 _HASH_IN_NAME = re.compile(r"-([a-f0-9]*)\.")

@@ -280,6 +280,22 @@ def _opened(f: Any) -> Iterator[Any]:
         )
 
 
+def _switched_on(variable: str) -> bool:
+    return os.environ.get(variable, "0").lower() in ("1", "y", "yes", "true")
+
+
+def _restricted(weights_only: bool | None) -> bool:
+    """Whether only weights may be read: what the caller says, or PyTorch's two environment variables, or yes."""
+    always, never = _switched_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _switched_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    if always and never:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both were set."
+        )
+    if always:
+        return True
+    return not never if weights_only is None else weights_only
+
+
 def load(
     f: Any,
     map_location: Any = None,
@@ -293,7 +309,7 @@ def load(
 
     >>> model.load_state_dict(flambeau.load("model.pt"))
     """
-    restricted = True if weights_only is None else weights_only
+    restricted = _restricted(weights_only)
     if restricted and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if mmap and not isinstance(f, (str, os.PathLike)):

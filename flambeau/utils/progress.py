@@ -51,3 +51,32 @@ class Progress:
             bar = str(self.done)
         self.stream.write(f"\r{self.label} {bar} {rate:.1f}/s {self.note}\x1b[K" + ("\n" if final else ""))
         self.stream.flush()
+
+
+class PlainBar(Progress):
+    """The same with tqdm's most used methods, for programs that were written for it, where tqdm is not installed."""
+
+    def __init__(
+        self, iterable: Iterable = (), desc: str = "", total: int | None = None, disable: bool = False, **options: Any
+    ):
+        super().__init__(iterable, desc, total, options.get("file"))
+        self.visible = self.visible and not disable
+
+    def update(self, n: int = 1) -> None:
+        self.done += n
+        self._draw()
+
+    def set_description(self, desc: str = "", refresh: bool = True) -> None:
+        self.label = desc
+
+    def set_postfix(self, ordered_dict: dict | None = None, refresh: bool = True, **values: Any) -> None:
+        self.show(", ".join(f"{name}={value}" for name, value in {**(ordered_dict or {}), **values}.items()))
+
+    def close(self) -> None:
+        self._draw(final=True)
+
+    def __enter__(self) -> PlainBar:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()

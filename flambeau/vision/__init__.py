@@ -5,8 +5,9 @@ Each subpackage is imported when first used. Pillow (the extra `vision`) is need
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import TYPE_CHECKING, Any
+
+from ..core import naming as _naming
 
 if TYPE_CHECKING:
     from . import datasets, io, models, ops, transforms, tv_tensors, utils
@@ -19,8 +20,8 @@ __all__ = ["datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils
 def __getattr__(name: str) -> Any:
     """Subpackages are imported when first used."""
     if name in _SUBMODULES:
-        return _importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return _naming.submodule(__name__, name)
+    raise _naming.no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

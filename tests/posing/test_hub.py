@@ -116,3 +116,13 @@ def test_cache_directory_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "_chosen_dir", [])
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     assert hub.get_dir() == str(tmp_path / "hub")
+
+
+def test_bar_of_programs_without_tqdm(capsys):
+    from flambeau.utils.progress import PlainBar
+
+    with PlainBar(total=3, desc="steps", unit="B") as bar:
+        bar.update(2)
+        bar.set_postfix({"loss": 1}, rate=2)
+    assert bar.done == 2 and bar.note == "loss=1, rate=2"
+    assert list(hub.tqdm([1, 2], desc="all", disable=True)) == [1, 2]

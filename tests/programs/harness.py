@@ -7,12 +7,14 @@ installed, in `site` the packages that some of them need: `pip install --target 
 
 from __future__ import annotations
 
+import importlib.machinery
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +37,9 @@ def sources(name: str) -> Path:
     """The checkout called `name`, or the test is skipped."""
     place = os.environ.get("FLAMBEAU_PROGRAMS")
     if not place:
-        pytest.skip("the programs' sources are elsewhere: set FLAMBEAU_PROGRAMS to a directory with examples, nanoGPT and minGPT")
+        pytest.skip(
+            "the programs' sources are elsewhere: set FLAMBEAU_PROGRAMS to a directory with examples, nanoGPT and minGPT"
+        )
     directory = Path(place) / name
     if not directory.is_dir():
         pytest.skip(f"{directory} is not there")
@@ -58,12 +62,26 @@ class Run:
         return re.sub(r"\s+", " ", _NUMBER.sub("#", _CLOCK.sub("", self.output)))
 
 
-def run(library: str, directory: Path, arguments: Sequence[str], seed: int = 0, stop: int = 0, timeout: int = 300) -> Run:
+def run(
+    library: str, directory: Path, arguments: str | Sequence[str], seed: int = 0, stop: int = 0, timeout: int = 300
+) -> Run:
     """Run `program.py arguments...` in `directory` with "torch" or "flambeau", for `stop` backward passes if that is not 0."""
+    if isinstance(arguments, str):
+        arguments = shlex.split(arguments)
     losses = directory / "recorded-losses.txt"
     losses.unlink(missing_ok=True)
-    path = [str(HERE / "shim") if library == "torch" else ROOT, os.path.join(os.environ.get("FLAMBEAU_PROGRAMS", ""), "site")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    path = [
+        str(HERE / "shim") if library == "torch" else ROOT,
+        os.path.join(os.environ.get("FLAMBEAU_PROGRAMS", ""), "site"),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore",
+    }
+    environment["TORCH_HOME"] = str(directory.parent / "torch-home")
+    environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # time_sequence_prediction is older than the restriction
     launcher = [] if library == "torch" else ["-m", "flambeau"]
     command = [sys.executable, *launcher, str(HERE / "driver.py"), str(losses), str(seed), str(stop), *arguments]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout)
@@ -94,12 +112,29 @@ class Comparison:
         assert printed < (printed_tolerance or 10 * tolerance)
 
 
-def both(directory: Path, copy: Path, arguments: Sequence[str], seed: int = 0, stop: int = 0) -> Comparison:
-    """Run a program from two copies of `directory`, made under `copy`, with the two libraries."""
+def both(
+    source: str,
+    copies: Path,
+    arguments: str | Sequence[str],
+    prepare: Callable[[Path], None] = lambda place: None,
+    seed: int = 0,
+    stop: int = 0,
+) -> Comparison:
+    """Run a program from two copies of the directory `source`, with the two libraries. `prepare(copy)` puts its data there."""
+    directory = sources(source)
     runs = {}
     for library in ("torch", "flambeau"):
-        place = copy / library
+        place = copies / library / directory.name
         if not place.exists():
-            shutil.copytree(directory, place)
+            shutil.copytree(directory, place, ignore=shutil.ignore_patterns("wikitext-2", "*.ipynb", ".git"))
+            prepare(place)
         runs[library] = run(library, place, arguments, seed, stop)
     return Comparison(runs["flambeau"], runs["torch"])
+
+
+def needs(*packages: str) -> None:
+    """Skip the test if a package that the program itself imports is missing."""
+    site = os.path.join(os.environ.get("FLAMBEAU_PROGRAMS", ""), "site")
+    for package in packages:
+        if importlib.machinery.PathFinder.find_spec(package, [site, *sys.path]) is None:
+            pytest.skip(f"the program imports {package}: pip install {package}")

@@ -178,3 +178,18 @@ def test_no_room_is_made_for_what_the_file_cannot_hold():
     assert file.getvalue().count(small) == 1
     with pytest.raises(RuntimeError, match="more than the file"):
         torch.load(io.BytesIO(file.getvalue().replace(small, huge)))
+
+
+def test_environment_decides_about_unsafe_files(tmp_path, monkeypatch):
+    path = tmp_path / "array.pt"
+    torch.save(np.arange(3), path)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    assert torch.load(path).tolist() == [0, 1, 2]
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=True)
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(RuntimeError, match="both were set"):
+        torch.load(path)
+    monkeypatch.delenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=False)

@@ -7,7 +7,7 @@ import sys
 _OPERATORS = (
     "nms qnms roi_align qroi_align _roi_align_backward ps_roi_align _ps_roi_align_backward roi_pool _roi_pool_backward"
     " ps_roi_pool _ps_roi_pool_backward deform_conv2d _deform_conv2d_backward"
-).split()
+)
 _kept = []
 
 
@@ -18,7 +18,7 @@ class _BeforeTorchvision:
 
             library = torch.library.Library("torchvision", "FRAGMENT")
             _kept.append(library)
-            for operator in _OPERATORS:
+            for operator in _OPERATORS.split():
                 library.define(f"{operator}(Tensor input) -> Tensor")
             return importlib.machinery.PathFinder.find_spec(name, path, target)
         return None
