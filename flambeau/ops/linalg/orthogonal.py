@@ -136,7 +136,7 @@ def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = Fa
         start = V.mH @ C if C is not None else V.mH[..., : vectors.shape[-1]]
         inside = tau.unsqueeze(-1) * solve_triangular(triangle, start, upper=True, unitriangular=True)
     first = C if C is not None else eye(m, vectors.shape[-1], dtype=vectors.dtype)
-    return (first.mT.contiguous() - inside.mT @ V.mT).mT if by_columns else first - V @ inside
+    return (first.mT.contiguous() - inside.mT @ V.mT).mT if by_columns else first.contiguous() - V @ inside
 
 
 def _check_reflectors(name: str, input: Any, tau: Any) -> None:
