@@ -11,10 +11,11 @@ from .core.sparse import Invariants, new_coo
 from .core.tensor import Tensor
 from .ops.sparse_coo import coalesce
 from .ops.sparse_index import index_tensor
-from .ops.sparse_products import sparse_addmm, sparse_mm
+from .ops.sparse_products import reduced_mm, sparse_addmm, sparse_mm
+from .ops.sparse_products import sampled_addmm as _sampled_addmm
 from .ops.sparse_reductions import sparse_softmax, sum_dims
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags", "sum"]
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
@@ -26,13 +27,24 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
             [2., 2.]])
     """
     if reduce is not None:
-        raise NotImplementedError("sparse.mm(): reduce= is not implemented")
+        return reduced_mm(mat1, mat2, reduce)
     return sparse_mm(mat1, mat2)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * mat + alpha * mat1 @ mat2 for a sparse mat1, whose gradient is sparse."""
     return sparse_addmm(mat, mat1, mat2, beta, alpha)
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Tensor | None = None
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2), computed only at the places of the compressed matrix `input`."""
+    result = _sampled_addmm(input, mat1, mat2, beta, alpha)
+    if out is None:
+        return result
+    out._adopt(result)
+    return out
 
 
 def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:

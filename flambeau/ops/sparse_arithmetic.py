@@ -16,7 +16,16 @@ from .formula import camel, type_word
 from .inplace import assign, check_history_writable, rebase_history
 from .joining import cat
 from .registry import OPS
-from .sparse_coo import add_at, coalesce, coo_from_parts, new_values, rebuilt, values_at, with_values
+from .sparse_coo import (
+    add_at,
+    coalesce,
+    coo_from_parts,
+    new_values,
+    rebuilt,
+    values_at,
+    values_in_place_of,
+    with_values,
+)
 from .sparse_dispatch import sparse_form
 from .sparse_index import entry_keys, index_tensor, merged, places_of
 
@@ -242,9 +251,7 @@ def apply_to_values(input: SparseTensor, function: Any, name: str) -> Tensor:
         if result.grad_fn is not None:
             result.grad_fn.label = camel(name) + "Backward0"  # what users know this step as
         return result
-    if changed.requires_grad:
-        raise NotImplementedError("gradients through functions of compressed sparse tensors are not implemented")
-    return with_values(t, changed)
+    return values_in_place_of(changed, t.detach())
 
 
 def _declare_unary(name: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from ..backends.cpu.threads import get_num_threads
 from ..core import dtype as dt
 from ..core.device import cpu, default_device
-from ..core.layout import sparse_coo, strided
+from ..core.layout import sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
 from ..core.sparse import Invariants, SparseCoo, SparseTensor, empty_coo, new_coo, new_csr
@@ -24,7 +24,7 @@ from .inplace import check_history_writable
 from .loss_arguments import dense
 from .primitive import Primitive
 from .sparse_dispatch import sparse_form
-from .sparse_index import entry_keys, found_at, grouped, index_tensor
+from .sparse_index import entry_keys, found_at, grouped, index_tensor, keys_of
 
 # -- values at places ------------------------------------------------------------------------------------------------
 
@@ -201,8 +201,36 @@ def coalesce(self: Tensor) -> Tensor:
     return t if t._is_coalesced else _coalesce(t)
 
 
+def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
+    """The places of any sparse tensor as a COO index, and their keys."""
+    if isinstance(t, SparseCoo):
+        return t._index_part, entry_keys(t)
+    counts = np.diff(t._compressed_part._array())
+    lines, places = np.repeat(np.arange(counts.size), counts), t._plain_part._array()
+    rows = np.stack([lines, places] if t.layout is sparse_csr else [places, lines])
+    return index_tensor(rows), keys_of(rows, t.shape)
+
+
+def _pattern_grad(g: Any, like: Any) -> Tensor:
+    if isinstance(g, SparseTensor) and not isinstance(g, SparseCoo):
+        g = g.to_sparse_coo()
+    return values_at(g, *listed_places(like))
+
+
+# The places of `like` with other values.
+values_in_place_of = Primitive(
+    lambda values, like: with_values(like, values._bare_alias()),
+    {"values": _pattern_grad},
+    "SparseCompressedTensorBackward0",
+    False,
+    False,
+)
+
+
 def _values_grad(g: Tensor, input: Tensor) -> Tensor:
     held: Any = input
+    if not isinstance(held, SparseCoo):
+        return values_in_place_of(g, held.detach())
     return coo_from_parts(g, held._index_part, held.shape, held._is_coalesced, True)
 
 
@@ -430,11 +458,18 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "zeros")
     kind = options.pop("layout")
-    if kind is not sparse_coo:
-        raise NotImplementedError(f"a new tensor of zeros with layout {kind!r} is not implemented")
     chosen = read_options("zeros", options)
-    where = chosen.device or default_device()
-    return finish(empty_coo(shape, chosen.dtype or get_default_dtype(), None, where), chosen.requires_grad)
+    where, d = chosen.device or default_device(), chosen.dtype or get_default_dtype()
+    made = empty_coo(shape, d, None, where) if kind is sparse_coo else _empty_compressed(shape, d, kind, where)
+    return finish(made, chosen.requires_grad)
+
+
+def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTensor:
+    if kind not in (sparse_csr, sparse_csc) or len(shape) != 2:
+        raise NotImplementedError(f"zeros of shape {list(shape)} with layout {kind!r} are not implemented")
+    lines = shape[0] if kind is sparse_csr else shape[1]
+    starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (lines + 1, 0))
+    return new_csr(starts, places, empty(make_size((0,)), d, where), shape, kind)
 
 
 @sparse_form("zeros_like", "empty_like")
@@ -445,6 +480,6 @@ def zeros_like(input: Tensor, **options: Any) -> Tensor:
     if kind is strided:
         return finish(fill_raw(empty(input.shape, d, where), 0), chosen.requires_grad)
     if kind is not sparse_coo:
-        raise NotImplementedError(f"zeros with layout {kind!r} are not implemented")
+        return finish(_empty_compressed(input.shape, d, kind, where), chosen.requires_grad)
     count = input._index_part.shape[0] if isinstance(input, SparseCoo) else None
     return finish(empty_coo(input.shape, d, count, where), chosen.requires_grad)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.layout import sparse_csr
-from ..core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
+from ..core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
 from ..core.tensor import Tensor, empty
 from ..kernels.library import sparse as kernels
 from .creation import fill_raw
@@ -16,7 +16,7 @@ from .formula import type_word
 from .joining import stack
 from .loss_arguments import dense
 from .primitive import Primitive
-from .sparse_coo import coalesce
+from .sparse_coo import coalesce, listed_places, values_in_place_of
 from .sparse_dispatch import sparse_form
 from .sparse_index import by_row, entry_keys, index_tensor, keys_of
 
@@ -201,8 +201,9 @@ masked_product = Primitive(
 
 
 def _mat1_grad(g: Tensor, mat1: Any, mat2: Any, alpha: Any) -> Tensor:
-    if isinstance(mat1, SparseCoo) and not isinstance(mat2, SparseTensor) and not g.is_sparse:
-        return _scaled(masked_product(g, mat2, mat1), alpha)
+    if isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor) and not isinstance(g, SparseTensor):
+        sampled = masked_product(g, mat2, mat1.to_sparse_coo())
+        return _scaled(sampled.to_sparse(layout=mat1.layout), alpha)
     return _scaled(g.mm(mat2.mH), alpha)
 
 
@@ -250,6 +251,49 @@ def sparse_mm(mat1: Any, mat2: Any) -> Tensor:
         return sparse_addmm(zero, mat1, mat2, 0, 1)
     _check_operands(mat1, mat2)
     return sparse_addmm(zero, mat2.transpose(0, 1), mat1.transpose(0, 1), 0, 1).transpose(0, 1)
+
+
+def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) at the places of a compressed matrix."""
+    if not isinstance(input, SparseCsr):
+        raise SparseRefusal(
+            f"Could not run 'aten::sparse_sampled_addmm' with an input of layout {input.layout!r}: compressed rows are needed"
+        )
+    if len(mat1.shape) != 2 or len(mat2.shape) != 2:
+        raise NotImplementedError("sampled_addmm(): batches are not implemented")
+    if mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    if (mat1.shape[0], mat2.shape[1]) != tuple(input.shape):
+        raise RuntimeError(
+            f"sampled_addmm: Expected self of shape {[mat1.shape[0], mat2.shape[1]]}, got {list(input.shape)}"
+        )
+    rows, columns = listed_places(input)[0]
+    sampled = (mat1.index_select(0, rows) * mat2.index_select(1, columns).t()).sum(1)
+    return values_in_place_of(_scaled(input.values(), beta) + _scaled(sampled, alpha), input.detach())
+
+
+_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+
+
+def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
+    """A product of a compressed matrix in which the terms of each element are summed, averaged, or their extreme taken."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
+    if not isinstance(mat1, SparseCsr):
+        raise SparseRefusal(f"sparse.mm(): reduce= needs compressed rows, got layout {mat1.layout!r}")
+    _check_operands(mat1, mat2)
+    rows, columns = listed_places(mat1)[0]
+    terms = mat1.values().unsqueeze(1) * mat2.index_select(0, columns)
+    out = terms.new_zeros((mat1.shape[0], mat2.shape[1]))
+    if reduce in ("sum", "mean"):
+        total = out.index_add(0, rows, terms)
+        if reduce == "sum":
+            return total
+        counts = out.new_zeros((mat1.shape[0],)).index_add(0, rows, out.new_ones((rows.shape[0],)))
+        return total / counts.clamp(min=1).unsqueeze(1)
+    return out.index_reduce(0, rows, terms, reduce, include_self=False)
 
 
 @composite(name="spmm", method=False)

@@ -9,7 +9,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.layout import wrap_dim
 from ..core.size import make_size
-from ..core.sparse import SparseCoo
+from ..core.sparse import SparseCoo, SparseCsr
 from ..core.tensor import Tensor
 from .arguments import as_dtype
 from .registry import OPS
@@ -35,7 +35,7 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     if dim is None or dim == () or dim == []:
         return sum_all(input, d)
     result = sum_dims(input, dim, d)
-    if keepdim:
+    if keepdim and not isinstance(input, SparseCsr):
         for i in sorted(_dims(input, dim)):
             result = result.unsqueeze(i)
     return result
@@ -52,6 +52,8 @@ def _dims(t: Tensor, dim: Any) -> list[int]:
 
 def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
     """The sum over some dimensions: sparse while a sparse dimension is left, else strided. Integers are summed in int64."""
+    if isinstance(input, SparseCsr):
+        return _sum_compressed(input, _dims(input, dim), d)
     t = coalesce(need_coo(input, "sum"))
     gone = _dims(t, dim)
     sparse = t._index_part.shape[0]
@@ -66,6 +68,14 @@ def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
         return coo_from_parts(values, t._index_part, shape, True, True)
     rows = index_tensor(t._index_part._array()[kept])
     return coalesce(coo_from_parts(values, rows, shape, False, True))
+
+
+def _sum_compressed(t: SparseCsr, gone: list[int], d: Any) -> Tensor:
+    """PyTorch keeps the summed dimensions of compressed matrices, with size one."""
+    total: Any = sum_dims(t.to_sparse_coo(), gone, d)
+    for i in sorted(gone):
+        total = total.unsqueeze(i)
+    return total.to_sparse(layout=t.layout)
 
 
 @sparse_form("norm")

@@ -107,6 +107,9 @@ torch.nn.functional.linear(d, s); h @ d.t(); torch.bmm(s.unsqueeze(0), d.t().uns
 torch.mm(s, torch.ones(2, 2)); torch.sparse.mm(s, torch.ones(2, 2)); s.mv(torch.ones(2)); torch.mm(s, torch.ones(3, 2).double())
 r @ d.t(); r @ d[0]; torch.mm(r, d.t()); torch.sparse.mm(r, d.t()); s.double() @ d.double().t(); s.to(torch.complex64) @ d.t().to(torch.complex64)
 torch.mm(s, torch.ones(3, 0)); torch.sparse_coo_tensor((0, 3)) @ torch.ones(3, 2); torch.mm(s, d.t(), out=torch.empty(2, 2))
+torch.sparse.mm(r, d.t(), 'sum'); torch.sparse.mm(r, d.t(), 'mean'); torch.sparse.mm(r, d.t(), 'amax'); torch.sparse.mm(s, d.t(), 'sum')
+torch.sparse.sampled_addmm(r, torch.ones(2, 2), d); torch.sparse.sampled_addmm(r, torch.ones(2, 2), d, beta=2, alpha=3)
+torch.sparse.sampled_addmm(s, torch.ones(2, 2), d); torch.sparse.sampled_addmm(r, torch.ones(2, 3), d); r.sum(); r.relu(); torch.zeros_like(r)
 """
 
 
@@ -201,6 +204,31 @@ def test_gradient_of_the_values_given_to_the_constructor(product: str) -> None:
         (eval(product, names)(names["x"], names["d"].t()).sum() + names["x"].to_dense().sum()).backward()
         found.append((text, names["v"].grad.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "torch.sparse.mm(r, d.t()) * w",
+        "torch.sparse.mm(r, d.t(), 'mean') * w",
+        "torch.sparse.mm(r, d.t(), 'amax') * w",
+        "torch.sparse.sampled_addmm(r, w, d, beta=2, alpha=3).to_dense() * d",
+        "r.to_dense() * d",
+        "(r * 3).to_dense() * d",
+    ],
+)
+def test_gradients_of_compressed_rows(expression: str) -> None:
+    found = []
+    for library in (torch, flambeau):
+        names: dict[str, Any] = {"torch": library}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(SETUP + "w = torch.tensor([[1.0, 2.0], [3.0, 4.0]])", names)
+            names["r"].requires_grad_()
+            names["d"].requires_grad_()
+            eval(expression, names).sum().backward()
+        found.append([names[n].grad.to_dense().tolist() for n in ("r", "d")])
+    assert found[1] == [[pytest.approx(row) for row in rows] for rows in found[0]]
 
 
 def test_second_derivative_through_a_sparse_product() -> None:
