@@ -74,7 +74,10 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
 @primitive(grads={"input": _real_gradient}, label="FftR2CBackward0", function=False, method=False)
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
     a = input._array()
-    raw = np.fft.rfftn(a, axes=dims) if onesided else np.fft.fftn(a, axes=dims)
+    if len(dims) == 1:  # for real numbers NumPy computes half and mirrors it
+        raw = (np.fft.rfft if onesided else np.fft.fft)(a, axis=dims[0])
+    else:
+        raw = np.fft.rfftn(a, axes=dims) if onesided else np.fft.fftn(a, axes=dims)
     return _delivered(raw, scale, _memory_order(input, dims, not onesided), input.dtype.to_complex())
 
 

@@ -260,6 +260,32 @@ def test_low_rank_svd_uses_the_same_random_numbers():
             np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_lobpcg(largest):
+    a = matrices("float64", 2, 24, 24)
+    a = a @ np.swapaxes(a, -2, -1) + np.diag(np.arange(24.0))
+    found = []
+    for library in (torch, flambeau):
+        library.manual_seed(0)
+        x = library.tensor(a, requires_grad=True)
+        values, vectors = library.lobpcg(x, k=2, largest=largest)
+        weights = library.arange(24, dtype=library.float64).sin().unsqueeze(-1)
+        loss = values.sin().sum() + (vectors * vectors * weights).sum()
+        (g,) = library.autograd.grad(loss, x)
+        found.append([values.detach().numpy(), np.abs(vectors.detach().numpy()), g.numpy()])
+    for mine, expected in zip(found[1], found[0]):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_lobpcg_of_a_pair_of_matrices():
+    a = matrices("float64", 24, 24)
+    a, b = flambeau.tensor(a @ a.T), flambeau.diag(flambeau.arange(1, 25, dtype=flambeau.float64))
+    values, x = flambeau.lobpcg(a, k=3, B=b)
+    assert flambeau.allclose(a @ x, (b @ x) * values, atol=1e-6)
+    with pytest.raises(ValueError, match="smaller than 3 x"):
+        flambeau.lobpcg(flambeau.eye(4), k=2)
+
+
 @pytest.mark.parametrize("name", ["solve", "lstsq", "eig", "symeig", "matrix_rank"])
 def test_removed_names_say_so(name):
     with pytest.raises(RuntimeError, match="deprecated since version 1.9 and is now removed"):

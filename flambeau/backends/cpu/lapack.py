@@ -25,7 +25,7 @@ def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
 def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = False) -> np.ndarray:
     """x with a @ x = b. Only one triangle of `a` is read; a zero on its diagonal gives infinities, not an error."""
     a, b = broadcast_batches(a, b)
-    x = np.array(b)
+    x = np.array(b, order="C")  # rows are what is worked on
     with np.errstate(all="ignore"):
         _substitute(a, x, upper, unit)
     return x
@@ -56,7 +56,7 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     *batch, m, n = a.shape
     k = min(m, n)
     count = int(np.prod(batch))
-    work = np.array(a.reshape(count, m, n))
+    work = np.array(a.reshape(count, m, n), order="C")
     pivots = np.zeros((count, k), np.int32)
     with np.errstate(all="ignore"):
         _factor_columns(work, pivots, 0, k)

@@ -6,6 +6,7 @@ from . import (  # noqa: F401
     functions,
     ldl,
     least_squares,
+    lobpcg,
     low_rank,
     lu,
     orthogonal,

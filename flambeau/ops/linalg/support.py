@@ -79,7 +79,8 @@ def batch_of(*tensors: Tensor) -> tuple[int, ...]:
 
 
 def by_rows(array: np.ndarray, d: dtype) -> Tensor:
-    return copy_of_array(np.asarray(array), d)
+    with np.errstate(over="ignore"):  # what overflows single precision is infinite, without a warning
+        return copy_of_array(np.asarray(array), d)
 
 
 def by_columns(array: np.ndarray, d: dtype) -> Tensor:
@@ -87,7 +88,8 @@ def by_columns(array: np.ndarray, d: dtype) -> Tensor:
     *batch, m, n = array.shape
     *outer, near, far = contiguous_strides((*batch, n, m))
     out = empty_strided(tuple(array.shape), (*outer, far, near), d)
-    out._array()[...] = array
+    with np.errstate(over="ignore"):
+        out._array()[...] = array
     return out
 
 

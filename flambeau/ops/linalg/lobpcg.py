@@ -1,0 +1,87 @@
+"""A few eigenvalues of large symmetric matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu import lobpcg as solver
+from ...core.numeric_limits import finfo
+from ...core.tensor import Tensor
+from ..declare import composite, primitive
+from ..primitive import unknown_derivative
+from ..random import randn
+from . import support
+from .spectral import eigh
+
+
+def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Tensor:
+    """From all eigenvectors: those asked for turn towards the others."""
+    (gE, gX), (E, X) = g, out
+    total = None if gE is None else (X * gE.unsqueeze(-2)) @ X.mH
+    if gX is not None:
+        values, vectors = eigh(A)
+        k, m = E.shape[-1], A.shape[-1]
+        gap = E.unsqueeze(-2) - values.unsqueeze(-1)
+        own = np.zeros((m, k), bool)
+        own[m - 1 - np.arange(k) if largest else np.arange(k), np.arange(k)] = True
+        mask = support.by_rows(own.astype(E.dtype.numpy), E.dtype)
+        turned = vectors @ (((vectors.mH @ gX) * (1 - mask)) / (gap + mask)) @ X.mH
+        total = turned if total is None else total + turned
+    return total  # type: ignore[return-value]
+
+
+@primitive(
+    grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")},
+    label="LOBPCGAutogradFunctionBackward", function=False, method=False,
+)  # fmt: skip
+def extreme_eigenpairs(
+    A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
+) -> Any:
+    wide = np.complex128 if A.dtype.is_complex else np.float64
+    m, k = A.shape[-1], X.shape[-1]
+    arrays = [None if t is None else t._array().astype(wide) for t in (A, B, X, iK)]
+    batch = A.shape[:-2]
+    flat = [
+        None if t is None else np.broadcast_to(t, (*batch, *t.shape[-2:])).reshape(-1, *t.shape[-2:]) for t in arrays
+    ]
+    values, vectors = np.empty((len(flat[0]), k)), np.empty((len(flat[0]), m, k), wide)  # type: ignore[arg-type]
+    for i in range(len(values)):
+        a, b, x, preconditioner = (None if t is None else t[i] for t in flat)
+        values[i], vectors[i] = solver.eigenpairs(a, b, x, preconditioner, largest, tol, niter)  # type: ignore[arg-type]
+    return (
+        support.by_rows(values.reshape(*batch, k), A.dtype.to_real()),
+        support.by_rows(vectors.reshape(*batch, m, k), A.dtype),
+    )
+
+
+@composite(method=False)
+def lobpcg(
+    A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None, n: int | None = None,
+    iK: Tensor | None = None, niter: int | None = None, tol: float | None = None, largest: bool | None = None,
+    method: str | None = None, tracker: Any = None, ortho_iparams: Any = None, ortho_fparams: Any = None,
+    ortho_bparams: Any = None,
+) -> Any:  # fmt: skip
+    """The k largest (or smallest) eigenvalues of A x = e B x and their vectors, for symmetric A and positive-definite B."""
+    support.check_square("lobpcg", A)
+    support.check_kernel("lobpcg", A)
+    if method not in (None, "basic", "ortho"):
+        raise ValueError(f"lobpcg: method must be 'basic' or 'ortho', got {method!r}")
+    if tracker is not None:
+        raise NotImplementedError("lobpcg: tracker= is not supported")
+    m = A.shape[-1]
+    k = (1 if X is None else X.shape[-1]) if k is None else k
+    n = (k if n is None else n) if X is None else X.shape[-1]
+    if m < 3 * n:
+        raise ValueError(
+            f"LPBPCG algorithm is not applicable when the number of A rows (={m}) is smaller than 3 x the number of"
+            f" requested eigenpairs (={n})"
+        )
+    if X is None:
+        X = randn(*A.shape[:-2], m, n, dtype=A.dtype, device=A.device)
+    A = (A + A.mH) / 2 if A.requires_grad else A
+    tol = finfo(A.dtype).eps if tol is None else tol
+    steps = 1000 if niter is None or niter < 0 else niter
+    values, vectors = extreme_eigenpairs(A, B, X, iK, largest is not False, float(tol), steps)
+    return values[..., :k], vectors[..., :k]
