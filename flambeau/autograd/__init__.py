@@ -1,5 +1,6 @@
 """Automatic differentiation."""
 
+from . import functional, graph
 from .api import backward, bind, grad
 from .function import Function, FunctionCtx, once_differentiable
 from .grad_mode import (
@@ -15,6 +16,7 @@ from .grad_mode import (
     set_grad_enabled,
 )
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+from .variable import Variable
 
 bind()
 
@@ -22,12 +24,15 @@ __all__ = [
     "Function",
     "FunctionCtx",
     "GradcheckError",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "graph",
     "inference_mode",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",

@@ -1,0 +1,250 @@
+"""Derivatives of functions as functions: vjp, jvp, jacobian, hessian, vhp, hvp.
+
+Inputs and outputs are a tensor or a tuple of tensors, and results are nested the same way. Everything is made of reverse passes:
+`jvp` differentiates the vector-Jacobian product with respect to its vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..ops.joining import stack
+from .api import grad
+from .grad_mode import enable_grad
+
+Tensors = tuple[Tensor, ...]
+
+
+def _as_tuple(given: Any, argument: str, function: str) -> tuple[Tensors, bool]:
+    """The tensors, and whether they came as a tuple."""
+    if isinstance(given, Tensor):
+        return (given,), False
+    if not isinstance(given, tuple):
+        what = f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors"
+        raise TypeError(f"{what} but the given {argument} has type {type(given)}.")
+    for i, t in enumerate(given):
+        if not isinstance(t, Tensor):
+            what = f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors"
+            raise TypeError(f"{what} but the value at index {i} has type {type(t)}.")
+    return given, True
+
+
+def _prepared(inputs: Tensors, create_graph: bool) -> Tensors:
+    """Inputs to differentiate with respect to: joined to the caller's graph only if derivatives are to be differentiated."""
+    return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_() for t in inputs)
+
+
+def _finish(results: Any, create_graph: bool) -> Any:
+    if create_graph:
+        return results
+    return results.detach() if isinstance(results, Tensor) else tuple(_finish(r, create_graph) for r in results)
+
+
+def _shaped(results: tuple, is_tuple: bool) -> Any:
+    return results if is_tuple else results[0]
+
+
+def _check_vector(v: Any, like: Tensors, is_tuple: bool, function: str, what: str) -> Tensors:
+    if v is None:
+        if len(like) == 1 and like[0].numel() == 1:
+            return (like[0].new_ones(like[0].shape),)
+        raise RuntimeError(
+            f"The vector v can only be None if {what} contains a single element: {function} needs one value per element."
+        )
+    vectors, _ = _as_tuple(v, "v", function)
+    if len(vectors) != len(like):
+        given = f"{len(vectors)} {'Tensor' if len(vectors) == 1 else 'Tensors'}"
+        raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {given}.")
+    for i, (a, b) in enumerate(zip(vectors, like)):
+        if a.shape != b.shape:
+            place = f"Entry {i} in v" if is_tuple else "v"
+            raise RuntimeError(f"{place} has invalid size: should be {b.shape} but got {a.shape}.")
+    return tuple(t.detach() for t in vectors)
+
+
+def _gradients(outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: bool) -> Tensors:
+    """One reverse pass; inputs that play no part have zero derivatives (an error if `strict`)."""
+    pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
+    if strict and len(pairs) < len(outputs):
+        position = next(i for i, o in enumerate(outputs) if not o.requires_grad)
+        raise RuntimeError(
+            f"Output {position} of the user-provided function does not require gradients. The outputs must be computed"
+            " in a differentiable manner from the input when running in strict mode."
+        )
+    found: tuple = (None,) * len(inputs)
+    if pairs:
+        found = grad(
+            [o for o, _ in pairs], inputs, [s for _, s in pairs],
+            create_graph=create_graph, retain_graph=True, allow_unused=True,
+        )  # fmt: skip
+    for i, g in enumerate(found):
+        if g is None and strict:
+            raise RuntimeError(
+                f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
+            )
+    return tuple(t.new_zeros(t.shape) if g is None else g for g, t in zip(found, inputs))
+
+
+def _evaluate(func: Callable, inputs: Tensors, function: str) -> tuple[Tensors, bool]:
+    return _as_tuple(func(*inputs), "outputs of the user-provided function", function)
+
+
+def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+    """(func(inputs), the vector `v` times the Jacobian).
+
+    >>> vjp(lambda x: x * x, tensor([1.0, 2.0]), ones(2))[1]
+    tensor([2., 4.])
+    """
+    given, is_tuple = _as_tuple(inputs, "inputs", "vjp")
+    with enable_grad():
+        points = _prepared(given, create_graph)
+        outputs, several = _evaluate(func, points, "vjp")
+        vectors = _check_vector(v, outputs, several, "vjp", "the user-provided function's output")
+        products = _gradients(outputs, points, vectors, create_graph, strict)
+    return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), is_tuple)
+
+
+def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+    """(func(inputs), the Jacobian times the vector `v`)."""
+    given, is_tuple = _as_tuple(inputs, "inputs", "jvp")
+    with enable_grad():
+        points = _prepared(given, create_graph)
+        vectors = _check_vector(v, points, is_tuple, "jvp", "the input to the user-provided function")
+        outputs, several = _evaluate(func, points, "jvp")
+        products = _forward(outputs, points, vectors, create_graph, strict)
+    return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), several)
+
+
+def _forward(outputs: Tensors, points: Tensors, vectors: Tensors, create_graph: bool, strict: bool) -> Tensors:
+    """Jacobian times vectors: the vector-Jacobian product is linear in its vector, so its derivative is the Jacobian."""
+    seeds = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+    backward = _gradients(outputs, points, seeds, True, strict)
+    return _gradients(backward, seeds, vectors, create_graph, False)
+
+
+def jacobian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
+    """All first derivatives: for each output and input a tensor of shape (*output.shape, *input.shape).
+
+    One reverse pass per element of the outputs, or with strategy="forward-mode" one product per element of the inputs;
+    `vectorize` changes nothing in the result.
+    """
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than'
+            ' inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError("Computing Jacobian using forward-mode AD only implemented for `vectorize=True`.")
+    given, is_tuple = _as_tuple(inputs, "inputs", "jacobian")
+    with enable_grad():
+        points = _prepared(given, create_graph)
+        outputs, several = _evaluate(func, points, "jacobian")
+        by_output = _columns if strategy == "forward-mode" else _rows
+        blocks = by_output(outputs, points, create_graph, strict)
+    table = tuple(_shaped(row, is_tuple) for row in blocks)
+    return _finish(_shaped(table, several), create_graph)
+
+
+def _unit_vectors(like: Tensor) -> list[Tensor]:
+    count = like.numel()
+    units = []
+    for i in range(count):
+        unit = like.new_zeros(count)
+        unit[i] = 1
+        units.append(unit.reshape(like.shape))
+    return units
+
+
+def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: bool) -> list[tuple]:
+    blocks = []
+    for out in outputs:
+        rows = [_gradients((out,), points, (unit,), create_graph, strict) for unit in _unit_vectors(out)]
+        blocks.append(tuple(_stacked([r[k] for r in rows], (*out.shape, *p.shape), p) for k, p in enumerate(points)))
+    return blocks
+
+
+def _columns(outputs: Tensors, points: Tensors, create_graph: bool, strict: bool) -> list[tuple]:
+    """The same table, found one input element at a time."""
+    table: list[list] = [[] for _ in outputs]
+    for k, point in enumerate(points):
+        columns = []
+        for unit in _unit_vectors(point):
+            vectors = tuple(unit if j == k else p.new_zeros(p.shape) for j, p in enumerate(points))
+            columns.append(_forward(outputs, points, vectors, create_graph, strict))
+        for i, out in enumerate(outputs):
+            block = _stacked([c[i] for c in columns], (*point.shape, *out.shape), out)
+            order = (*range(len(point.shape), len(block.shape)), *range(len(point.shape)))
+            table[i].append(block.permute(order))
+    return [tuple(row) for row in table]
+
+
+def _stacked(parts: list[Tensor], shape: tuple, like: Tensor) -> Tensor:
+    if not parts:
+        return like.new_zeros(shape)
+    return stack(parts).reshape(shape)
+
+
+def hessian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """All second derivatives of a function with one number as result."""
+    given, is_tuple = _as_tuple(inputs, "inputs", "hessian")
+
+    def gradient(*points: Tensor) -> Any:
+        outputs, _ = _scalar(func, points, "hessian")
+        gradients = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
+        return gradients if is_tuple else gradients[0]
+
+    argument = given if is_tuple else given[0]
+    return jacobian(gradient, argument, create_graph, strict, vectorize, outer_jacobian_strategy)
+
+
+def _scalar(func: Callable, points: Tensors, function: str) -> tuple[Tensors, bool]:
+    outputs, several = _evaluate(func, points, function)
+    if several or not isinstance(outputs[0], Tensor):
+        raise RuntimeError(f"The function given to {function} should return a single Tensor")
+    if outputs[0].numel() != 1:
+        raise RuntimeError(f"The Tensor returned by the function given to {function} should contain a single element")
+    return outputs, several
+
+
+def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+    """(func(inputs), the vector `v` times the Hessian)."""
+    given, is_tuple = _as_tuple(inputs, "inputs", "vhp")
+    with enable_grad():
+        points = _prepared(given, create_graph)
+        vectors = _check_vector(v, points, is_tuple, "vhp", "the input to the user-provided function")
+        outputs, _ = _scalar(func, points, "vhp")
+        first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
+        second = _gradients(first, points, vectors, create_graph, strict)
+    return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
+
+
+def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
+    """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely
+    on it."""
+    given, is_tuple = _as_tuple(inputs, "inputs", "hvp")
+    with enable_grad():
+        points = _prepared(given, create_graph)
+        vectors = _check_vector(v, points, is_tuple, "hvp", "the input to the user-provided function")
+        outputs, _ = _scalar(func, points, "hvp")
+        first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
+        second = _forward(first, points, vectors, create_graph, strict)
+    return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
+
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -1,0 +1,26 @@
+"""`Variable`: what a tensor with a gradient was called before tensors had them. Old programs still say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+
+
+class _TensorLike(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_TensorLike):
+    """Variable(tensor) is the tensor itself, sharing its memory, with `requires_grad` set as asked."""
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: bool | None = None) -> Any:
+        if data is None:
+            return Tensor()
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
+
+
+__all__ = ["Variable"]

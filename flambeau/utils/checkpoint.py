@@ -1,0 +1,187 @@
+"""Activation checkpointing: part of a network runs forward without keeping what backward needs, and again during backward.
+
+Both of PyTorch's variants: with `use_reentrant=True` the part is one `autograd.Function` whose backward runs a backward pass of
+its own; otherwise saved tensors are replaced by their number, and the first one that is asked for runs the part again to find all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from ..autograd import Function, backward, enable_grad, no_grad
+from ..autograd.graph import saved_tensors_hooks
+from ..core.tensor import Tensor
+from ..random import fork_rng, get_rng_state, set_rng_state
+
+
+class CheckpointError(RuntimeError):
+    """The second run was not like the first."""
+
+
+def noop_context_fn() -> tuple[AbstractContextManager, AbstractContextManager]:
+    return nullcontext(), nullcontext()
+
+
+@contextmanager
+def _random_numbers_of(state: Any) -> Iterator[None]:
+    """Inside, the random numbers of the first run come again (if they were kept)."""
+    if state is None:
+        yield
+        return
+    with fork_rng(devices=[]):
+        set_rng_state(state)
+        yield
+
+
+class CheckpointFunction(Function):
+    @staticmethod
+    def forward(ctx: Any, function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        ctx.function, ctx.state = function, get_rng_state() if preserve_rng_state else None
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with no_grad():
+            return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        args = list(ctx.args)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors):
+            args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
+        with _random_numbers_of(ctx.state), enable_grad():
+            outputs = ctx.function(*args)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    if not any(isinstance(i, Tensor) and i.requires_grad for i in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+class _Recomputation:
+    """What the first run saved, by number; found again by the second run."""
+
+    def __init__(self, again: Callable[[], Any], check_metadata: bool):
+        self.again = again
+        self.check_metadata = check_metadata
+        self.first: list[tuple] = []  # shape and dtype of each saved tensor
+        self.found: list[Tensor] | None = None
+        self.left = 0  # saved tensors that have not been asked for since the last second run
+
+    def pack(self, tensor: Tensor) -> int:
+        self.first.append((tensor.shape, tensor.dtype))
+        return len(self.first) - 1
+
+    def unpack(self, number: int) -> Tensor:
+        if self.found is None:
+            self.found = self._run_again()
+            self.left = len(self.found)
+        tensor = self.found[number]
+        self.left -= 1
+        if self.left == 0:  # each was used once: what was found need not be kept until the graph dies
+            self.found = None
+        return tensor
+
+    def _run_again(self) -> list[Tensor]:
+        found: list[Tensor] = []
+
+        def keep(tensor: Tensor) -> Tensor:
+            found.append(tensor.detach())
+            return tensor
+
+        with enable_grad(), saved_tensors_hooks(keep, lambda t: t):
+            self.again()
+        if len(found) != len(self.first):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and"
+                f" recomputation.\nNumber of tensors saved during forward: {len(self.first)}\nNumber of tensors saved during"
+                f" recomputation: {len(found)}"
+            )
+        for number, (tensor, (shape, dtype)) in enumerate(zip(found, self.first)):
+            if self.check_metadata and (tensor.shape != shape or tensor.dtype is not dtype):
+                raise CheckpointError(
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during"
+                    f" the forward pass.\ntensor at position {number}:\nsaved metadata: {{'shape': {shape}, 'dtype': {dtype}}}\n"
+                    f"recomputed metadata: {{'shape': {tensor.shape}, 'dtype': {tensor.dtype}}}"
+                )
+        return found
+
+
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """function(*args), without keeping what it saves for backward: it is run again when its gradients are needed.
+
+    The second run sees the random numbers of the first unless `preserve_rng_state=False` is given. `determinism_check="none"`
+    leaves out the comparison of shapes and dtypes.
+    """
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
+    if use_reentrant is None:
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly: use_reentrant=False is"
+            " recommended, and True is what is used now.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+        return CheckpointFunction.apply(function, preserve, *args)
+    state = get_rng_state() if preserve else None
+    first_context, second_context = context_fn()
+
+    def again() -> None:
+        with _random_numbers_of(state), second_context:
+            function(*args, **kwargs)
+
+    run = _Recomputation(again, determinism_check == "default")
+    with saved_tensors_hooks(run.pack, run.unpack), first_context:
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """A chain of modules in `segments` parts, all but the last of them checkpointed."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    chain = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(chain) // segments
+
+    def part(start: int, stop: int) -> Callable:
+        def run(value: Any) -> Any:
+            for function in chain[start:stop]:
+                value = function(value)
+            return value
+
+        return run
+
+    for k in range(segments - 1):
+        input = checkpoint(
+            part(k * size, (k + 1) * size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
+        )
+    return part((segments - 1) * size, len(chain))(input)
+
+
+__all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
