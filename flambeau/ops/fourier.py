@@ -64,6 +64,18 @@ def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forwar
     return _delivered(raw, scale, _memory_order(input, dims, True), input.dtype)
 
 
+def _mirrored(half: np.ndarray, n: int, dims: tuple[int, ...]) -> np.ndarray:
+    """All n coefficients along the last of dims from the half that real numbers have: the others are conjugates of those
+    at the negative frequencies."""
+    last = dims[-1]
+    positive = half.shape[last]
+    order = [np.arange(size) for size in half.shape]
+    order[last] = np.arange(n - positive, 0, -1)
+    for d in dims[:-1]:
+        order[d] = -np.arange(half.shape[d]) % half.shape[d]
+    return np.concatenate([half, half[np.ix_(*order)].conj()], last)
+
+
 def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_shape: Any) -> Tensor:
     if onesided:
         missing = input_shape[dims[-1]] - g.shape[dims[-1]]
@@ -74,10 +86,9 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
 @primitive(grads={"input": _real_gradient}, label="FftR2CBackward0", function=False, method=False)
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
     a = input._array()
-    if len(dims) == 1:  # for real numbers NumPy computes half and mirrors it
-        raw = (np.fft.rfft if onesided else np.fft.fft)(a, axis=dims[0])
-    else:
-        raw = np.fft.rfftn(a, axes=dims) if onesided else np.fft.fftn(a, axes=dims)
+    raw = np.fft.rfftn(a, axes=dims)
+    if not onesided:
+        raw = _mirrored(raw, a.shape[dims[-1]], dims)
     return _delivered(raw, scale, _memory_order(input, dims, not onesided), input.dtype.to_complex())
 
 

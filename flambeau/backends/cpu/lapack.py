@@ -6,9 +6,13 @@ matrix return LAPACK's `info` per matrix (0: fine, i: trouble at row i) instead 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+
+from flambeau.core.dtype import FROM_NUMPY, int32
+from flambeau.kernels.library.lu import lu_columns
 
 _BLOCK = 24  # below this many rows, row by row; above, halves joined by matrix products
 
@@ -67,6 +71,14 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return work.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
 
 
+@lru_cache
+def _has_kernel(d: np.dtype) -> bool:
+    """Whether columns are factored by compiled code: not for complex numbers, nor where kernels are interpreted."""
+    if d.kind == "c":
+        return False
+    return lu_columns.native(FROM_NUMPY[d], int32, *[int] * 6) is not None
+
+
 def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -> None:
     if high - low > _BLOCK:
         middle = (low + high) // 2
@@ -75,6 +87,9 @@ def _factor_columns(work: np.ndarray, pivots: np.ndarray, low: int, high: int) -
         _substitute(work[:, left, left], work[:, left, right], False, True)
         work[:, middle:, right] -= work[:, middle:, left] @ work[:, left, right]
         _factor_columns(work, pivots, middle, high)
+        return
+    if _has_kernel(work.dtype):
+        lu_columns(work, pivots, len(work), *work.shape[1:], pivots.shape[1], low, high)
         return
     matrices = np.arange(len(work))
     for j in range(low, high):
