@@ -117,7 +117,7 @@ def _poisson_large(draw: Callable[[], float], rate: float) -> float:
 # -- binomial ---------------------------------------------------------------------------------------------------------
 
 # log(k!) minus Stirling's formula, for k = 0 ... 9
-_STIRLING_TAIL = (
+STIRLING_TAIL = (
     0.0810614667953272,
     0.0413406959554092,
     0.0276779256849983,
@@ -204,7 +204,7 @@ def _binomial_rejection(draw: Callable[[], float], count: np.floating, p: np.flo
 
 def _stirling_tail(k: float) -> float:
     if k <= 9:
-        return _STIRLING_TAIL[int(k)]
+        return STIRLING_TAIL[int(k)]
     square = (k + 1.0) * (k + 1.0)
     return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1.0)
 
@@ -309,15 +309,20 @@ def race_scores(values: np.ndarray, noise: np.ndarray, of: dtype) -> np.ndarray:
         return rm.widen(rm.narrow(values / noise, of), of).reshape(values.shape)
 
 
-def _multinomial_replacement(generator: Generator, values: np.ndarray, num_samples: int) -> np.ndarray:
+def check_weights(values: np.ndarray) -> None:
+    """RuntimeError unless every row can be drawn from with replacement."""
     if not (values >= 0).all():
         raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
     if not np.isfinite(values).all():
         raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+    if not (values.max(-1) > 0).all():
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+
+
+def _multinomial_replacement(generator: Generator, values: np.ndarray, num_samples: int) -> np.ndarray:
+    check_weights(values)
     cumulative = np.cumsum(values, -1, dtype=values.dtype)
     totals = cumulative[:, -1:]
-    if not (totals > 0).all():
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     steps = (cumulative / totals).astype(np.float64)
     steps[:, -1] = 1.0
     samples = unit53(generator, values.shape[0] * num_samples).reshape(-1, num_samples)

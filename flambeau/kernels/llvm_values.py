@@ -233,7 +233,7 @@ LIBM = frozenset({
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "atan2", "nextafter", "pow",
 })  # fmt: skip
 # The C library's own functions, for kernels whose results must have its bits (see loops_language).
-C_LIBRARY = frozenset({"c_log", "c_log1p", "c_sin", "c_cos"})
+C_LIBRARY = frozenset({"c_log", "c_log1p", "c_pow", "c_sin", "c_cos"})
 
 
 def apply(w: Writer, op: str, d: dtype, operands: list[str]) -> str:

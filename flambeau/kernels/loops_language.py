@@ -21,7 +21,7 @@ from ..expr.node import node
 
 __all__ = [
     "Intrinsic", "KernelError", "abs_", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitcast",
-    "c64", "c128", "c_cos", "c_log", "c_log1p", "c_sin", "ceil", "conj", "copysign", "cos", "cosh", "digamma", "erf",
+    "c64", "c128", "c_cos", "c_log", "c_log1p", "c_pow", "c_sin", "ceil", "conj", "copysign", "cos", "cosh", "digamma", "erf",
     "erfc", "erfinv", "exp", "exp2",
     "expm1", "f32", "f64", "floor", "fma", "fmax", "fmin", "fmod", "i8", "i16", "i32", "i64", "imag", "inf",
     "isfinite", "isinf", "isnan", "lgamma", "like", "local", "log", "log1p", "log2", "log10", "maximum", "minimum",
@@ -217,8 +217,9 @@ sin, cos, tan, asin, acos, atan, atan2 = (
 )
 sinh, cosh, tanh, asinh, acosh, atanh = (_word(n, "float") for n in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
 # Where others are polynomials that vectorise, these are the C library's functions, bit for bit.
-c_log, c_log1p, c_sin, c_cos = (
-    Intrinsic(n, "float", _real(getattr(math, n[2:])), partial(node, n)) for n in ("c_log", "c_log1p", "c_sin", "c_cos")
+c_log, c_log1p, c_pow, c_sin, c_cos = (
+    Intrinsic(n, "float", _real(getattr(math, n[2:])), partial(node, n))
+    for n in ("c_log", "c_log1p", "c_pow", "c_sin", "c_cos")
 )
 erf, erfc, erfinv, lgamma, digamma = (_word(n, "float") for n in ("erf", "erfc", "erfinv", "lgamma", "digamma"))
 copysign, nextafter = _word("copysign", "float"), _word("nextafter", "float")

@@ -1,6 +1,7 @@
 """How samples of gamma and Dirichlet distributions move with their parameters, by implicit differentiation.
 
-A sample x with distribution function F(x; a) keeps its quantile when a changes, so dx/da = -(dF/da) / (dF/dx). dF/da is
+A sample x with distribution function F(x; a) keeps its quantile when a changes, so dx/da = -(dF/da) / (dF/dx). For most
+parameters F is a power series that is quick to differentiate (`kernels.library.gamma_gradient`). For the others dF/da is
 an integral from x to the nearer end of the distribution; with the distance from x on a logarithmic scale as variable,
 its integrand is smooth and of one sign, and double-exponential quadrature (Takahasi and Mori) gives nearly all digits.
 """
@@ -10,6 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
+from ..core import dtype as dt
+from ..core.tensor import empty, from_array
+from ..kernels.library.gamma_gradient import beta_series, gamma_series
+from ..kernels.loops import LoopKernel
+from .plan import NATIVE
 
 _STEP = 0.04
 _TAU = np.arange(-3.4, 3.4 + _STEP / 2, _STEP)
@@ -43,11 +50,35 @@ def digamma(x: np.ndarray) -> np.ndarray:
     return result + np.log(shifted) - 0.5 / shifted - series
 
 
+def _by_series(
+    series: LoopKernel, quadrature: Callable[..., np.ndarray], arguments: tuple[np.ndarray, ...], like: np.ndarray
+) -> np.ndarray:
+    """The series where it is good, quadrature elsewhere, in the dtype of `like`."""
+    shape = np.broadcast_shapes(*(a.shape for a in arguments))
+    flat = [np.ascontiguousarray(np.broadcast_to(a, shape), np.float64).reshape(-1) for a in arguments]
+    size = flat[0].size
+    if not NATIVE or not size:
+        return quadrature(*flat).reshape(shape).astype(like.dtype)
+    out, doubtful = empty((size,), dt.float64), empty((size,), dt.uint8)
+    series(out, doubtful, *(from_array(a) for a in flat), size)
+    result, where = out._array(), np.flatnonzero(doubtful._array())
+    if where.size:
+        result[where] = quadrature(*(a[where] for a in flat))
+    return result.reshape(shape).astype(like.dtype)
+
+
 def gamma_gradient(alpha: np.ndarray, x: np.ndarray) -> np.ndarray:
     """d x / d alpha for samples x of gamma distributions with shape parameter alpha and scale 1."""
-    shape = np.broadcast_shapes(alpha.shape, x.shape)
-    a = np.broadcast_to(alpha, shape).reshape(-1).astype(np.float64)
-    v = np.broadcast_to(x, shape).reshape(-1).astype(np.float64)
+    return _by_series(gamma_series, _gamma_by_quadrature, (alpha, x), x)
+
+
+def dirichlet_gradient(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """(d x / d alpha) / (1 - x) for samples x of beta distributions with parameters alpha and total - alpha: what all
+    components of a Dirichlet sample move by, in proportion to their distance from the corner of x."""
+    return _by_series(beta_series, _beta_by_quadrature, (x, alpha, total), x)
+
+
+def _gamma_by_quadrature(a: np.ndarray, v: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         offset = digamma(a) - np.log(v)
     # Nearer to 0, integrate over t = x exp(-y), else over t = x exp(y), whose integrand ends abruptly if x is tiny.
@@ -59,14 +90,10 @@ def gamma_gradient(alpha: np.ndarray, x: np.ndarray) -> np.ndarray:
         exponent = -v[which] * np.expm1(-sign * y) - sign * a[which] * y
         return np.exp(exponent) * (y + sign * offset[which])
 
-    return (v * _integrate(integrand, v.size)).reshape(shape).astype(x.dtype)
+    return v * _integrate(integrand, v.size)
 
 
-def dirichlet_gradient(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """(d x / d alpha) / (1 - x) for samples x of beta distributions with parameters alpha and total - alpha: what all
-    components of a Dirichlet sample move by, in proportion to their distance from the corner of x."""
-    shape = np.broadcast_shapes(x.shape, alpha.shape, total.shape)
-    v, a, s = (np.broadcast_to(t, shape).reshape(-1).astype(np.float64) for t in (x, alpha, total))
+def _beta_by_quadrature(v: np.ndarray, a: np.ndarray, s: np.ndarray) -> np.ndarray:
     b = s - a
     with np.errstate(all="ignore"):
         offset = digamma(a) - digamma(s)
@@ -80,4 +107,4 @@ def dirichlet_gradient(x: np.ndarray, alpha: np.ndarray, total: np.ndarray) -> n
         above = np.exp(-q * y + (p - 1) * (t - np.log(value))) * (t - shift)
         return np.where(lower[which], value / (1 - value) * below, above)
 
-    return _integrate(integrand, v.size).reshape(shape).astype(x.dtype)
+    return _integrate(integrand, v.size)

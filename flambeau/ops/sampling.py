@@ -24,10 +24,12 @@ from .formula import type_word
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
 from .loss_arguments import need_tensors
+from .plan import NATIVE
 from .primitive import unknown_derivative
 from .random import fill_bernoulli
 from .random_fill import as_generator, fill
 from .samplers import Bernoulli, Normal
+from .varying_samplers import binomial_samples, dirichlet_samples, gamma_samples, multinomial_samples, poisson_samples
 
 
 def _zeros(g: Tensor, like: Tensor) -> Tensor:
@@ -188,6 +190,8 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
     shape = make_size((*input.shape[:-1], num_samples))
     if input.device is not cpu:
         return empty(shape, dt.int64, input.device)
+    if replacement and num_samples > 1 and NATIVE and numel_of(input.shape):
+        return multinomial_samples(source, contiguous(input), num_samples, shape)
     if input._contig or (replacement and num_samples > 1) or num_samples <= 0:
         weights = np.ascontiguousarray(input._array()).reshape(-1, input.shape[-1])
         drawn = samplers.multinomial(source, weights, input.dtype, num_samples, replacement)
@@ -210,11 +214,19 @@ def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
     return np.argsort(-scores, axis=-1, kind="stable")[:, :num_samples]
 
 
-def _sampled(input: Tensor, sample: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+def contiguous(t: Tensor) -> Tensor:
+    return t if t._contig else t.contiguous()  # type: ignore[attr-defined]
+
+
+def _sampled(
+    input: Tensor, source: Generator, native: Callable[..., Tensor], sample: Callable[..., np.ndarray]
+) -> Tensor:
     """A contiguous tensor of `input`'s shape whose elements come from its own, row by row."""
-    if input.device is not cpu:
+    if input.device is not cpu or not numel_of(input.shape):
         return empty(input.shape, input.dtype, input.device)
-    flat = sample(np.ascontiguousarray(input._array()).reshape(-1))
+    if NATIVE:
+        return native(source, contiguous(input))
+    flat = sample(source, np.ascontiguousarray(input._array()).reshape(-1), input.dtype)
     return copy_of_array(flat.reshape(input.shape), input.dtype)
 
 
@@ -225,7 +237,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     source = as_generator(generator, "poisson")
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{type_word(input.dtype)}'")
-    return _sampled(input, lambda rates: samplers.poisson(source, rates, input.dtype))
+    return _sampled(input, source, poisson_samples, samplers.poisson)
 
 
 @composite(kind="random", method=False)
@@ -242,6 +254,9 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     shape = make_size(broadcast_two(count.shape, prob.shape))
     if count.device is not cpu:
         return empty(shape, count.dtype, count.device)
+    if NATIVE and numel_of(shape) and count.dtype in (dt.float32, dt.float64):
+        both = (contiguous(t.expand(shape)) for t in (count, prob))  # type: ignore[attr-defined]
+        return binomial_samples(source, *both)
     trials, chances = (np.ascontiguousarray(np.broadcast_to(t._array(), shape)).reshape(-1) for t in (count, prob))
     drawn = samplers.binomial(source, trials, chances, count.dtype)
     return copy_of_array(drawn.reshape(shape), count.dtype)
@@ -269,7 +284,7 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     source = as_generator(generator, "_standard_gamma")
     if input.dtype not in (dt.float32, dt.float64):
         raise NotImplementedError(f"\"gamma_cpu\" not implemented for '{type_word(input.dtype)}'")
-    return _sampled(input, lambda alpha: samplers.standard_gamma(source, alpha, input.dtype))
+    return _sampled(input, source, gamma_samples, samplers.standard_gamma)
 
 
 @primitive(grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")}, name="_dirichlet_grad", method=False)
@@ -284,7 +299,10 @@ def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     source = as_generator(generator, "_sample_dirichlet")
     if input.dtype not in (dt.float32, dt.float64):
         raise NotImplementedError(f"\"dirichlet\" not implemented for '{type_word(input.dtype)}'")
-    if input.device is not cpu:
+    if input.device is not cpu or not numel_of(input.shape):
         return empty(input.shape, input.dtype, input.device)
-    rows = np.ascontiguousarray(input._array()).reshape(-1, input.shape[-1])
+    outcomes = input.shape[-1] if input.shape else 1
+    if NATIVE:
+        return dirichlet_samples(source, contiguous(input), outcomes)
+    rows = np.ascontiguousarray(input._array()).reshape(-1, outcomes)
     return copy_of_array(samplers.dirichlet(source, rows, input.dtype).reshape(input.shape), input.dtype)
