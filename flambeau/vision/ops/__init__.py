@@ -1,5 +1,25 @@
-"""Operators for vision: boxes, regions of interest, detection losses, building blocks."""
+"""Operators for vision, with torchvision's names: boxes, regions of interest, detection losses, building blocks."""
 
+from ._losses import (
+    complete_box_iou_loss,
+    distance_box_iou_loss,
+    generalized_box_iou_loss,
+    sigmoid_focal_loss,
+)
+from .boxes import (
+    batched_nms,
+    box_area,
+    box_convert,
+    box_iou,
+    clip_boxes_to_image,
+    complete_box_iou,
+    distance_box_iou,
+    generalized_box_iou,
+    masks_to_boxes,
+    nms,
+    remove_small_boxes,
+)
+from .deform_conv import DeformConv2d, deform_conv2d
 from .drop_block import DropBlock2d, DropBlock3d, drop_block2d, drop_block3d
 from .feature_pyramid_network import FeaturePyramidNetwork
 from .misc import (
@@ -10,10 +30,19 @@ from .misc import (
     Permute,
     SqueezeExcitation,
 )
+from .poolers import MultiScaleRoIAlign
+from .ps_roi_align import PSRoIAlign, ps_roi_align
+from .ps_roi_pool import PSRoIPool, ps_roi_pool
+from .roi_align import RoIAlign, roi_align
+from .roi_pool import RoIPool, roi_pool
 from .stochastic_depth import StochasticDepth, stochastic_depth
 
 __all__ = [
-    "MLP", "Conv2dNormActivation", "Conv3dNormActivation", "DropBlock2d", "DropBlock3d", "FeaturePyramidNetwork",
-    "FrozenBatchNorm2d", "Permute", "SqueezeExcitation", "StochasticDepth", "drop_block2d", "drop_block3d",
-    "stochastic_depth",
+    "MLP", "Conv2dNormActivation", "Conv3dNormActivation", "DeformConv2d", "DropBlock2d", "DropBlock3d",
+    "FeaturePyramidNetwork", "FrozenBatchNorm2d", "MultiScaleRoIAlign", "PSRoIAlign", "PSRoIPool", "Permute", "RoIAlign",
+    "RoIPool", "SqueezeExcitation", "StochasticDepth", "batched_nms", "box_area", "box_convert", "box_iou",
+    "clip_boxes_to_image", "complete_box_iou", "complete_box_iou_loss", "deform_conv2d", "distance_box_iou",
+    "distance_box_iou_loss", "drop_block2d", "drop_block3d", "generalized_box_iou", "generalized_box_iou_loss",
+    "masks_to_boxes", "nms", "ps_roi_align", "ps_roi_pool", "remove_small_boxes", "roi_align", "roi_pool",
+    "sigmoid_focal_loss", "stochastic_depth",
 ]  # fmt: skip

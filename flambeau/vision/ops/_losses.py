@@ -1,0 +1,79 @@
+"""Losses of detection: boxes against boxes, and the focal loss."""
+
+from __future__ import annotations
+
+import math
+
+import flambeau
+from flambeau import Tensor
+from flambeau.nn import functional as F
+
+
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "none":
+        return loss
+    if reduction == "mean":
+        return loss.mean() if loss.numel() > 0 else 0.0 * loss.sum()
+    if reduction == "sum":
+        return loss.sum()
+    raise ValueError(
+        f"Invalid Value for arg 'reduction': '{reduction} \n Supported reduction modes: 'none', 'mean', 'sum'"
+    )
+
+
+def _pairs(boxes1: Tensor, boxes2: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Row by row: union, intersection over union, the hull's corners and sides."""
+    boxes1, boxes2 = (t if t.dtype in (flambeau.float32, flambeau.float64) else t.float() for t in (boxes1, boxes2))
+    near = flambeau.max(boxes1[..., :2], boxes2[..., :2])
+    far = flambeau.min(boxes1[..., 2:], boxes2[..., 2:])
+    sides = far - near
+    meet = (sides > 0).all(dim=-1)
+    common = flambeau.where(meet, sides[..., 0] * sides[..., 1], flambeau.zeros_like(sides[..., 0]))
+    areas = [(b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1]) for b in (boxes1, boxes2)]
+    union = areas[0] + areas[1] - common
+    hull = flambeau.max(boxes1[..., 2:], boxes2[..., 2:]) - flambeau.min(boxes1[..., :2], boxes2[..., :2])
+    return boxes1, boxes2, union, common / (union + eps), hull
+
+
+def generalized_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """1 - generalized intersection over union, row by row (Rezatofighi et al., 2019)."""
+    _, _, union, iou, hull = _pairs(boxes1, boxes2, eps)
+    area = hull[..., 0] * hull[..., 1]
+    return _reduced(1 - (iou - (area - union) / (area + eps)), reduction)
+
+
+def _distance(boxes1: Tensor, boxes2: Tensor, hull: Tensor, iou: Tensor, eps: float) -> Tensor:
+    between = (boxes2[..., :2] + boxes2[..., 2:]) / 2 - (boxes1[..., :2] + boxes1[..., 2:]) / 2
+    return 1 - iou + (between**2).sum(-1) / ((hull**2).sum(-1) + eps)
+
+
+def distance_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """1 - intersection over union + squared distance of the centres over that of the hull (Zheng et al., 2020)."""
+    boxes1, boxes2, _, iou, hull = _pairs(boxes1, boxes2, eps)
+    return _reduced(_distance(boxes1, boxes2, hull, iou, eps), reduction)
+
+
+def complete_box_iou_loss(boxes1: Tensor, boxes2: Tensor, reduction: str = "none", eps: float = 1e-7) -> Tensor:
+    """`distance_box_iou_loss` and a penalty for different proportions."""
+    boxes1, boxes2, _, iou, hull = _pairs(boxes1, boxes2, eps)
+    angle1, angle2 = (flambeau.atan((b[..., 2] - b[..., 0]) / (b[..., 3] - b[..., 1])) for b in (boxes1, boxes2))
+    unlike = 4 / math.pi**2 * (angle2 - angle1) ** 2
+    with flambeau.no_grad():
+        weight = unlike / (1 - iou + unlike + eps)
+    return _reduced(_distance(boxes1, boxes2, hull, iou, eps) + weight * unlike, reduction)
+
+
+def sigmoid_focal_loss(
+    inputs: Tensor, targets: Tensor, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
+) -> Tensor:
+    """Binary cross entropy that fades where the answer is already right (Lin et al., 2017). alpha < 0: no balancing."""
+    if not (0 <= alpha <= 1) and alpha != -1:
+        raise ValueError(f"Invalid alpha value: {alpha}. alpha must be in the range [0,1] or -1 for ignore.")
+    p = flambeau.sigmoid(inputs)
+    right = p * targets + (1 - p) * (1 - targets)
+    loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none") * (1 - right) ** gamma
+    if alpha >= 0:
+        loss = (alpha * targets + (1 - alpha) * (1 - targets)) * loss
+    if reduction == "mean":
+        return loss.mean()
+    return _reduced(loss, reduction)

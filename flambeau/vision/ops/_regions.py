@@ -1,0 +1,104 @@
+"""What the pooling of regions shares: reading boxes, and tables that say which elements each bin looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import flambeau
+from flambeau import Tensor
+
+_MOST_POINTS = 1 << 31
+
+
+def pair(value: Any, name: str = "output_size") -> tuple[int, int]:
+    """An int or a pair of ints as a pair; at least 1 each."""
+    both = (value, value) if isinstance(value, int) else tuple(value)
+    if len(both) != 2 or any(not isinstance(v, int) or v < 1 for v in both):
+        raise ValueError(f"{name} should be a positive int or two of them, got {value}")
+    return both[0], both[1]
+
+
+def rows_of(boxes: Tensor | Sequence[Tensor]) -> Tensor:
+    """(K, 5): image number and box, from such rows or from one (L, 4) tensor per image."""
+    if isinstance(boxes, (list, tuple)):
+        for each in boxes:
+            if each.dim() != 2 or each.shape[1] != 4:
+                raise AssertionError("The shape of the tensor in the boxes list is not correct as List[Tensor[L, 4]]")
+        if not boxes:
+            raise ValueError("boxes is an empty list: there is nothing to say which dtype and device it has")
+        numbers = [flambeau.full_like(b[:, :1], i) for i, b in enumerate(boxes)]
+        return flambeau.cat([flambeau.cat(numbers), flambeau.cat(list(boxes))], dim=1)
+    if not isinstance(boxes, Tensor):
+        raise AssertionError("boxes is expected to be a Tensor[L, 5] or a List[Tensor[K, 4]]")
+    if boxes.dim() != 2 or boxes.shape[1] != 5:
+        raise AssertionError("The boxes tensor shape is not correct as Tensor[K, 5]")
+    return boxes
+
+
+class Rows:
+    """The rows of an operator's boxes, checked: image numbers, and corners scaled to the feature map, as NumPy arrays."""
+
+    def __init__(self, name: str, input: Tensor, boxes: Tensor | Sequence[Tensor], scale: float):
+        rois = rows_of(boxes)
+        if input.dim() != 4:
+            raise RuntimeError(f"{name}: expected an input of shape (N, C, H, W), got {list(input.shape)}")
+        if not input.is_floating_point():
+            raise NotImplementedError(f"\"{name}\" not implemented for '{input.dtype}'")
+        if input.dtype is not rois.dtype:
+            raise RuntimeError(f"{name}: expected input and boxes of one dtype, got {input.dtype} and {rois.dtype}")
+        wide = flambeau.float64 if input.dtype is flambeau.float64 else flambeau.float32
+        values = rois.detach().to(wide).numpy()
+        numbers = values[:, 0]
+        if not ((numbers >= 0) & (numbers < input.shape[0])).all():
+            raise IndexError(f"{name}: boxes name images {numbers.tolist()}, the input has {input.shape[0]}")
+        self.dtype: Any = wide
+        self.count = len(values)
+        self.image = np.ascontiguousarray(numbers.astype(np.int64))
+        self.corners = values[:, 1:] * values.dtype.type(scale)
+
+
+class Points:
+    """The interpolated points along one axis: `align_taps` for all regions."""
+
+    def __init__(self, kernel: Any, start: np.ndarray, length: np.ndarray, size: int, bins: int, ratio: int):
+        if size < 1:
+            raise RuntimeError(f"the feature map must not be empty, got size {size}")
+        count = np.full(len(start), ratio, np.int64)
+        if ratio <= 0:
+            wanted = np.ceil(length / bins)
+            count = np.where(np.isfinite(wanted) & (wanted > 0), wanted, 0)
+            if count.sum() * bins > _MOST_POINTS:
+                raise RuntimeError(
+                    f"boxes are too large to be sampled at every element: up to {count.max():.0f} per bin"
+                )
+            count = count.astype(np.int64)
+        self.counts = count
+        self.starts = np.concatenate([[0], np.cumsum(count * bins)]).astype(np.int64)
+        total = max(int(self.starts[-1]), 1)
+        self.taps, self.fractions = np.empty(total, np.int64), np.empty(total, start.dtype)
+        step = (length / bins).astype(start.dtype)
+        kernel(self.taps, self.fractions, _solid(start), _solid(step), self.starts, count, len(start), size, bins)
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        return self.taps, self.fractions, self.starts, self.counts
+
+
+def _solid(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values)
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """To the nearest integer, halves away from zero. What is no number or beyond any image becomes a huge number."""
+    values = np.nan_to_num(values, nan=0.0, posinf=1e9, neginf=-1e9).clip(-1e9, 1e9)
+    whole = np.trunc(values)
+    return whole + np.sign(values) * (np.abs(values - whole) >= 0.5)
+
+
+def limits(first: np.ndarray, last: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bin borders as integers inside the map."""
+    inside = [np.clip(v, 0, size).astype(np.int64) for v in (first, last)]
+    return _solid(inside[0]), _solid(inside[1])

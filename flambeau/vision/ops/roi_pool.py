@@ -1,0 +1,125 @@
+"""RoI pooling (Girshick, 2015) and its position-sensitive form (R-FCN, Dai et al., 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import flambeau
+from flambeau import Tensor, nn
+from flambeau.autograd import Function
+from flambeau.kernels.library import regions as kernels
+
+from ._regions import Rows, limits, pair, rounded
+
+
+def _bins(start: np.ndarray, length: np.ndarray, count: int, size: int, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(K, count): where each bin starts and ends. `whole`: bins are rounded before they are moved to the region."""
+    step = (length / count).astype(start.dtype)[:, None]
+    first, last = np.arange(count, dtype=start.dtype) * step, np.arange(1, count + 1, dtype=start.dtype) * step
+    origin = start[:, None]
+    if whole:
+        return limits(np.floor(first) + origin, np.ceil(last) + origin, size)
+    return limits(np.floor(first + origin), np.ceil(last + origin), size)
+
+
+class _Plan:
+    def __init__(self, name: str, input: Tensor, boxes: Any, size: Any, scale: float, ps: bool):
+        rows = Rows(name, input, boxes, scale)
+        self.ph, self.pw = pair(size)
+        self.images, self.planes, self.h, self.w = input.shape
+        if ps and self.planes % (self.ph * self.pw):
+            raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
+        self.channels = self.planes // (self.ph * self.pw) if ps else self.planes
+        self.rows, self.dtype = rows, rows.dtype
+        x0, y0, x1, y1 = rounded(rows.corners).T
+        more = 0 if ps else 1  # a box's last element belongs to it, except in R-FCN
+        width, height = np.maximum(x1 - x0 + more, 1), np.maximum(y1 - y0 + more, 1)
+        self.y = _bins(y0, height, self.ph, self.h, not ps)
+        self.x = _bins(x0, width, self.pw, self.w, not ps)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.rows.count, self.channels, self.ph, self.pw
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.rows.count, self.channels, self.h, self.w, self.ph, self.pw
+
+
+class _Largest(Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, plan: _Plan) -> Tensor:
+        out = flambeau.empty(plan.shape, dtype=input.dtype)
+        ctx.plan, ctx.places = plan, flambeau.empty(plan.shape, dtype=flambeau.int64)
+        if out.numel():
+            tables = (plan.rows.image, *plan.y, *plan.x)
+            kernels.pool_largest(out, ctx.places, input.contiguous(), *tables, *plan.sizes)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        plan = ctx.plan
+        dx = flambeau.zeros((plan.images, plan.planes, plan.h, plan.w), dtype=plan.dtype)
+        if g.numel():
+            sizes = (plan.images, *plan.sizes[:4], plan.ph * plan.pw)
+            kernels.pool_largest_backward(dx, g.contiguous(), ctx.places, plan.rows.image, *sizes)
+        return dx.to(g.dtype), None
+
+
+class _AverageByPosition(Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, plan: _Plan) -> Tensor:
+        out = flambeau.empty(plan.shape, dtype=input.dtype)
+        ctx.plan = plan
+        if out.numel():
+            tables = (plan.rows.image, *plan.y, *plan.x)
+            kernels.pool_average_by_position(out, input.contiguous(), *tables, *plan.sizes)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        plan = ctx.plan
+        dx = flambeau.zeros((plan.images, plan.planes, plan.h, plan.w), dtype=plan.dtype)
+        if g.numel():
+            tables = (plan.rows.image, *plan.y, *plan.x)
+            kernels.pool_average_by_position_backward(dx, g.contiguous(), *tables, plan.images, *plan.sizes)
+        return dx.to(g.dtype), None
+
+
+def roi_pool(
+    input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
+) -> Tensor:
+    """(K, C, h, w): the largest elements of the bins of each region of input (N, C, H, W); boxes as for `roi_align`."""
+    return _Largest.apply(input, _Plan("roi_pool", input, boxes, output_size, spatial_scale, False))
+
+
+def ps_roi_pool(
+    input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
+) -> Tensor:
+    """Averages over the bins of each region, where bin (i, j) of output channel c reads input channel (c, i, j)."""
+    return _AverageByPosition.apply(input, _Plan("ps_roi_pool", input, boxes, output_size, spatial_scale, True))
+
+
+class RoIPool(nn.Module):
+    """`roi_pool` as a layer."""
+
+    _pool = staticmethod(roi_pool)
+
+    def __init__(self, output_size: Any, spatial_scale: float):
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+
+    def forward(self, input: Tensor, rois: Tensor | Sequence[Tensor]) -> Tensor:
+        return self._pool(input, rois, self.output_size, self.spatial_scale)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(output_size={self.output_size}, spatial_scale={self.spatial_scale})"
+
+
+class PSRoIPool(RoIPool):
+    """`ps_roi_pool` as a layer."""
+
+    _pool = staticmethod(ps_roi_pool)
