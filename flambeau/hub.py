@@ -30,7 +30,9 @@ from .serialization import load as load_file
 from .utils.progress import Progress
 
 try:
-    from tqdm.auto import tqdm  # programs take it from here, as from torch.hub
+    from tqdm import (
+        tqdm,
+    )  # programs take it from here; not tqdm.auto, which starts iterating twice: loaders draw seeds then
 except ImportError:
     from .utils.progress import PlainBar as tqdm  # type: ignore[assignment]
 

@@ -6,9 +6,11 @@ passes the program is ended (0: it ends by itself).
 """
 
 import os
+import random
 import runpy
 import sys
 
+import numpy
 import torch
 
 
@@ -31,6 +33,8 @@ def record_losses(path: str, stop: int) -> None:
 if __name__ == "__main__":
     losses, seed, stop = sys.argv[1:4]
     record_losses(losses, int(stop))
+    random.seed(int(seed))
+    numpy.random.seed(int(seed))
     torch.manual_seed(int(seed))
     sys.argv = sys.argv[4:]
     program = sys.argv[0]

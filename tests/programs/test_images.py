@@ -92,11 +92,13 @@ def test_dcgan_with_fake_data(tmp_path):
 
 
 def test_siamese_network(tmp_path):
+    """At its learning rate of 1 rounding errors grow tenfold a step."""
+
     def prepare(place: Path) -> None:
         data.mnist(place.parent / "data", train=48, test=20)
 
     options = ["main.py", "--epochs", "1", "--batch-size", "8", "--test-batch-size", "20", "--log-interval", "1"]
-    both("examples/siamese_network", tmp_path, options, prepare, stop=4).check(1e-3, steps=4)
+    both("examples/siamese_network", tmp_path, options, prepare, stop=3).check(1e-4, steps=3)
 
 
 def test_super_resolution(tmp_path):

@@ -16,24 +16,11 @@ pytest.importorskip("torch", reason="compares with the real PyTorch")
 @pytest.mark.parametrize("model", ["RNN_TANH", "RNN_RELU", "LSTM", "GRU", "Transformer"])
 def test_word_language_model(tmp_path, model):
     rate = "0.5" if model == "RNN_RELU" else "5"
-    options = [
-        "--data",
-        "corpus",
-        "--emsize",
-        "32",
-        "--nhid",
-        "32",
-        "--epochs",
-        "2",
-        "--log-interval",
-        "1",
-        "--lr",
-        rate,
-    ]
-    tied = ["--tied"] if model == "LSTM" else []
-    done = both("examples/word_language_model", tmp_path, ["main.py", "--model", model, *options, *tied], data.words)
+    options = f"--data corpus --emsize 32 --nhid 32 --epochs 3 --bptt 12 --log-interval 1 --lr {rate}"
+    tied = "--tied" if model == "LSTM" else ""
+    done = both("examples/word_language_model", tmp_path, f"main.py --model {model} {options} {tied}", data.words)
     done.check(1e-5, steps=len(done.theirs.losses))
-    assert len(done.ours.losses) >= 4
+    assert len(done.ours.losses) >= 10
     # The checkpoint that PyTorch wrote is read by both, and both write the same text with it.
     trained = done.theirs.directory / "model.pt"
     shutil.copy(trained, done.ours.directory / "model.pt")
