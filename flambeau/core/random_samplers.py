@@ -301,12 +301,17 @@ def multinomial(
 
 def race_scores(values: np.ndarray, noise: np.ndarray, of: dtype) -> np.ndarray:
     """weight / noise after PyTorch's checks, in the precision of dtype `of`; the largest of a row wins."""
+    check_race(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return rm.widen(rm.narrow(values / noise, of), of).reshape(values.shape)
+
+
+def check_race(values: np.ndarray) -> None:
+    """RuntimeError unless every row can be drawn from without replacement."""
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if (values.sum(-1) == 0).any():
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return rm.widen(rm.narrow(values / noise, of), of).reshape(values.shape)
 
 
 def check_weights(values: np.ndarray) -> None:

@@ -279,29 +279,30 @@ class _HalfOpenInterval(_Between):
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
-def _whole(value: Tensor) -> Tensor:
-    return value % 1 == 0
+def _whole(value: Tensor, inside: Tensor) -> Tensor:
+    """Which of the values inside are whole numbers; integers need no test."""
+    return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
 class _IntegerInterval(_Between):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return _whole(value) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        return _whole(value, (self.lower_bound <= value) & (value <= self.upper_bound))
 
 
 class _IntegerLessThan(_Below):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return _whole(value) & (value <= self.upper_bound)
+        return _whole(value, value <= self.upper_bound)
 
 
 class _IntegerGreaterThan(_Above):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return _whole(value) & (value >= self.lower_bound)
+        return _whole(value, value >= self.lower_bound)
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------

@@ -17,15 +17,18 @@ from ..core.dtype import dtype
 from ..core.generator import Generator
 from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from .arguments import Options, as_int, as_ints, as_shape, is_int, read_options
 from .creation import empty_as, finish, new, prepare_out
 from .declare import composite
 from .formula import type_word
+from .plan import NATIVE
 from .random_fill import as_generator, fill, fill_inplace
 from .samplers import Bernoulli, Exponential, General, Integers, Normal, Permutation, Sampler, Uniform
+from .varying_samplers import bernoulli_samples
 
+_FLOATS = (dt.float32, dt.float64)
 _UNIT, _STANDARD, _PERMUTATION = Uniform(), Normal(), Permutation()
 
 
@@ -284,7 +287,9 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     if not p.dtype.is_floating_point:
         raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{type_word(p.dtype)}'")
     p = p.detach().expand(t.shape)  # type: ignore[attr-defined]
-    if t.device is cpu:
+    if NATIVE and t.device is cpu and t._contig and t.dtype in _FLOATS and numel_of(t.shape):
+        bernoulli_samples(generator, t, p if p._contig else p.contiguous())  # type: ignore[attr-defined]
+    elif t.device is cpu:
         chances = algorithms.visited(p._array(), t.shape, t._strides, p._strides)
         flat = algorithms.bernoulli_tensor(generator, chances, p.dtype, t.dtype)
         t._array()[...] = algorithms.place(flat, t.shape, t._strides, p._strides)

@@ -29,7 +29,14 @@ from .primitive import unknown_derivative
 from .random import fill_bernoulli
 from .random_fill import as_generator, fill
 from .samplers import Bernoulli, Normal
-from .varying_samplers import binomial_samples, dirichlet_samples, gamma_samples, multinomial_samples, poisson_samples
+from .varying_samplers import (
+    binomial_samples,
+    dirichlet_samples,
+    gamma_samples,
+    multinomial_samples,
+    poisson_samples,
+    winner_samples,
+)
 
 
 def _zeros(g: Tensor, like: Tensor) -> Tensor:
@@ -192,6 +199,14 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
         return empty(shape, dt.int64, input.device)
     if replacement and num_samples > 1 and NATIVE and numel_of(input.shape):
         return multinomial_samples(source, contiguous(input), num_samples, shape)
+    if (
+        num_samples == 1
+        and NATIVE
+        and input._contig
+        and input.dtype in (dt.float32, dt.float64)
+        and numel_of(input.shape)
+    ):
+        return winner_samples(source, input, shape)
     if input._contig or (replacement and num_samples > 1) or num_samples <= 0:
         weights = np.ascontiguousarray(input._array()).reshape(-1, input.shape[-1])
         drawn = samplers.multinomial(source, weights, input.dtype, num_samples, replacement)

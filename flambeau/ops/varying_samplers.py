@@ -10,10 +10,12 @@ import numpy as np
 from ..core import dtype as dt
 from ..core import random_math as rm
 from ..core.generator import Generator
-from ..core.random_samplers import STIRLING_TAIL, check_weights
+from ..core.random_samplers import STIRLING_TAIL, check_race, check_weights
 from ..core.size import Size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import random_varying as kernels
+from .random_fill import fill
+from .samplers import Exponential
 
 _TAIL = copy_of_array(np.array(STIRLING_TAIL), dt.float64)
 
@@ -74,3 +76,23 @@ def multinomial_samples(generator: Generator, weights: Tensor, num_samples: int,
     with _drawing(generator) as (engine, words, _):
         kernels.multinomial(out, weights, empty((k,), dt.float64), engine, words, rows, k, num_samples)
     return out
+
+
+def winner_samples(generator: Generator, weights: Tensor, shape: Size) -> Tensor:
+    """One draw from each row: the largest weight / exponential noise."""
+    k = weights.shape[-1]
+    rows = numel_of(weights.shape) // k
+    check_race(rm.widen(weights._array(), weights.dtype).reshape(rows, k))
+    noise = fill(empty(weights.shape, weights.dtype), generator, Exponential())
+    out = empty(shape, dt.int64)
+    kernels.race(out, weights, noise, rows, k)
+    return out
+
+
+def bernoulli_samples(generator: Generator, out: Tensor, chances: Tensor) -> None:
+    """Fills `out`; both are contiguous, of one shape."""
+    values = rm.widen(chances._array(), chances.dtype)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise RuntimeError("bernoulli expects every element of p to be in [0, 1]")
+    with _drawing(generator) as (engine, words, _):
+        kernels.bernoulli_each(out, chances, engine, words, numel_of(out.shape))

@@ -160,12 +160,11 @@ def test_label_smoothing_in_the_loop():
 
 
 def test_mixup():
-    """lambda_ comes from NumPy's beta distribution here."""
-    alpha, random = 0.2, np.random.RandomState(0)
+    beta_distribution = torch.distributions.beta.Beta(0.2, 0.2)
     model, loss_function = classifier(), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for images, labels in batches(30):
-        lambda_ = float(random.beta(alpha, alpha))
+        lambda_ = beta_distribution.sample([]).item()
         index = torch.randperm(images.size(0))
         mixed_images = lambda_ * images + (1 - lambda_) * images[index, :]
         label_a, label_b = labels, labels[index]

@@ -26,9 +26,10 @@ from ..loops import (
     nan,
     pi,
     scalar_function,
+    simd,
     sqrt,
 )
-from .random import CHUNK, ENGINE, LOW_53, TO_UNIT_53, draw, regenerate, temper, unit53
+from .random import CHUNK, ENGINE, LOW_53, TO_UNIT_53, draw, regenerate, temper, unit32, unit53
 
 THIRD = 0.3333333432674408  # 1 / 3 and 0.0331 in float32
 SQUEEZE = 0.033100001513957977
@@ -277,3 +278,30 @@ def multinomial(out, weights, steps, state, words, rows, k, samples):
                     else:
                         high = middle
                 out[i * samples + start + s] = low
+
+
+@loop_kernel
+def race(out, weights, noise, rows, k):
+    """The index of each row's largest weight / noise, the first of equals; nan counts as largest."""
+    for i in range(rows):
+        best = like(weights, -1)
+        winner = 0
+        for j in range(k):
+            score = weights[i * k + j] / noise[i * k + j]
+            if not (score <= best) and best == best:
+                best = score
+                winner = j
+        out[i] = winner
+
+
+@loop_kernel
+def bernoulli_each(out, chances, state, words, n):
+    """1 where a uniform number lies below this element's chance, else 0."""
+    per_sample = 2 if chances.dtype is float64 else 1
+    step = CHUNK // per_sample
+    for start in range(0, n, step):
+        count = minimum(step, n - start)
+        draw(words, state, per_sample * count)
+        for i in simd(count):
+            u = unit53(words, i) if chances.dtype is float64 else unit32(words[i])
+            out[start + i] = 1 if u < chances[start + i] else 0
