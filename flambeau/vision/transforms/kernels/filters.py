@@ -67,10 +67,10 @@ def adjust_sharpness(image: Tensor, factor: float, exact: bool = False) -> Tenso
 
 
 def gaussian_noise(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
-    """Adds normal noise, in units of white; bytes are rounded."""
+    """Adds normal noise, in units of white; for bytes its fraction is cut off."""
     if image.dtype == flambeau.uint8:
         noise = flambeau.randn_like(image, dtype=flambeau.float32).mul_(sigma).add_(mean).mul_(255)
-        noisy = image + noise.round_().to(flambeau.int16)
+        noisy = image + noise.to(flambeau.int16)
         return (noisy.clamp_(0, 255) if clip else noisy).to(flambeau.uint8)
     if not image.is_floating_point():
         raise ValueError(f"Input tensor is expected to be in uint8 or float dtype, got dtype={image.dtype}")

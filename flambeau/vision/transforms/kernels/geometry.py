@@ -160,10 +160,11 @@ def resize(
     if image.numel() == 0:
         return image.new_empty((*image.shape[:-2], *size))
     blending = mode in _BLENDING
+    aligned = None if not blending or mode == InterpolationMode.LANCZOS else False
     own = image.dtype
     batch = image.reshape(-1, *image.shape[-3:]) if image.ndim > 2 else image.reshape(1, 1, *image.shape)
     native = own in (flambeau.float32, flambeau.float64) or (
-        own == flambeau.uint8 and (mode in _NEAREST or (bytes_natively and mode != InterpolationMode.LANCZOS))
+        own == flambeau.uint8 and (mode in _NEAREST or bytes_natively)
     )
     work = batch if native else batch.to(flambeau.float32)
     kind = "nearest-exact" if mode == InterpolationMode.NEAREST_EXACT else mode.value
@@ -171,7 +172,7 @@ def resize(
         work,
         size=list(size),
         mode=kind,
-        align_corners=False if blending else None,
+        align_corners=aligned,
         antialias=bool(antialias) and blending,
     )
     if not native:

@@ -1,0 +1,174 @@
+"""Automatic augmentations of the second generation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+from ..._pillow import is_pil
+from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
+from ...tv_tensors._base import plain
+from .. import policies as tables
+from ..autoaugment import mixing_weights
+from ..kernels.conversion import max_value
+from ..policies import AutoAugmentPolicy
+from . import functional as F
+from ._transform import Transform, check_type, fill_for, flatten, setup_fill, unflatten
+
+
+def _randint(high: int, low: int = 0) -> int:
+    return int(flambeau.randint(low, high, ()))
+
+
+class _Automatic(Transform):
+    """Finds the one image or video of a sample, and chooses operations of a space."""
+
+    space: tables.Space
+
+    def __init__(self, *, interpolation: Any, fill: Any = None) -> None:
+        super().__init__()
+        self.interpolation = interpolation
+        self.fill = fill
+        self._fill = setup_fill(fill)
+
+    def augment(self, picture: Any) -> Any:
+        """The picture changed."""
+        raise NotImplementedError
+
+    def forward(self, *inputs: Any) -> Any:
+        flat, description = flatten(inputs if len(inputs) > 1 else inputs[0])
+        chosen = self._needs_transform_list(flat)
+        index = None
+        for i, (inpt, needed) in enumerate(zip(flat, chosen)):
+            if needed and check_type(inpt, (Image, is_pil, F.is_pure_tensor, Video)):
+                if index is not None:
+                    raise ValueError(
+                        f"Auto augment transformations are only properly defined for a single image or video, but found {len(flat)} in the input."
+                    )
+                index = i
+            elif isinstance(inpt, (BoundingBoxes, Mask, KeyPoints)):
+                raise TypeError(f"Inputs of type {type(inpt).__name__} are not supported by {type(self).__name__}()")
+        if index is None:
+            raise TypeError("Found no image in the sample.")
+        flat[index] = self.augment(flat[index])
+        return unflatten(flat, description)
+
+    def _pick(self) -> str:
+        return tuple(self.space)[_randint(len(self.space))]
+
+    def _magnitudes(self, picture: Any, name: str, bins: int) -> tuple[Tensor | None, bool]:
+        values, signed = self.space[name]
+        height, width = F.get_size(picture)
+        return values(bins, height, width), signed
+
+    def _signed(self, magnitude: float, signed: bool) -> float:
+        return -magnitude if signed and flambeau.rand(()) <= 0.5 else magnitude
+
+    def _change(self, picture: Any, name: str, magnitude: float) -> Any:
+        if name == "Solarize":
+            magnitude *= max_value(picture.dtype) if isinstance(picture, Tensor) else 255
+        return tables.apply(F, picture, name, magnitude, self.interpolation, fill_for(self._fill, picture))
+
+
+class AutoAugment(_Automatic):
+    """One of the learned pairs of operations."""
+
+    space = tables.IN_UNITS.auto_augment
+
+    def __init__(self, policy: AutoAugmentPolicy = AutoAugmentPolicy.IMAGENET, interpolation: Any = "nearest", fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation=interpolation, fill=fill)
+        self.policy = policy
+        self._policies = tables.policies(policy)
+
+    def augment(self, picture: Any) -> Any:
+        for name, probability, bin in self._policies[_randint(len(self._policies))]:
+            if not flambeau.rand(()) <= probability:
+                continue
+            values, signed = self._magnitudes(picture, name, 10)
+            magnitude = 0.0
+            if values is not None and bin is not None:
+                magnitude = self._signed(float(values[bin]), signed)
+            picture = self._change(picture, name, magnitude)
+        return picture
+
+
+class RandAugment(_Automatic):
+    """`num_ops` random operations of one strength."""
+
+    space = tables.IN_UNITS.rand_augment
+
+    def __init__(self, num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 31, interpolation: Any = "nearest", fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation=interpolation, fill=fill)
+        self.num_ops = num_ops
+        self.magnitude = magnitude
+        self.num_magnitude_bins = num_magnitude_bins
+
+    def augment(self, picture: Any) -> Any:
+        for _ in range(self.num_ops):
+            name = self._pick()
+            values, signed = self._magnitudes(picture, name, self.num_magnitude_bins)
+            magnitude = 0.0 if values is None else self._signed(float(values[self.magnitude]), signed)
+            picture = self._change(picture, name, magnitude)
+        return picture
+
+
+class TrivialAugmentWide(_Automatic):
+    """One random operation of random strength."""
+
+    space = tables.IN_UNITS.trivial_augment
+
+    def __init__(self, num_magnitude_bins: int = 31, interpolation: Any = "nearest", fill: Any = None) -> None:
+        super().__init__(interpolation=interpolation, fill=fill)
+        self.num_magnitude_bins = num_magnitude_bins
+
+    def augment(self, picture: Any) -> Any:
+        name = self._pick()
+        values, signed = self._magnitudes(picture, name, self.num_magnitude_bins)
+        magnitude = 0.0
+        if values is not None:
+            magnitude = self._signed(float(values[_randint(self.num_magnitude_bins)]), signed)
+        return self._change(picture, name, magnitude)
+
+
+class AugMix(_Automatic):
+    """A random blend of the image with chains of random operations on it."""
+
+    def __init__(self, severity: int = 3, mixture_width: int = 3, chain_depth: int = -1, alpha: float = 1.0, all_ops: bool = True, interpolation: Any = "bilinear", fill: Any = None) -> None:  # fmt: skip
+        super().__init__(interpolation=interpolation, fill=fill)
+        if not 1 <= severity <= 10:
+            raise ValueError(f"The severity must be between [1, 10]. Got {severity} instead.")
+        self.severity = severity
+        self.mixture_width = mixture_width
+        self.chain_depth = chain_depth
+        self.alpha = alpha
+        self.all_ops = all_ops
+        spaces = tables.IN_UNITS
+        self._space = spaces.aug_mix if all_ops else spaces.aug_mix_partial
+
+    @property
+    def space(self) -> tables.Space:  # type: ignore[override]
+        return self._space
+
+    def augment(self, picture: Any) -> Any:
+        image = picture if isinstance(picture, Tensor) else F.pil_to_tensor(picture)
+        image = plain(image)
+        lead = 5 if isinstance(picture, Video) else 4
+        batch = image.reshape([1] * max(lead - image.ndim, 0) + list(image.shape))
+        keep, weights = mixing_weights(len(batch), self.alpha, self.mixture_width)
+        per_image = [len(batch)] + [1] * (batch.ndim - 1)
+        mix = keep.reshape(per_image) * batch
+        for i in range(self.mixture_width):
+            augmented = batch
+            depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
+            for _ in range(depth):
+                name = self._pick()
+                values, signed = self._magnitudes(augmented, name, 10)
+                magnitude = 0.0 if values is None else self._signed(float(values[_randint(self.severity)]), signed)
+                augmented = self._change(augmented, name, magnitude)
+            mix.add_(weights[:, i].reshape(per_image) * augmented)
+        mixed = mix.reshape(image.shape).to(dtype=image.dtype)
+        if isinstance(picture, TVTensor):
+            return type(picture).wrap(mixed, picture)
+        return mixed if isinstance(picture, Tensor) else F.to_pil_image(mixed)

@@ -1,0 +1,186 @@
+"""Transforms of colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import flambeau
+
+from .. import draws
+from ..photometric import jitter_range
+from . import functional as F
+from ._transform import RandomApplyTransform, Transform, query_chw
+
+_JITTERS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
+
+
+class Grayscale(Transform):
+    """Without colour."""
+
+    def __init__(self, num_output_channels: int = 1) -> None:
+        super().__init__()
+        self.num_output_channels = num_output_channels
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
+
+
+class RandomGrayscale(RandomApplyTransform):
+    """Without colour with probability p, with as many channels as before."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__(p=p)
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        return {"num_input_channels": query_chw(flat_inputs)[0]}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=params["num_input_channels"])
+
+
+class RGB(Transform):
+    """Three channels."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.grayscale_to_rgb, inpt)
+
+
+class ColorJitter(Transform):
+    """Brightness, contrast, saturation and hue changed by random amounts, in a random order."""
+
+    def __init__(self, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None) -> None:
+        super().__init__()
+        self.brightness = self._range(brightness, "brightness")
+        self.contrast = self._range(contrast, "contrast")
+        self.saturation = self._range(saturation, "saturation")
+        self.hue = self._range(hue, "hue", center=0, bound=(-0.5, 0.5), clip_first=False)
+
+    @staticmethod
+    def _range(value: Any, name: str, **options: Any) -> tuple[float, float] | None:
+        if value is None:
+            return None
+        if not isinstance(value, (int, float)) and not (isinstance(value, Sequence) and len(value) == 2):
+            raise TypeError(f"{name}={value} should be a single number or a sequence with length 2.")
+        found = jitter_range(value, name, **options)
+        return None if found is None else (float(found[0]), float(found[1]))
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        order, amounts = draws.jitter(self.brightness, self.contrast, self.saturation, self.hue)
+        return {"order": order.tolist(), "amounts": amounts}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        for i in params["order"]:
+            amount = params["amounts"][i]
+            if amount is not None:
+                inpt = self._call_kernel(_JITTERS[i], inpt, amount)
+        return inpt
+
+
+class RandomChannelPermutation(Transform):
+    """The channels in a random order."""
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        return {"permutation": flambeau.randperm(query_chw(flat_inputs)[0]).tolist()}
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.permute_channels, inpt, params["permutation"])
+
+
+class RandomPhotometricDistort(Transform):
+    """The colour changes of SSD training: each with probability p, contrast before or after, and channels mixed up."""
+
+    def __init__(
+        self,
+        brightness: tuple[float, float] = (0.875, 1.125),
+        contrast: tuple[float, float] = (0.5, 1.5),
+        saturation: tuple[float, float] = (0.5, 1.5),
+        hue: tuple[float, float] = (-0.05, 0.05),
+        p: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.brightness = brightness
+        self.contrast = contrast
+        self.hue = hue
+        self.saturation = saturation
+        self.p = p
+
+    def _amount(self, bounds: tuple[float, float]) -> float | None:
+        return draws.uniform(bounds[0], bounds[1]) if flambeau.rand(1) < self.p else None
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        channels = query_chw(flat_inputs)[0]
+        params: dict[str, Any] = {
+            name: self._amount(getattr(self, name)) for name in ("brightness", "contrast", "saturation", "hue")
+        }
+        params["contrast_before"] = bool(flambeau.rand(()) < 0.5)
+        params["permutation"] = flambeau.randperm(channels).tolist() if flambeau.rand(1) < self.p else None
+        return params
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        contrast = (F.adjust_contrast, params["contrast"])
+        steps = [(F.adjust_brightness, params["brightness"])]
+        if params["contrast_before"]:
+            steps.append(contrast)
+        steps += [(F.adjust_saturation, params["saturation"]), (F.adjust_hue, params["hue"])]
+        if not params["contrast_before"]:
+            steps.append(contrast)
+        steps.append((F.permute_channels, params["permutation"]))
+        for change, amount in steps:
+            if amount is not None:
+                inpt = self._call_kernel(change, inpt, amount)
+        return inpt
+
+
+class RandomEqualize(RandomApplyTransform):
+    """A flat histogram, with probability p."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.equalize, inpt)
+
+
+class RandomInvert(RandomApplyTransform):
+    """The negative, with probability p."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.invert, inpt)
+
+
+class RandomPosterize(RandomApplyTransform):
+    """Fewer bits per value, with probability p."""
+
+    def __init__(self, bits: int, p: float = 0.5) -> None:
+        super().__init__(p=p)
+        self.bits = bits
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.posterize, inpt, bits=self.bits)
+
+
+class RandomSolarize(RandomApplyTransform):
+    """The negative of what is above the threshold, with probability p."""
+
+    def __init__(self, threshold: float, p: float = 0.5) -> None:
+        super().__init__(p=p)
+        self.threshold = threshold
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
+
+
+class RandomAutocontrast(RandomApplyTransform):
+    """Contrast stretched to the whole range, with probability p."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.autocontrast, inpt)
+
+
+class RandomAdjustSharpness(RandomApplyTransform):
+    """Sharper (above 1) or softer, with probability p."""
+
+    def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
+        super().__init__(p=p)
+        self.sharpness_factor = sharpness_factor
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

@@ -1,0 +1,152 @@
+"""One function, many kinds of input: which kernel runs for which.
+
+A *functional* is a name with a signature. Kernels are registered for kinds of input: plain tensors, PIL images, and the classes of
+`tv_tensors`. A kernel gets a plain tensor and those of the arguments that it names; a kernel of boxes or points may also name their details
+(format, canvas_size, clamping_mode) and may return (tensor, new canvas size). The result is wrapped as the input was.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import Tensor
+from flambeau.core.overrides import DisableTorchFunctionSubclass
+
+from ...._pillow import is_pil
+from ....tv_tensors import BoundingBoxes, KeyPoints, TVTensor
+from ....tv_tensors._base import plain
+
+
+class PIL:
+    """Stands for PIL images, so that Pillow need not be imported."""
+
+
+_DETAILS = ("format", "canvas_size", "clamping_mode")
+
+
+def functional(prototype: Callable) -> Callable:
+    """Makes a functional with the name, signature and documentation of `prototype`."""
+    parameters = list(inspect.signature(prototype).parameters.values())[1:]
+    names = tuple(p.name for p in parameters)
+    table: dict[type, Callable] = {}
+
+    @functools.wraps(prototype)
+    def face(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        return _find(face, type(inpt), inpt)(inpt, *args, **kwargs)
+
+    face.kernels = table  # type: ignore[attr-defined]
+    face.names = names  # type: ignore[attr-defined]
+    return face
+
+
+def kernel(face: Callable, *kinds: type) -> Callable:
+    """Registers a kernel of this package for the kinds of input; plain tensors and images share one."""
+
+    def register(function: Callable) -> Callable:
+        for kind in kinds:
+            face.kernels[kind] = _adapted(function, face.names, kind)  # type: ignore[attr-defined]
+        return function
+
+    return register
+
+
+def _adapted(function: Callable, names: tuple[str, ...], kind: type) -> Callable:
+    """The kernel as it is called: with the functional's arguments, of which it takes what it names."""
+    accepted = tuple(inspect.signature(function).parameters)[1:]
+    details = (
+        tuple(name for name in accepted if name in _DETAILS and name not in names) if issubclass(kind, TVTensor) else ()
+    )
+    everything = all(name in accepted for name in names) and not details
+    wraps = issubclass(kind, TVTensor)
+    sized = issubclass(kind, (BoundingBoxes, KeyPoints))
+
+    def arguments(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if len(args) > len(names):
+            raise TypeError(
+                f"{function.__name__}() takes {len(names) + 1} positional arguments but {len(args) + 1} were given"
+            )
+        named = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name not in names or name in named:
+                raise TypeError(f"{function.__name__}() got an unexpected or repeated keyword argument '{name}'")
+            named[name] = value
+        return {name: value for name, value in named.items() if name in accepted}
+
+    def call(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        if not wraps:
+            return function(inpt, *args, **kwargs) if everything else function(inpt, **arguments(args, kwargs))
+        with DisableTorchFunctionSubclass():
+            value = plain(inpt)
+            if everything:
+                output = function(value, *args, **kwargs)
+            else:
+                output = function(value, **arguments(args, kwargs), **{name: getattr(inpt, name) for name in details})
+        return _wrapped(output, inpt, sized)
+
+    return call
+
+
+def _wrapped(output: Any, inpt: Any, sized: bool) -> Any:
+    wrap = type(inpt).wrap
+    if sized and isinstance(output, tuple):
+        tensor, canvas_size = output
+        return wrap(tensor, inpt, canvas_size=tuple(canvas_size))
+    if isinstance(output, tuple):
+        return tuple(wrap(part, inpt) for part in output)
+    return wrap(output, inpt) if isinstance(output, Tensor) else output
+
+
+def _find(face: Callable, kind: type, inpt: Any, passthrough: bool = False) -> Callable:
+    table: dict[type, Callable] = face.kernels  # type: ignore[attr-defined]
+    found = table.get(kind)
+    if found is None:
+        if issubclass(kind, TVTensor):
+            found = next((table[base] for base in kind.__mro__ if base in table and base is not Tensor), None)
+        elif issubclass(kind, Tensor):
+            found = table.get(Tensor)
+        elif is_pil(inpt):
+            found = table.get(PIL)
+    if found is None:
+        if passthrough:
+            return _unchanged
+        known = ", ".join(sorted("PIL image" if base is PIL else base.__name__ for base in table))
+        raise TypeError(f"Functional F.{face.__name__} supports inputs of type {known}, but got {kind} instead.")
+    return found
+
+
+def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    return inpt
+
+
+def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    """As transforms call a functional: what it has no kernel for passes unchanged."""
+    if not hasattr(face, "kernels"):
+        return face(inpt, *args, **kwargs)
+    return _find(face, type(inpt), inpt, passthrough=True)(inpt, *args, **kwargs)
+
+
+def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable:
+    """Registers a user's kernel for a TVTensor class of their own; it gets and returns instances of that class."""
+    if isinstance(functional, str) or not hasattr(functional, "kernels"):
+        raise ValueError(f"Kernels can only be registered on functionals, but got {functional}.")
+    if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, TVTensor)):
+        raise ValueError(f"Kernels can only be registered for subclasses of TVTensor, but got {tv_tensor_cls}.")
+    if tv_tensor_cls.__module__.startswith("flambeau.vision.tv_tensors"):
+        raise ValueError(f"Kernels cannot be registered for the builtin tv_tensor classes, but got {tv_tensor_cls}.")
+    table: dict[type, Callable] = functional.kernels  # type: ignore[attr-defined]
+    if tv_tensor_cls in table:
+        raise ValueError(f"Functional {functional.__name__} already has a kernel registered for type {tv_tensor_cls}.")
+
+    def register(function: Callable) -> Callable:
+        table[tv_tensor_cls] = function
+        return function
+
+    return register
+
+
+def is_pure_tensor(inpt: Any) -> bool:
+    """Whether this is a tensor of no special kind."""
+    return isinstance(inpt, Tensor) and not isinstance(inpt, TVTensor)

@@ -1,0 +1,202 @@
+"""Dtypes, normalizing, blur, noise, erasing, compression, frames, and conversions between kinds."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import flambeau
+from flambeau import Tensor
+
+from ...._pillow import is_pil, pillow
+from ....tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
+from ....tv_tensors._base import plain
+from ...functional import blur_arguments
+from ...kernels import conversion, filters, geometry
+from ._dispatch import PIL, functional, kernel
+
+_TENSORS = (Tensor, Image, Video)
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@functional
+def normalize(inpt: Any, mean: list[float], std: list[float], inplace: bool = False) -> Any:
+    """(x - mean) / std, channel by channel."""
+    raise NotImplementedError
+
+
+@kernel(normalize, *_TENSORS)
+def normalize_image(image: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
+    if not image.is_floating_point():
+        raise TypeError(f"Input tensor should be a float tensor. Got {image.dtype}.")
+    if image.ndim < 3:
+        raise ValueError(f"Expected tensor to be a tensor image of size (..., C, H, W). Got {image.shape}.")
+    if isinstance(std, (tuple, list)) and not all(std):
+        raise ValueError("std evaluated to zero, leading to division by zero.")
+    return conversion.normalize(image, mean, std, inplace)
+
+
+@functional
+def to_dtype(inpt: Any, dtype: Any = flambeau.float32, scale: bool = False) -> Any:
+    """Another dtype; with `scale`, images and videos keep black and white."""
+    raise NotImplementedError
+
+
+@kernel(to_dtype, *_TENSORS)
+def to_dtype_image(image: Tensor, dtype: Any = flambeau.float32, scale: bool = False) -> Tensor:
+    if image.dtype == dtype:
+        return image
+    return conversion.convert_dtype(image, dtype) if scale else image.to(dtype)
+
+
+@kernel(to_dtype, Mask, BoundingBoxes, KeyPoints)
+def _to_dtype_other(inpt: Tensor, dtype: Any = flambeau.float32, scale: bool = False) -> Tensor:
+    """Boxes, masks and points are never scaled."""
+    return inpt.to(dtype)
+
+
+def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
+    """The image in another dtype, its values scaled to that range."""
+    return to_dtype_image(plain(image), dtype=dtype, scale=True)
+
+
+# -- blur and noise ---------------------------------------------------------------------------------------------------
+
+
+@functional
+def gaussian_blur(inpt: Any, kernel_size: list[int], sigma: list[float] | None = None) -> Any:
+    """Blurred with a Gaussian kernel."""
+    raise NotImplementedError
+
+
+@kernel(gaussian_blur, *_TENSORS)
+def gaussian_blur_image(image: Tensor, kernel_size: Any, sigma: Any = None) -> Tensor:
+    return filters.gaussian_blur(image, *blur_arguments(kernel_size, sigma))
+
+
+@kernel(gaussian_blur, PIL)
+def _gaussian_blur_pil(image: Any, kernel_size: Any, sigma: Any = None) -> Any:
+    blurred = gaussian_blur_image(conversion.pil_to_tensor(image), kernel_size, sigma)
+    return conversion.to_pil_image(blurred, mode=image.mode)
+
+
+@functional
+def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
+    """With normal noise added, in units of white."""
+    raise NotImplementedError
+
+
+@kernel(gaussian_noise, *_TENSORS)
+def gaussian_noise_image(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
+    if sigma < 0:
+        raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
+    return filters.gaussian_noise(image, mean, sigma, clip)
+
+
+@kernel(gaussian_noise, PIL)
+def _gaussian_noise_pil(image: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
+    raise ValueError("Gaussian Noise is not implemented for PIL images.")
+
+
+# -- erasing and compression ------------------------------------------------------------------------------------------
+
+
+@functional
+def erase(inpt: Any, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Any:
+    """The window at (i, j) of size (h, w) set to `v`."""
+    raise NotImplementedError
+
+
+@kernel(erase, *_TENSORS)
+def erase_image(image: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
+    return geometry.erase(image, i, j, h, w, v, inplace)
+
+
+@kernel(erase, PIL)
+def _erase_pil(image: Any, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Any:
+    erased = geometry.erase(conversion.pil_to_tensor(image), i, j, h, w, v, inplace=inplace)
+    return conversion.to_pil_image(erased)
+
+
+@functional
+def jpeg(inpt: Any, quality: int) -> Any:
+    """Through JPEG compression and back."""
+    raise NotImplementedError
+
+
+@kernel(jpeg, PIL)
+def _jpeg_pil(image: Any, quality: int) -> Any:
+    file = io.BytesIO()
+    image.save(file, format="JPEG", quality=quality)
+    return pillow().open(io.BytesIO(file.getvalue())).convert(image.mode)
+
+
+@kernel(jpeg, *_TENSORS)
+def jpeg_image(image: Tensor, quality: int) -> Tensor:
+    if image.dtype != flambeau.uint8:
+        raise RuntimeError(f"Input tensor dtype should be uint8, got {image.dtype}")
+    if image.shape[-3] not in (1, 3):
+        raise RuntimeError(f"The number of channels should be 1 or 3, got: {image.shape[-3]}")
+    if image.numel() == 0:
+        return image
+    frames = [
+        conversion.pil_to_tensor(_jpeg_pil(conversion.to_pil_image(frame), quality))
+        for frame in image.reshape(-1, *image.shape[-3:])
+    ]
+    return flambeau.stack(frames).view(image.shape)
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+@functional
+def uniform_temporal_subsample(inpt: Any, num_samples: int) -> Any:
+    """`num_samples` frames at equal distances."""
+    raise NotImplementedError
+
+
+@kernel(uniform_temporal_subsample, Tensor, Video)
+def uniform_temporal_subsample_video(video: Tensor, num_samples: int) -> Tensor:
+    last = video.shape[-4] - 1
+    chosen = flambeau.linspace(0, last, num_samples, device=video.device).long()
+    return flambeau.index_select(video, -4, chosen)
+
+
+# -- conversions ------------------------------------------------------------------------------------------------------
+
+
+def to_image(inpt: Any) -> Image:
+    """A tensor, array or PIL image as `tv_tensors.Image`; values stay as they are."""
+    if isinstance(inpt, np.ndarray):
+        if inpt.ndim not in (2, 3):
+            raise ValueError(f"Expected a 2D or 3D array, got {inpt.ndim}D")
+        array = inpt[:, :, None] if inpt.ndim == 2 else inpt
+        return Image(flambeau.from_numpy(np.array(array)).permute(2, 0, 1).contiguous())
+    if is_pil(inpt):
+        return Image(conversion.pil_to_tensor(inpt))
+    if isinstance(inpt, Tensor):
+        return Image(inpt)
+    raise TypeError(f"Input can either be a pure Tensor, a numpy array, or a PIL image, but got {type(inpt)} instead.")
+
+
+def to_tensor(inpt: Any) -> Tensor:
+    """A PIL image or array as a float tensor from 0 to 1. Prefer `to_image` and `to_dtype`."""
+    return conversion.to_tensor(inpt)
+
+
+def pil_to_tensor(pic: Any) -> Tensor:
+    """A PIL image as a (C, H, W) tensor of the same numbers."""
+    return conversion.pil_to_tensor(pic)
+
+
+def to_pil_image(pic: Any, mode: str | None = None) -> Any:
+    """A tensor or array as a PIL image."""
+    return conversion.to_pil_image(pic, mode)
+
+
+normalize_video, to_dtype_video, gaussian_blur_video = normalize_image, to_dtype_image, gaussian_blur_image
+gaussian_noise_video, erase_video, jpeg_video = gaussian_noise_image, erase_image, jpeg_image
