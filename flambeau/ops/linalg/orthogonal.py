@@ -193,6 +193,8 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     side = -2 if left else -1
     if other.shape[side] < tau.shape[-1]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    if tau.shape[-1] != min(other.shape[side], input.shape[-1]):
+        raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
     _check_tau(name, input, tau)
