@@ -26,7 +26,7 @@ COUNTS = {
     "mobilenet_v2": 3.50, "mobilenet_v3_large": 5.48, "mobilenet_v3_small": 2.54, "efficientnet_b0": 5.29,
     "efficientnet_b7": 66.35, "efficientnet_v2_s": 21.46, "shufflenet_v2_x1_0": 2.28, "squeezenet1_1": 1.24,
     "convnext_tiny": 28.59, "vit_b_16": 86.57, "vit_h_14": 632.05, "swin_t": 28.29, "swin_v2_t": 28.35, "mnasnet1_0": 4.38,
-    "regnet_y_400mf": 4.34, "regnet_x_32gf": 107.81,
+    "regnet_y_400mf": 4.34, "regnet_x_32gf": 107.81, "maxvit_t": 30.92,
 }  # fmt: skip
 
 # One model per family and kind of block: image size, options, whether a training step is compared too (the giant linear
@@ -356,6 +356,54 @@ def test_swin(version: int) -> None:
 
     ours, theirs = _pair(lambda: make(models.swin_transformer), lambda: make(vision.models.swin_transformer))
     _compare(ours, theirs, 52)
+
+
+def test_maxvit() -> None:
+    vision = torchvision()
+    options = ((32, 32), 8, 2, [8, 16], [1, 2], 4, 0.3)
+    ours, theirs = _pair(models.MaxVit, vision.models.MaxVit, *options, num_classes=5)
+    for model in (ours, theirs):  # activations would vanish with such small initial weights
+        for p in model.parameters():
+            p.data *= 4
+    _compare(ours, theirs, 32)
+    with pytest.raises(ValueError, match="not divisible by partition size"):
+        models.MaxVit((36, 36), *options[1:])
+
+
+SEGMENTATION = ["fcn_resnet50", "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"]
+
+
+@pytest.mark.parametrize("name", SEGMENTATION)
+def test_segmentation(name: str) -> None:
+    vision = torchvision()
+    import torch
+
+    aux = {} if name.startswith("lraspp") else {"aux_loss": True}
+    ours, theirs = _pair(
+        models.get_model_builder(name),
+        vision.models.get_model_builder(name),
+        weights_backbone=None,
+        num_classes=3,
+        **aux,
+    )
+    image = np.random.default_rng(0).standard_normal((2, 3, 24, 32))
+    for train in (True, False):
+        ours.train(train).double()
+        theirs.train(train).double()
+        flambeau.manual_seed(1)
+        torch.manual_seed(1)
+        a, b = ours(flambeau.from_numpy(image)), theirs(torch.from_numpy(image))
+        assert list(a) == list(b)
+        for key in a:
+            _close(a[key], b[key], 1e-9, key)
+        if train:
+            sum(v.square().sum() for v in a.values()).backward()
+            sum(v.square().sum() for v in b.values()).backward()
+            first = next(iter(theirs.parameters())).grad
+            _close(next(iter(ours.parameters())).grad, first, 1e-6, "gradient of the first layer")
+    with flambeau.no_grad(), torch.no_grad():
+        a, b = ours.float()(flambeau.from_numpy(image).float()), theirs.float()(torch.from_numpy(image).float())
+    _close(a["out"], b["out"], 1e-5, "single precision")
 
 
 def test_auxiliary_classifiers() -> None:

@@ -6,6 +6,7 @@
 
 # ruff: noqa: F401, F403 - re-exports
 
+from . import segmentation
 from ._api import (
     Weights,
     WeightsEnum,
@@ -22,6 +23,7 @@ from .densenet import *
 from .efficientnet import *
 from .googlenet import *
 from .inception import *
+from .maxvit import *
 from .mnasnet import *
 from .mobilenet import *
 from .regnet import *
