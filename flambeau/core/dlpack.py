@@ -84,6 +84,8 @@ def export(
     ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any, versioned: bool = False
 ) -> Any:
     """A capsule over CPU memory that `owner` keeps alive."""
+    if d in dt.FLOAT8:
+        raise BufferError(f"{d} tensors cannot be handed over through DLPack")
     rank = len(shape)
     sizes, steps = (ctypes.c_int64 * max(rank, 1))(*shape), (ctypes.c_int64 * max(rank, 1))(*strides)
     managed: Any = _Versioned() if versioned else _Managed()

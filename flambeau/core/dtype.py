@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -36,7 +38,7 @@ class dtype:
     legacy_name: str | None  # "FloatTensor"
 
     def __init__(
-        self, name: str, itemsize: int, kind: str, numpy_name: str, letter: str, legacy: str | None, index: int
+        self, name: str, itemsize: int, kind: str, numpy_name: Any, letter: str, legacy: str | None, index: int
     ):
         self.name, self.itemsize, self.kind = name, itemsize, kind
         self.numpy = np.dtype(numpy_name)
@@ -60,8 +62,8 @@ class dtype:
 
     @property
     def has_numpy(self) -> bool:
-        """Whether NumPy has this type itself (bfloat16 is held as raw bits)."""
-        return self is not bfloat16
+        """Whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits)."""
+        return self is not bfloat16 and self not in FLOAT8
 
     def to_real(self) -> dtype:
         return _REAL.get(self, self)
@@ -92,7 +94,16 @@ _TABLE = [
 ]
 
 ALL_DTYPES: tuple[dtype, ...] = tuple(dtype(*row, index) for index, row in enumerate(_TABLE))
-BY_NAME: dict[str, dtype] = {d.name: d for d in ALL_DTYPES}
+
+# Kept in memory and converted, but hardly computed with (core/float8.py). NumPy sees records of one field: no arithmetic takes
+# their bits for numbers by mistake.
+_FLOAT8_NAMES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+FLOAT8_DTYPES: tuple[dtype, ...] = tuple(
+    dtype(name, 1, "f", [(name, "u1")], letter, None, len(ALL_DTYPES) + i)
+    for i, (name, letter) in enumerate(zip(_FLOAT8_NAMES, "56789"))
+)
+FLOAT8 = frozenset(FLOAT8_DTYPES)
+BY_NAME: dict[str, dtype] = {d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES)}
 
 
 def by_name(name: str) -> dtype:
@@ -125,5 +136,5 @@ FROM_NUMPY: dict[np.dtype, dtype] = {d.numpy: d for d in ALL_DTYPES if d.has_num
 
 
 def opmath(d: dtype) -> dtype:
-    """The type arithmetic happens in: half-width floats compute in float32."""
-    return float32 if d is bfloat16 or d is float16 else d
+    """The type arithmetic happens in: narrow floats compute in float32."""
+    return float32 if d is bfloat16 or d is float16 or d in FLOAT8 else d

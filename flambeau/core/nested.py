@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from . import dtype as dt
-from .bfloat16 import bits_to_float32, float32_to_bits
 from .dtype import FROM_NUMPY, dtype
+from .float8 import readable, storable
 from .promotion import promote_types
 from .typenames import type_name
 
@@ -155,7 +155,7 @@ def _narrow(wide: np.ndarray, target: dtype) -> np.ndarray:
             return wide.astype(target.numpy)
         # PyTorch reaches the 16-bit types through float32, rounding twice.
         single = wide.astype(np.float32)
-        return float32_to_bits(single) if target is dt.bfloat16 else single.astype(np.float16)
+        return single.astype(np.float16) if target is dt.float16 else storable(single, target)
 
 
 def _integer_range(target: dtype) -> tuple[int, int]:
@@ -268,15 +268,14 @@ def cast_elements(values: np.ndarray, source: dtype, target: dtype) -> np.ndarra
     """`values` converted as `tensor.to(target)` does: no range checks, integers wrap around."""
     if source is target:
         return values
-    if source is dt.bfloat16:
-        values = bits_to_float32(values)
+    values = readable(values, source)
     if target is dt.bool_:
         return values != 0
     with np.errstate(all="ignore"):
         if source.is_complex and not target.is_complex:
             values = values.real
-        if target is dt.bfloat16:
-            return float32_to_bits(values.astype(np.float32))
+        if not target.has_numpy:
+            return storable(values, target)
         if target.kind in "iu" and values.dtype.kind == "f":
             # Through the integer the processor converts to, so that narrow types wrap around as PyTorch's do.
             values = values.astype(np.int64 if target.itemsize == 8 or not target.is_signed else np.int32)
@@ -390,7 +389,7 @@ class _Walker:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         if not single:
             raise ValueError("only one element tensors can be converted to Python scalars")
-        values = (bits_to_float32(elements) if source is dt.bfloat16 else elements).reshape(-1).tolist()
+        values = readable(elements, source).reshape(-1).tolist()
         if source.is_complex and not target.is_complex:
             values = [_real_part(value) for value in values]
         self.values.extend(map(self._convert, values))

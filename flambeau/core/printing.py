@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .bfloat16 import bits_to_float32
-from .dtype import bfloat16, bool_, dtype, int64
+from .dtype import bool_, dtype, int64
+from .float8 import readable
 from .print_options import PrintOptions, get_printoptions, options, printoptions, set_printoptions
 
 __all__ = [
@@ -125,8 +125,7 @@ def _complex_texts(values: np.ndarray, settings: PrintOptions) -> tuple[list[str
 def _texts(shown: np.ndarray, kind: dtype, settings: PrintOptions) -> tuple[list[str], int]:
     """The text of each shown element in order, and the column width that line breaking counts with."""
     flat = shown.reshape(-1)
-    if kind is bfloat16:
-        flat = bits_to_float32(flat)
+    flat = readable(flat, kind)
     if kind.is_complex:
         return _complex_texts(flat, settings)
     if kind.is_floating_point:

@@ -40,6 +40,11 @@ def _promote_integers(a: dtype, b: dtype) -> dtype:
 def _promote(a: dtype, b: dtype) -> dtype:
     if a is b:
         return a
+    if a in dt.FLOAT8 or b in dt.FLOAT8:
+        names = [d.name.replace("float", "Float") for d in (a, b)]
+        raise RuntimeError(
+            f"Promotion for Float8 Types is not supported, attempted to promote {names[0]} and {names[1]}"
+        )
     if (a in _BAREBONES or b in _BAREBONES) and not (a.is_floating_point or b.is_floating_point):
         raise RuntimeError(
             f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {a.name} and {b.name}"

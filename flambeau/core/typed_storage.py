@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from . import dtype as dt
-from .bfloat16 import bits_to_float32, float32_to_bits
 from .device import device
-from .dtype import bfloat16, dtype
+from .dtype import dtype
+from .float8 import readable, storable
 from .promotion import get_default_dtype
 from .storage import UntypedStorage
 
@@ -61,7 +61,7 @@ class TypedStorage:
 
     def tolist(self) -> list:
         values = self._elements()
-        return (bits_to_float32(values) if self.dtype is bfloat16 else values).tolist()
+        return readable(values, self.dtype).tolist()
 
     def _position(self, index: Any) -> int:
         n = self.size()
@@ -75,15 +75,14 @@ class TypedStorage:
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
         part = self._elements()[self._position(index)]
-        return bits_to_float32(np.asarray([part]))[0].item() if self.dtype is bfloat16 else part.item()
+        return readable(np.asarray([part]), self.dtype)[0].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(index, (int, slice)):
             raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
         if isinstance(index, int):
             self._position(index)
-        array = np.asarray(value)
-        self._elements()[index] = float32_to_bits(array.astype(np.float32)) if self.dtype is bfloat16 else array
+        self._elements()[index] = storable(np.asarray(value), self.dtype)
 
     def fill_(self, value: Any) -> TypedStorage:
         self[0 : self.size()] = value

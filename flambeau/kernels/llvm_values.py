@@ -23,6 +23,8 @@ def value_type(d: dtype) -> str:
         return "i1"
     if d is dt.float64:
         return "double"
+    if d in dt.FLOAT8:
+        raise NotImplementedError(f"native kernels do not know {d}; the NumPy emitter does")
     if d.is_floating_point:
         return "float"
     if d.is_complex:

@@ -164,9 +164,9 @@ class LoopKernel:
         templates = [_template(v) for v in operands.values()]
 
         def build(key: tuple) -> Callable:
-            # The CPU compiler has no complex arithmetic; the interpreter does.
-            complex_operands = any(d.is_complex for d in key)
-            found = table[key] = slow if complex_operands else self._compile(templates, key, known)
+            # The CPU compiler has no complex arithmetic and no 8-bit floats; the interpreter does.
+            only_interpreted = any(d.is_complex or d in dt.FLOAT8 for d in key)
+            found = table[key] = slow if only_interpreted else self._compile(templates, key, known)
             return found
 
         table: dict[tuple, Callable] = {}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import float8
 from ..core.dtype import FROM_NUMPY, dtype
 from .loops_language import compute_dtype, convert
 from .scalar_function import as_python
@@ -29,6 +30,8 @@ class Memory:
         cell = self.cells[self._check(index)]
         if self.dtype is dt.bfloat16:
             return (cell.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        if self.dtype in dt.FLOAT8:
+            return float8.decode(cell, self.dtype)
         return convert(cell, compute_dtype(self.dtype))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -44,6 +47,8 @@ class Memory:
 
 def to_cell(value: Any, kind: dtype) -> Any:
     """A number as it lies in memory."""
+    if kind in dt.FLOAT8:
+        return float8.encode(np.float32(value), kind)
     if kind is not dt.bfloat16:
         return kind.numpy.type(value) if kind is dt.float16 else convert(value, kind)
     bits = int(np.float32(value).view(np.uint32))

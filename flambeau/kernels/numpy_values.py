@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import float8
 from ..core.dtype import dtype, opmath
 
 
@@ -19,6 +20,8 @@ def from_memory(array: Any, d: dtype) -> np.ndarray:
     """Elements as stored (bfloat16: uint16 bits) -> value."""
     if d is dt.bfloat16:
         return (np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if d in dt.FLOAT8:
+        return float8.decode(np.asarray(array), d)
     return np.asarray(array, dtype=d.numpy).astype(opmath(d).numpy)
 
 
@@ -26,6 +29,8 @@ def to_memory(value: np.ndarray, d: dtype) -> np.ndarray:
     """Value (of any dtype) -> elements as stored, rounding once."""
     if d is dt.bfloat16:
         return bfloat16_bits(convert(value, dt.float32))
+    if d in dt.FLOAT8:
+        return float8.encode(convert(value, dt.float32), d)
     if d is dt.float16:  # float64 goes through float32, as in PyTorch
         return convert(value, dt.float32).astype(np.float16)
     return convert(value, d)
@@ -40,7 +45,7 @@ def bfloat16_bits(value: np.ndarray) -> np.ndarray:
 
 def convert(value: np.ndarray, to: dtype) -> np.ndarray:
     """Value -> value of dtype `to`, with PyTorch's semantics. A half-width `to` rounds and comes back as float32."""
-    if to is dt.bfloat16 or to is dt.float16:
+    if to is dt.bfloat16 or to is dt.float16 or to in dt.FLOAT8:
         return from_memory(to_memory(value, to), to)
     value = np.asarray(value)
     if value.dtype == to.numpy:

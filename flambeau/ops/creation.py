@@ -39,6 +39,7 @@ _C_NAMES = {
 }  # fmt: skip
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
 _FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+_FLOAT_MAX |= {d.name: _FLOAT_MAX["float32"] for d in dt.FLOAT8}  # they are reached by way of float32
 
 
 def number_result_dtype(value: Any) -> dtype:

@@ -35,7 +35,7 @@ def cpp_name(d: dtype) -> str:
 
 def type_word(d: dtype) -> str:
     """PyTorch's C++ name of a dtype, as its messages use it."""
-    return _WORDS[d.name]
+    return _WORDS.get(d.name) or d.name.replace("float8", "Float8")
 
 
 def number_dtype(value: Any) -> dtype:

@@ -244,7 +244,8 @@ class Pointwise:
         is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
         plan.roots = (simplify(root, is_real),)
         plan.fn = plan.native = plan.first = None
-        if plan.device is cpu and plan.nbytes and is_real and NATIVE:
+        is_native = is_real and NATIVE and not any(d in dt.FLOAT8 for d in (*plan.in_dtypes, plan.dtype))
+        if plan.device is cpu and plan.nbytes and is_native:
             plan.native, plan.first = kernel(plan.roots, [plan], inputs)
             plan.fn = plan.native if plan.guard is None else None
 

@@ -161,6 +161,8 @@ def _find_copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
         return None, None
     if source.dtype.is_complex and destination.dtype is source.dtype:  # complex numbers move as pairs
         destination, source = _pairs(destination), _pairs(source)
+    elif source.dtype in dt.FLOAT8 and destination.dtype is source.dtype:  # and 8-bit floats as bytes
+        destination, source = _bytes(destination), _bytes(source)
     layout = (destination.shape, destination._strides, destination.device)
     plan = copy_values.plan_for((source,), (), destination.dtype, layout)
     return plan.fn, plan.first
@@ -169,6 +171,10 @@ def _find_copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
 def _pairs(t: Tensor) -> Tensor:
     shape, strides = (*t.shape, 2), (*(2 * s for s in t._strides), 1)
     return new_tensor(t._storage, make_size(shape), strides, 2 * t._offset, t.dtype.to_real(), t.device, False)
+
+
+def _bytes(t: Tensor) -> Tensor:
+    return new_tensor(t._storage, t.shape, t._strides, t._offset, dt.uint8, t.device, t._contig)
 
 
 def _without_grad(function: Any, *args: Any) -> Any:

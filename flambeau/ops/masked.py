@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.float8 import decode
 from ..core.layout import broadcast_two, wrap_dim
 from ..core.promotion import can_cast, scalar_dtype
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided
@@ -125,6 +126,8 @@ def nonzero_matrix(input: Tensor) -> Tensor:
     array = input._array()
     if input.dtype is dt.bfloat16:
         array = (array & np.uint16(0x7FFF)) != 0
+    elif input.dtype in dt.FLOAT8:
+        array = decode(array, input.dtype)
     if not input.shape:
         return empty((int(bool(array != 0)), 0), dt.int64)
     coordinates = np.nonzero(array)

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..core import dlpack, printing
 from ..core import dtype as dt
-from ..core.bfloat16 import bits_to_float32
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
+from ..core.float8 import readable
 from ..core.overrides import DisableTorchFunctionSubclass
 from ..core.promotion import get_default_dtype
 from ..core.size import make_size
@@ -22,6 +22,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layout, numel_of
 from ..core.tensor import new_tensor as header
 from .declare import composite
+from .dtype_rules import type_word
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 
@@ -42,7 +43,7 @@ def read_number(t: Tensor) -> Any:
     raw = ctypes.string_at(address, t.dtype.itemsize)
     if t.dtype is dt.bfloat16:
         return struct.unpack("f", b"\0\0" + raw)[0]
-    return np.frombuffer(raw, t.dtype.numpy)[0].item()
+    return readable(np.frombuffer(raw, t.dtype.numpy), t.dtype)[0].item()
 
 
 @composite(function=False)
@@ -60,8 +61,7 @@ def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     if self.device is not cpu:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    array = self._array()
-    return (bits_to_float32(array) if self.dtype is dt.bfloat16 else array).tolist()
+    return readable(self._array(), self.dtype).tolist()
 
 
 def to_bool(self: Tensor) -> bool:
@@ -173,8 +173,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     t = self.detach().cpu() if force else self
     if t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if t.dtype is dt.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
+    if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
+        raise TypeError(f"Got unsupported ScalarType {type_word(t.dtype)}")
     t._storage.fix()
     return t._array()
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.bfloat16 import bits_to_float32, float32_to_bits
 from ..core.device import cpu, default_device
 from ..core.dtype import dtype
+from ..core.float8 import readable, storable
 from ..core.promotion import default_complex, get_default_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
@@ -32,15 +32,12 @@ _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many by
 def _stored(values: np.ndarray, d: dtype) -> np.ndarray:
     """Numbers in the representation of `d`; the 16-bit types are reached through float32."""
     with np.errstate(all="ignore"):
-        if d is dt.bfloat16:
-            return float32_to_bits(values.astype(np.float32))
-        return values.astype(d.numpy)
+        return values.astype(d.numpy) if d.has_numpy else storable(values, d)
 
 
 def _rounded(values: np.ndarray, d: dtype) -> np.ndarray:
     """Numbers rounded to what `d` can hold, for further arithmetic."""
-    stored = _stored(values, d)
-    return bits_to_float32(stored) if d is dt.bfloat16 else stored
+    return readable(_stored(values, d), d)
 
 
 def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: Callable[[Tensor], None]) -> Tensor:

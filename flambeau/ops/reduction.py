@@ -13,7 +13,7 @@ import numpy as np
 from ..backends.cpu.compiled import reduce_kernel
 from ..core import dtype as dt
 from ..core.device import cpu, device
-from ..core.dtype import dtype, opmath
+from ..core.dtype import FLOAT8, dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode
 from ..core.layout import expand_strides, wrap_dim
 from ..core.promotion import get_default_dtype
@@ -265,7 +265,7 @@ class Reduction:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
-        if any(d.is_complex for d in (*in_dtypes, compute, acc)) or 0 in shape:
+        if any(d.is_complex or d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
                 (final,) = substitute((final,), lambda x: const(count) if x is arg(1) else None)

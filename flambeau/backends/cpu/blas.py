@@ -16,6 +16,7 @@ import numpy as np
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.operands import Geometry, Padding, numpy_view
 from flambeau.core import dtype as dtypes
+from flambeau.core import float8
 
 Sizes = int | Sequence[int]
 
@@ -30,6 +31,8 @@ def load(operand: Any) -> np.ndarray:
     view = numpy_view(operand)
     if operand.dtype is dtypes.bfloat16:
         return (view.astype(np.uint32) << 16).view(np.float32)
+    if operand.dtype in dtypes.FLOAT8:
+        return float8.decode(view, operand.dtype)
     return view.astype(np.float32) if operand.dtype is dtypes.float16 else view
 
 
@@ -38,6 +41,8 @@ def store(operand: Any, values: np.ndarray) -> None:
     target = numpy_view(operand)
     if operand.dtype is dtypes.bfloat16:
         target[...] = round_to_bfloat16(values)
+    elif operand.dtype in dtypes.FLOAT8:
+        target[...] = float8.encode(values, operand.dtype)
     else:
         with np.errstate(over="ignore"):  # a float16 result out of range is infinity, without a warning
             np.copyto(target, values, casting="same_kind")

@@ -1,0 +1,111 @@
+"""The 8-bit floats: kept in memory and converted, computed with by nobody. NumPy holds them in records of one byte.
+
+Each format is its 256 values; converting to it finds the nearest of them, a tie going to the even code.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from .bfloat16 import bits_to_float32, float32_to_bits
+from .dtype import FLOAT8, bfloat16, dtype
+
+# name: (bits of the exponent, bits of the significand, bias)
+_FORMATS = {
+    "float8_e4m3fn": (4, 3, 7),
+    "float8_e5m2": (5, 2, 15),
+    "float8_e4m3fnuz": (4, 3, 8),
+    "float8_e5m2fnuz": (5, 2, 16),
+}
+SCALES = "float8_e8m0fnu"  # powers of two, positive
+_NAN = {"float8_e4m3fn": 0x7F, "float8_e5m2": 0x7F, "float8_e4m3fnuz": 0x80, "float8_e5m2fnuz": 0x80, SCALES: 0xFF}
+
+
+@cache
+def values(name: str) -> np.ndarray:
+    """The float32 values of the codes 0 to 255."""
+    codes = np.arange(256)
+    if name == SCALES:
+        found = np.ldexp(1.0, codes - 127)
+        found[_NAN[name]] = np.nan
+        return found.astype(np.float32)
+    exponent_bits, fraction_bits, bias = _FORMATS[name]
+    exponent = codes >> fraction_bits & (1 << exponent_bits) - 1
+    fraction = codes & (1 << fraction_bits) - 1
+    normal = np.ldexp(1 + fraction / (1 << fraction_bits), exponent - bias)
+    subnormal = np.ldexp(fraction / (1 << fraction_bits), 1 - bias)
+    found = np.where(exponent > 0, normal, subnormal) * np.where(codes & 0x80, -1.0, 1.0)
+    if name.endswith("uz"):
+        found[_NAN[name]] = np.nan
+    elif name.endswith("fn"):
+        found[[0x7F, 0xFF]] = np.nan
+    else:  # as in IEEE 754, the largest exponent is for infinities and NaN
+        top = exponent == (1 << exponent_bits) - 1
+        found[top & (fraction > 0)] = np.nan
+        found[top & (fraction == 0)] *= np.inf
+    return found.astype(np.float32)
+
+
+def decode(bits: np.ndarray, d: dtype) -> np.ndarray:
+    """The values of codes (in records of NumPy, or as uint8), as float32; exact."""
+    return values(d.name)[np.asarray(bits).view(np.uint8)]
+
+
+def encode(numbers: np.ndarray, d: dtype) -> np.ndarray:
+    """Numbers, rounded to float32, as the records NumPy holds this type in: codes of the nearest values."""
+    with np.errstate(all="ignore"):
+        return np.asarray(_nearest(np.asarray(numbers, np.float32), d)).view(d.numpy)
+
+
+def _nearest(numbers: np.ndarray, d: dtype) -> np.ndarray:
+    size = np.abs(numbers)
+    if d.name == SCALES:
+        return _encode_scales(size)
+    positive = values(d.name)[:128]
+    finite = positive[np.isfinite(positive)].astype(np.float64)  # ascending, as the codes are
+    below = np.searchsorted(finite, size, side="right") - 1
+    below = np.clip(below, 0, len(finite) - 2)
+    middle = (finite[below] + finite[below + 1]) / 2
+    code = below + ((size > middle) | ((size == middle) & (below % 2 == 1)))
+    code = _overflow(code, size, finite, d.name)
+    negative = np.signbit(numbers)
+    if d.name.endswith("uz"):
+        negative = negative & (code != 0)  # there is one zero, and its sign is NaN's code
+    code = np.where(negative, code | 0x80, code)
+    nan = np.isnan(size)
+    return np.where(nan, _NAN[d.name] | (0x80 * np.signbit(numbers)), code).astype(np.uint8)
+
+
+def _overflow(code: np.ndarray, size: np.ndarray, finite: np.ndarray, name: str) -> np.ndarray:
+    """What lies beyond the largest value: it (saturation), infinity, or NaN, whichever the format's conversion gives."""
+    largest = len(finite) - 1
+    limit = finite[-1] + (finite[-1] - finite[-2]) / 2
+    if name == "float8_e4m3fn":
+        return np.minimum(code, largest)
+    beyond = size >= limit
+    return np.where(beyond, 0x7C if name == "float8_e5m2" else _NAN[name], code)
+
+
+def _encode_scales(size: np.ndarray) -> np.ndarray:
+    """The nearest power of two by the bits of a float32: its exponent, and one more from one and a half upwards. Below the
+    smallest normal number half of the significand is the smallest power itself."""
+    word = size.view(np.uint32)
+    exponent, rest = (word >> 23).astype(np.int64), word & 0x7FFFFF
+    code = exponent + ((rest > 0x400000) | ((rest == 0x400000) & (exponent > 0)))
+    return np.where(np.isfinite(size), np.minimum(code, 0xFF), 0xFF).astype(np.uint8)
+
+
+def readable(array: np.ndarray, d: dtype) -> np.ndarray:
+    """Elements as they lie in memory -> numbers NumPy knows: float32 of the types that it does not have."""
+    if d is bfloat16:
+        return bits_to_float32(array)
+    return decode(array, d) if d in FLOAT8 else array
+
+
+def storable(numbers: np.ndarray, d: dtype) -> np.ndarray:
+    """The opposite, for the types that NumPy does not have; other arrays pass."""
+    if d is bfloat16:
+        return float32_to_bits(numbers.astype(np.float32))
+    return encode(numbers, d) if d in FLOAT8 else numbers
