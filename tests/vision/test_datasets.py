@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -285,6 +286,14 @@ def test_missing_data(tmp_path):
         datasets.Food101(tmp_path, "dev")
     with pytest.raises(ValueError, match="Only transforms or transform/target_transform"):
         datasets.VOCDetection(tmp_path, transform=negative, transforms=negative)
+
+
+def test_without_scipy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    (tmp_path / "train_32x32.mat").write_bytes(b"")
+    kind = type("SVHN", (datasets.SVHN,), {"split_list": {"train": ["", "train_32x32.mat", None]}})
+    with pytest.raises(RuntimeError, match="SVHN needs scipy.io: pip install scipy"):
+        kind(tmp_path)
 
 
 class Evil:
