@@ -164,6 +164,19 @@ def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return _is_dense_in((1, *range(len(shape) - 1, 1, -1), 0), shape, strides)
 
 
+def suggests_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether convolutions, pooling and the like answer with a channels-last result: strides grow in that order, dimensions of
+    size 1 included, and would not do so row-major as well."""
+    if len(shape) not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for d in (1, *range(len(shape) - 1, 1, -1), 0):
+        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(shape[d], 1)
+    return True
+
+
 def _is_dense_in(order: Iterable[int], shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether elements lie next to each other with dimensions from fastest to slowest in this order."""
     step = 1

@@ -11,7 +11,7 @@ from typing import Any
 from ..backends.cpu import heavy
 from ..core.device import cpu
 from ..core.graph import mode
-from ..core.layout import channels_last_strides, is_channels_last
+from ..core.layout import channels_last_strides, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided
 from .creation import fill_raw
 from .declare import composite, primitive
@@ -44,7 +44,7 @@ def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window)
 
 def _new(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """A result in the memory format of `like`."""
-    if not like._contig and is_channels_last(like.shape, like._strides):
+    if suggests_channels_last(like.shape, like._strides):
         return empty_strided(shape, channels_last_strides(shape), like.dtype, like.device)
     return empty(shape, like.dtype, like.device)
 

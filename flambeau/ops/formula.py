@@ -60,6 +60,11 @@ def as_operand(x: Any, op_name: str, position: int) -> Any:
     raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
 
 
+# Operators whose PyTorch kernels take a number beside the tensors, not as a tensor without dimensions (see result_strides).
+# A number divided by a tensor is a product with its reciprocal there, which does the same.
+_NUMBERS_APART = frozenset(("pow", "float_power", "clamp", "clamp_min", "clamp_max", "lerp"))
+
+
 class Pointwise:
     """An elementwise operator.
 
@@ -207,7 +212,9 @@ class Pointwise:
                 raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
             plan.set_layout(out[0], out[1], d, where)
         else:
-            plan.set_layout(shape, result_strides(shape, present, compute, int(self.reads_condition)), d, where)
+            wrap = self.name not in _NUMBERS_APART and not (self.name == "div" and not isinstance(operands[0], Tensor))
+            strides = result_strides(shape, present, compute, int(self.reads_condition), wrap)
+            plan.set_layout(shape, strides, d, where)
         plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
         plan.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
         plan.compute = compute

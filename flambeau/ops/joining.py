@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.device import cpu, device
 from ..core.dtype import dtype
-from ..core.layout import channels_last_strides, is_channels_last, wrap_dim
+from ..core.layout import channels_last_strides, suggests_channels_last, wrap_dim
 from ..core.promotion import result_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
@@ -72,7 +72,7 @@ def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size
 
 
 def _channels_last(parts: list[Tensor], shape: Size) -> bool:
-    return len(shape) in (4, 5) and all(not t._contig and is_channels_last(t.shape, t._strides) for t in parts)
+    return all(suggests_channels_last(t.shape, t._strides) for t in parts)
 
 
 class JoinPlan:

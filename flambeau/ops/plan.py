@@ -127,20 +127,24 @@ def broadcast(operands: tuple) -> tuple[int, ...]:
 
 
 def result_strides(
-    shape: tuple[int, ...], operands: tuple, converted: dtype | None = None, as_is: int = 0
+    shape: tuple[int, ...], operands: tuple, converted: dtype | None = None, as_is: int = 0, wrap_numbers: bool = False
 ) -> tuple[int, ...]:
     """The strides of a new result: the operands' dimension order, row-major where they leave it open. Where operands (but
-    for the first `as_is`) are converted to one dtype, those of another count with the layout of their converted copies."""
+    for the first `as_is`) are converted to one dtype, those of another count with the layout of their converted copies.
+    With `wrap_numbers`, numbers count as tensors without dimensions, so that not all shapes are equal: as in PyTorch this only
+    shows in the strides of dimensions of size 1."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
-    if all(x._contig and x.shape == shape for x in tensors):
-        return contiguous_strides(shape)
+    wrapped = wrap_numbers and len(tensors) < len(operands)
+    row_major = contiguous_strides(shape)
+    if all(x._contig and x.shape == shape and (not wrapped or x._strides == row_major) for x in tensors):
+        return row_major
     layouts: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
         (x.shape, x._strides)
         if converted is None or i < as_is or x.dtype is converted
         else (x.shape, dense_strides(x.shape, x._strides))
         for i, x in enumerate(tensors)
     ]
-    return output_strides(shape, layouts)
+    return output_strides(shape, [*layouts, ((), ())] if wrapped else layouts)
 
 
 def kernel(

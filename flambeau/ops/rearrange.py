@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.layout import channels_last_strides, contiguous_format, is_channels_last, wrap_dim
+from ..core.layout import channels_last_strides, contiguous_format, suggests_channels_last, wrap_dim
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
@@ -363,7 +363,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
 
 
 def _padded(input: Tensor, source: Tensor, shape: list[int], cuts: list[tuple[int, int]], fill: Any) -> Tensor:
-    if len(shape) in (4, 5) and not input._contig and is_channels_last(input.shape, input._strides):
+    if len(shape) in (4, 5) and suggests_channels_last(input.shape, input._strides):
         out = raw_empty_strided(make_size(shape), channels_last_strides(tuple(shape)), input.dtype, input.device)
     else:
         out = raw_empty(make_size(shape), input.dtype, input.device)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.device import cpu
 from ..core.graph import mode
-from ..core.layout import channels_last_strides, is_channels_last
+from ..core.layout import channels_last_strides, is_channels_last, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..core.typenames import type_name
 from .arguments import as_ints, is_int
@@ -155,7 +155,7 @@ def _check_not_empty(name: str, input: Tensor, dims: int) -> None:
 
 def is_last(x: Tensor) -> bool:
     """Whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
-    return not x._contig and is_channels_last(x.shape, x._strides)
+    return suggests_channels_last(x.shape, x._strides) and is_channels_last(x.shape, x._strides)
 
 
 def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
