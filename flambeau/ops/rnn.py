@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.cpu import heavy
+from ..core.device import cpu
 from ..core.graph import mode
-from ..core.tensor import Tensor, empty
+from ..core.size import make_size
+from ..core.tensor import Tensor, empty, new_tensor
 from ..kernels.library import rnn as kernels
 from .creation import fill_raw
 from .declare import composite, primitive
@@ -22,7 +24,11 @@ GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
 def _rows(t: Tensor, start: int, count: int) -> Tensor:
-    return t.narrow(0, start, count)
+    """A part of a packed matrix. This is taken a dozen times per step, outside any graph: no need for `narrow`'s checks."""
+    step = t._strides[0]
+    return new_tensor(
+        t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, cpu, True
+    )
 
 
 def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]:
