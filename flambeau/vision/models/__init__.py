@@ -6,7 +6,7 @@
 
 # ruff: noqa: F401, F403 - re-exports
 
-from . import segmentation
+from . import detection, segmentation
 from ._api import (
     Weights,
     WeightsEnum,

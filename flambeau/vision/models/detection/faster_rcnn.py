@@ -1,0 +1,306 @@
+"""Faster R-CNN (Ren et al., 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau import Tensor, nn
+from flambeau.nn import functional as F
+from flambeau.nn.modules import Sequential
+
+from ...ops.misc import Conv2dNormActivation, FrozenBatchNorm2d, Layer
+from ...ops.poolers import MultiScaleRoIAlign
+from .._api import expect_value, load_weights, model_builder, weights_enums
+from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
+from ..resnet import ResNet50_Weights, resnet50
+from ._utils import overwrite_eps
+from .anchor_utils import AnchorGenerator
+from .backbone_utils import _mobilenet_extractor, _resnet_fpn_extractor, _validate_trainable_layers
+from .generalized_rcnn import GeneralizedRCNN
+from .roi_heads import RoIHeads
+from .rpn import RegionProposalNetwork, RPNHead
+from .transform import GeneralizedRCNNTransform
+
+__all__ = [
+    "FasterRCNN", "FasterRCNN_MobileNet_V3_Large_320_FPN_Weights", "FasterRCNN_MobileNet_V3_Large_FPN_Weights",
+    "FasterRCNN_ResNet50_FPN_V2_Weights", "FasterRCNN_ResNet50_FPN_Weights", "fasterrcnn_mobilenet_v3_large_320_fpn",
+    "fasterrcnn_mobilenet_v3_large_fpn", "fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2",
+]  # fmt: skip
+
+_MAPS = ["0", "1", "2", "3"]
+
+
+def _default_anchorgen() -> AnchorGenerator:
+    return AnchorGenerator(((32,), (64,), (128,), (256,), (512,)), ((0.5, 1.0, 2.0),) * 5)
+
+
+class FasterRCNN(GeneralizedRCNN):
+    """Boxes and classes of objects.
+
+    Training: called with images and targets (boxes, labels), it returns a dict of losses. Evaluation: called with images, it
+    returns for each a dict of boxes (in its own pixels), labels and scores.
+    """
+
+    def __init__(
+        self,
+        backbone: Any,
+        num_classes: int | None = None,
+        min_size: int | Sequence[int] = 800,
+        max_size: int = 1333,
+        image_mean: Sequence[float] | None = None,
+        image_std: Sequence[float] | None = None,
+        rpn_anchor_generator: AnchorGenerator | None = None,
+        rpn_head: nn.Module | None = None,
+        rpn_pre_nms_top_n_train: int = 2000,
+        rpn_pre_nms_top_n_test: int = 1000,
+        rpn_post_nms_top_n_train: int = 2000,
+        rpn_post_nms_top_n_test: int = 1000,
+        rpn_nms_thresh: float = 0.7,
+        rpn_fg_iou_thresh: float = 0.7,
+        rpn_bg_iou_thresh: float = 0.3,
+        rpn_batch_size_per_image: int = 256,
+        rpn_positive_fraction: float = 0.5,
+        rpn_score_thresh: float = 0.0,
+        box_roi_pool: nn.Module | None = None,
+        box_head: nn.Module | None = None,
+        box_predictor: nn.Module | None = None,
+        box_score_thresh: float = 0.05,
+        box_nms_thresh: float = 0.5,
+        box_detections_per_img: int = 100,
+        box_fg_iou_thresh: float = 0.5,
+        box_bg_iou_thresh: float = 0.5,
+        box_batch_size_per_image: int = 512,
+        box_positive_fraction: float = 0.25,
+        bbox_reg_weights: tuple[float, float, float, float] | None = None,
+        **kwargs: Any,
+    ):
+        if not hasattr(backbone, "out_channels"):
+            raise ValueError(
+                "backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
+                "the same for all the levels)"
+            )
+        if (num_classes is None) == (box_predictor is None):
+            raise ValueError(
+                "num_classes should be None when box_predictor is specified"
+                if box_predictor is not None
+                else "num_classes should not be None when box_predictor is not specified"
+            )
+        width = backbone.out_channels
+        anchors = rpn_anchor_generator or _default_anchorgen()
+        rpn = RegionProposalNetwork(
+            anchors,
+            rpn_head or RPNHead(width, anchors.num_anchors_per_location()[0]),
+            rpn_fg_iou_thresh,
+            rpn_bg_iou_thresh,
+            rpn_batch_size_per_image,
+            rpn_positive_fraction,
+            {"training": rpn_pre_nms_top_n_train, "testing": rpn_pre_nms_top_n_test},
+            {"training": rpn_post_nms_top_n_train, "testing": rpn_post_nms_top_n_test},
+            rpn_nms_thresh,
+            rpn_score_thresh,
+        )
+        pool: Any = box_roi_pool or MultiScaleRoIAlign(_MAPS, output_size=7, sampling_ratio=2)
+        if box_head is None:
+            box_head = TwoMLPHead(width * pool.output_size[0] ** 2, 1024)
+        if box_predictor is None:
+            assert num_classes is not None
+            box_predictor = FastRCNNPredictor(1024, num_classes)
+        heads = RoIHeads(
+            pool,
+            box_head,
+            box_predictor,
+            box_fg_iou_thresh,
+            box_bg_iou_thresh,
+            box_batch_size_per_image,
+            box_positive_fraction,
+            bbox_reg_weights,
+            box_score_thresh,
+            box_nms_thresh,
+            box_detections_per_img,
+        )
+        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
+        super().__init__(backbone, rpn, heads, GeneralizedRCNNTransform(min_size, max_size, mean, std, **kwargs))
+
+
+class TwoMLPHead(nn.Module):
+    """Two linear layers over a pooled region."""
+
+    def __init__(self, in_channels: int, representation_size: int):
+        super().__init__()
+        self.fc6 = nn.Linear(in_channels, representation_size)
+        self.fc7 = nn.Linear(representation_size, representation_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.fc7(F.relu(self.fc6(x.flatten(start_dim=1)))))
+
+
+class FastRCNNConvFCHead(Sequential):
+    """Convolutions, then linear layers, over a pooled region."""
+
+    def __init__(
+        self,
+        input_size: tuple[int, int, int],
+        conv_layers: Sequence[int],
+        fc_layers: Sequence[int],
+        norm_layer: Layer | None = None,
+    ):
+        width, height, across = input_size
+        blocks: list[nn.Module] = []
+        for out in conv_layers:
+            blocks.append(Conv2dNormActivation(width, out, norm_layer=norm_layer))
+            width = out
+        blocks.append(nn.Flatten())
+        width *= height * across
+        for out in fc_layers:
+            blocks += [nn.Linear(width, out), nn.ReLU(inplace=True)]
+            width = out
+        super().__init__(*blocks)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+
+class FastRCNNPredictor(nn.Module):
+    """Class logits and one box per class."""
+
+    def __init__(self, in_channels: int, num_classes: int):
+        super().__init__()
+        self.cls_score = nn.Linear(in_channels, num_classes)
+        self.bbox_pred = nn.Linear(in_channels, num_classes * 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if x.dim() == 4 and tuple(x.shape[2:]) != (1, 1):
+            raise AssertionError(
+                f"x has the wrong shape, expecting the last two dimensions to be [1,1] instead of {list(x.shape[2:])}"
+            )
+        x = x.flatten(start_dim=1)
+        return self.cls_score(x), self.bbox_pred(x)
+
+
+def settle(weights: Any, weights_backbone: Any, num_classes: int | None) -> tuple[Any, int, bool]:
+    """The backbone's weights, the number of classes, and whether anything was trained before."""
+    if weights is not None:
+        return None, expect_value("num_classes", num_classes, len(weights.meta["categories"])), True
+    return weights_backbone, 91 if num_classes is None else num_classes, weights_backbone is not None
+
+
+def resnet50_body(
+    weights: Any, progress: bool, is_trained: bool, layers: int | None, frozen: bool = True, **fpn: Any
+) -> Any:
+    """ResNet-50 with a pyramid; trained norms stay as they are where `frozen`."""
+    trainable = _validate_trainable_layers(is_trained, layers, 5, 3)
+    norm = FrozenBatchNorm2d if is_trained and frozen else nn.BatchNorm2d
+    return _resnet_fpn_extractor(resnet50(weights=weights, progress=progress, norm_layer=norm), trainable, **fpn)
+
+
+(
+    FasterRCNN_ResNet50_FPN_Weights,
+    FasterRCNN_ResNet50_FPN_V2_Weights,
+    FasterRCNN_MobileNet_V3_Large_FPN_Weights,
+    FasterRCNN_MobileNet_V3_Large_320_FPN_Weights,
+) = weights_enums(
+    "FasterRCNN_ResNet50_FPN",
+    "FasterRCNN_ResNet50_FPN_V2",
+    "FasterRCNN_MobileNet_V3_Large_FPN",
+    "FasterRCNN_MobileNet_V3_Large_320_FPN",
+)
+
+
+@model_builder(FasterRCNN_ResNet50_FPN_Weights, "COCO_V1", ResNet50_Weights)
+def fasterrcnn_resnet50_fpn(
+    *,
+    weights: Any = None,
+    progress: bool = True,
+    num_classes: int | None = None,
+    weights_backbone: Any = ResNet50_Weights.IMAGENET1K_V1,
+    trainable_backbone_layers: int | None = None,
+    **kwargs: Any,
+) -> FasterRCNN:
+    """Faster R-CNN on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
+    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
+    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers)
+    model = load_weights(FasterRCNN(body, num_classes, **kwargs), weights, progress)
+    if weights is FasterRCNN_ResNet50_FPN_Weights.COCO_V1:
+        overwrite_eps(model, 0.0)
+    return model
+
+
+def v2_parts(body: Any, anchors: AnchorGenerator) -> dict[str, Any]:
+    """The heads of the improved recipe (Li et al., 2021)."""
+    return {
+        "rpn_anchor_generator": anchors,
+        "rpn_head": RPNHead(body.out_channels, anchors.num_anchors_per_location()[0], conv_depth=2),
+        "box_head": FastRCNNConvFCHead(
+            (body.out_channels, 7, 7), [256, 256, 256, 256], [1024], norm_layer=nn.BatchNorm2d
+        ),
+    }
+
+
+@model_builder(FasterRCNN_ResNet50_FPN_V2_Weights, "COCO_V1", ResNet50_Weights)
+def fasterrcnn_resnet50_fpn_v2(
+    *,
+    weights: Any = None,
+    progress: bool = True,
+    num_classes: int | None = None,
+    weights_backbone: Any = None,
+    trainable_backbone_layers: int | None = None,
+    **kwargs: Any,
+) -> FasterRCNN:
+    """Faster R-CNN on a ResNet-50 with a feature pyramid, by the improved recipe of Li et al. (2021)."""
+    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
+    body = resnet50_body(
+        weights_backbone, progress, trained, trainable_backbone_layers, frozen=False, norm_layer=nn.BatchNorm2d
+    )
+    parts = v2_parts(body, _default_anchorgen())
+    return load_weights(FasterRCNN(body, num_classes, **parts, **kwargs), weights, progress)
+
+
+def _mobile(
+    weights: Any, progress: bool, num_classes: int | None, weights_backbone: Any, layers: int | None, kwargs: dict
+) -> FasterRCNN:
+    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
+    trainable = _validate_trainable_layers(trained, layers, 6, 3)
+    norm = FrozenBatchNorm2d if trained else nn.BatchNorm2d
+    backbone = mobilenet_v3_large(weights=weights_backbone, progress=progress, norm_layer=norm)
+    body = _mobilenet_extractor(backbone, True, trainable)
+    anchors = AnchorGenerator(((32, 64, 128, 256, 512),) * 3, ((0.5, 1.0, 2.0),) * 3)
+    return load_weights(FasterRCNN(body, num_classes, rpn_anchor_generator=anchors, **kwargs), weights, progress)
+
+
+@model_builder(FasterRCNN_MobileNet_V3_Large_320_FPN_Weights, "COCO_V1", MobileNet_V3_Large_Weights)
+def fasterrcnn_mobilenet_v3_large_320_fpn(
+    *,
+    weights: Any = None,
+    progress: bool = True,
+    num_classes: int | None = None,
+    weights_backbone: Any = MobileNet_V3_Large_Weights.IMAGENET1K_V1,
+    trainable_backbone_layers: int | None = None,
+    **kwargs: Any,
+) -> FasterRCNN:
+    """Faster R-CNN on a MobileNet V3 with a feature pyramid, for images of 320 pixels."""
+    defaults = {
+        "min_size": 320,
+        "max_size": 640,
+        "rpn_pre_nms_top_n_test": 150,
+        "rpn_post_nms_top_n_test": 150,
+        "rpn_score_thresh": 0.05,
+    }
+    return _mobile(weights, progress, num_classes, weights_backbone, trainable_backbone_layers, {**defaults, **kwargs})
+
+
+@model_builder(FasterRCNN_MobileNet_V3_Large_FPN_Weights, "COCO_V1", MobileNet_V3_Large_Weights)
+def fasterrcnn_mobilenet_v3_large_fpn(
+    *,
+    weights: Any = None,
+    progress: bool = True,
+    num_classes: int | None = None,
+    weights_backbone: Any = MobileNet_V3_Large_Weights.IMAGENET1K_V1,
+    trainable_backbone_layers: int | None = None,
+    **kwargs: Any,
+) -> FasterRCNN:
+    """Faster R-CNN on a MobileNet V3 with a feature pyramid."""
+    options = {"rpn_score_thresh": 0.05, **kwargs}
+    return _mobile(weights, progress, num_classes, weights_backbone, trainable_backbone_layers, options)

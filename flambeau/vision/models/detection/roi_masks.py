@@ -1,0 +1,127 @@
+"""Masks and keypoints of regions: what to learn them from, and back to the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flambeau
+from flambeau import Tensor
+from flambeau.nn import functional as F
+
+from ...ops.roi_align import roi_align
+
+
+def maskrcnn_inference(x: Tensor, labels: list[Tensor]) -> list[Tensor]:
+    """The mask of each detection's own class, as probabilities, per image."""
+    chosen = x.sigmoid()[flambeau.arange(x.shape[0]), flambeau.cat(labels)][:, None]
+    return list(chosen.split([len(label) for label in labels], dim=0))
+
+
+def project_masks_on_boxes(gt_masks: Tensor, boxes: Tensor, matched_idxs: Tensor, M: int) -> Tensor:
+    """The part of each matched mask inside its box, M by M."""
+    rows = flambeau.cat([matched_idxs.to(boxes)[:, None], boxes], dim=1)
+    return roi_align(gt_masks[:, None].to(rows), rows, (M, M), 1.0)[:, 0]
+
+
+def maskrcnn_loss(
+    mask_logits: Tensor,
+    proposals: list[Tensor],
+    gt_masks: list[Tensor],
+    gt_labels: list[Tensor],
+    mask_matched_idxs: list[Tensor],
+) -> Tensor:
+    """Binary cross entropy of the true class's mask."""
+    size = mask_logits.shape[-1]
+    labels = flambeau.cat([label[idxs] for label, idxs in zip(gt_labels, mask_matched_idxs)])
+    targets = flambeau.cat(
+        [project_masks_on_boxes(m, p, i, size) for m, p, i in zip(gt_masks, proposals, mask_matched_idxs)]
+    )
+    if targets.numel() == 0:
+        return mask_logits.sum() * 0
+    return F.binary_cross_entropy_with_logits(mask_logits[flambeau.arange(labels.shape[0]), labels], targets)
+
+
+def keypoints_to_heatmap(keypoints: Tensor, rois: Tensor, heatmap_size: int) -> tuple[Tensor, Tensor]:
+    """The place of each keypoint in its region's map, and whether it is visible and inside."""
+    x0, y0, x1, y1 = (t[:, None] for t in rois.unbind(1))
+    x, y = keypoints[..., 0], keypoints[..., 1]
+    column, row = (
+        ((x - x0) * (heatmap_size / (x1 - x0))).floor().long(),
+        ((y - y0) * (heatmap_size / (y1 - y0))).floor().long(),
+    )
+    column[x == x1] = heatmap_size - 1
+    row[y == y1] = heatmap_size - 1
+    inside = (column >= 0) & (row >= 0) & (column < heatmap_size) & (row < heatmap_size)
+    valid = (inside & (keypoints[..., 2] > 0)).long()
+    return (row * heatmap_size + column) * valid, valid
+
+
+def keypointrcnn_loss(
+    keypoint_logits: Tensor, proposals: list[Tensor], gt_keypoints: list[Tensor], keypoint_matched_idxs: list[Tensor]
+) -> Tensor:
+    """Cross entropy over the places of the maps."""
+    n, k, h, w = keypoint_logits.shape
+    if h != w:
+        raise ValueError(f"keypoint_logits height and width should be equal. Instead got height = {h} and width = {w}")
+    maps, valid = [], []
+    for boxes, truth, matched in zip(proposals, gt_keypoints, keypoint_matched_idxs):
+        found = keypoints_to_heatmap(truth[matched], boxes, h)
+        maps.append(found[0].view(-1))
+        valid.append(found[1].view(-1))
+    targets, used = flambeau.cat(maps), flambeau.where(flambeau.cat(valid))[0]
+    if targets.numel() == 0 or len(used) == 0:
+        return keypoint_logits.sum() * 0
+    return F.cross_entropy(keypoint_logits.view(n * k, h * w)[used], targets[used])
+
+
+def heatmaps_to_keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
+    """(regions, keypoints, 3): x, y, 1 of the highest place of each map resized to its region; and the heights."""
+    corner, size = rois[:, :2], (rois[:, 2:] - rois[:, :2]).clamp(min=1)
+    whole = size.ceil()
+    points = flambeau.zeros((len(rois), maps.shape[1], 3), dtype=flambeau.float32)
+    scores = flambeau.zeros((len(rois), maps.shape[1]), dtype=flambeau.float32)
+    for i in range(len(rois)):
+        width, height = int(whole[i, 0].item()), int(whole[i, 1].item())
+        grown = F.interpolate(maps[i][:, None], size=(height, width), mode="bicubic", align_corners=False)[:, 0]
+        best = grown.reshape(maps.shape[1], -1).argmax(dim=1)
+        row, column = flambeau.div(best, width, rounding_mode="floor"), best % width
+        points[i, :, 0] = (column + 0.5) * (size[i, 0] / whole[i, 0]) + corner[i, 0]
+        points[i, :, 1] = (row + 0.5) * (size[i, 1] / whole[i, 1]) + corner[i, 1]
+        points[i, :, 2] = 1
+        scores[i] = grown[flambeau.arange(maps.shape[1]), row, column]
+    return points, scores
+
+
+def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Keypoints and their scores, per image."""
+    pairs = [heatmaps_to_keypoints(m, b) for m, b in zip(x.split([len(b) for b in boxes], dim=0), boxes)]
+    return [p for p, _ in pairs], [s for _, s in pairs]
+
+
+def expand_boxes(boxes: Tensor, scale: float) -> Tensor:
+    """Boxes grown around their centres."""
+    half = (boxes[:, 2:] - boxes[:, :2]) * 0.5 * scale
+    centre = (boxes[:, 2:] + boxes[:, :2]) * 0.5
+    return flambeau.cat((centre - half, centre + half), dim=1)
+
+
+def paste_mask_in_image(mask: Tensor, box: Tensor, im_h: int, im_w: int) -> Tensor:
+    """A mask of one box, resized to it, in an image of zeros."""
+    x0, y0, x1, y1 = (int(v) for v in box)
+    width, height = max(x1 - x0 + 1, 1), max(y1 - y0 + 1, 1)
+    grown = F.interpolate(mask[None, None], size=(height, width), mode="bilinear", align_corners=False)[0, 0]
+    image = flambeau.zeros((im_h, im_w), dtype=grown.dtype)
+    left, right, top, bottom = max(x0, 0), min(x1 + 1, im_w), max(y0, 0), min(y1 + 1, im_h)
+    if right > left and bottom > top:
+        image[top:bottom, left:right] = grown[top - y0 : bottom - y0, left - x0 : right - x0]
+    return image
+
+
+def paste_masks_in_image(masks: Tensor, boxes: Tensor, img_shape: Sequence[int], padding: int = 1) -> Tensor:
+    """(detections, 1, height, width) from masks (detections, 1, M, M) of boxes."""
+    size = masks.shape[-1]
+    padded = F.pad(masks, (padding,) * 4)  # so that interpolation fades to zero at the border
+    grown = expand_boxes(boxes, float(size + 2 * padding) / size).to(flambeau.int64)
+    height, width = img_shape
+    found = [paste_mask_in_image(mask[0], box, height, width) for mask, box in zip(padded, grown)]
+    return flambeau.stack(found)[:, None] if found else masks.new_empty((0, 1, height, width))

@@ -1,0 +1,196 @@
+"""Detectors: the same seed, images and targets give torchvision's losses, gradients and detections."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.vision.models import detection
+
+from .oracle import torchvision
+
+
+def _plain_nms(boxes: Any, scores: Any, threshold: float) -> Any:
+    torch = importlib.import_module("torch")
+    overlaps = importlib.import_module("torchvision.ops.boxes").box_iou(boxes, boxes)
+    keep: list[int] = []
+    for i in scores.sort(stable=True, descending=True)[1].tolist():
+        if not keep or not bool((overlaps[i, keep] > threshold).any()):
+            keep.append(i)
+    return torch.tensor(keep, dtype=torch.int64)
+
+
+@pytest.fixture
+def oracle(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """torchvision, its two compiled operators of detection replaced by Python."""
+    vision = torchvision()
+    align = inspect.unwrap(importlib.import_module("torchvision.ops.roi_align")._roi_align)
+
+    def roi_align(
+        input: Any, boxes: Any, size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1, **rest: Any
+    ) -> Any:
+        size = rest.get("output_size", size)
+        return align(input, boxes, spatial_scale, size[0], size[1], sampling_ratio, rest.get("aligned", False))
+
+    def pooled(input: Any, boxes: Any, output_size: Any, **rest: Any) -> Any:
+        return roi_align(input, boxes, output_size, **rest)
+
+    monkeypatch.setattr(importlib.import_module("torchvision.ops.boxes"), "nms", _plain_nms)
+    monkeypatch.setattr(importlib.import_module("torchvision.ops.poolers"), "roi_align", pooled)
+    monkeypatch.setattr(importlib.import_module("torchvision.models.detection.roi_heads"), "roi_align", roi_align)
+    return vision.models.detection
+
+
+def _backbone(module: Any) -> Any:
+    """A ResNet of one block per stage, with a pyramid."""
+    resnet = module.backbone_utils.resnet
+    body = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1])
+    return module.backbone_utils._resnet_fpn_extractor(body, 5)
+
+
+def _scene(keypoints: bool = False) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:
+    """Two images of different sizes with objects."""
+    random = np.random.default_rng(0)
+    images, targets = [], []
+    for height, width in ((60, 80), (72, 64)):
+        images.append(random.random((3, height, width)))
+        boxes = np.array([[4.0, 6, 40, 50], [20, 10, 60, 40], [1, 30, 20, 58]])
+        masks = np.zeros((3, height, width), np.uint8)
+        for mask, (x0, y0, x1, y1) in zip(masks, boxes.astype(int)):
+            mask[y0 + 2 : y1, x0:x1] = 1
+        target = {"boxes": boxes, "labels": np.array([1, 2, 1]), "masks": masks}
+        if keypoints:
+            points = boxes[:, None, :2] + random.random((3, 4, 2)) * (boxes[:, None, 2:] - boxes[:, None, :2])
+            target["keypoints"] = np.concatenate([points, np.ones((3, 4, 1))], axis=2).astype(np.float32)
+        targets.append(target)
+    return images, targets
+
+
+def _tensors(library: Any, scene: Any) -> Any:
+    images, targets = scene
+    convert = lambda array: library.from_numpy(array.copy())  # noqa: E731
+    return [convert(i) for i in images], [{k: convert(v) for k, v in t.items()} for t in targets]
+
+
+def _near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
+    a, b = (np.asarray(t.detach().numpy(), np.float64) for t in (ours, theirs))
+    assert a.shape == b.shape, what
+    assert np.abs(a - b).max(initial=0) <= tolerance * max(np.abs(b).max(initial=0), 1e-6), what
+
+
+def _compare(ours: Any, theirs: Any, scene: Any) -> None:
+    torch = importlib.import_module("torch")
+    for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
+        assert np.array_equal(a.numpy(), b.numpy()), f"initial {name} differs"
+    results = []
+    for model, library in ((ours, flambeau), (theirs, torch)):
+        model.double().train()
+        library.manual_seed(5)
+        images, targets = _tensors(library, scene)
+        losses = model(images, targets)
+        sum(losses.values()).backward()
+        results.append(losses)
+    assert set(results[0]) == set(results[1])
+    for name in results[0]:
+        assert float(results[1][name].detach()) != 0, f"{name} proves nothing"
+        _near(results[0][name], results[1][name], 1e-6, name)
+    largest = max(float(p.grad.abs().max()) for p in theirs.parameters() if p.grad is not None)
+    for (name, p), q in zip(ours.named_parameters(), theirs.named_parameters()):
+        assert (p.grad is None) == (q[1].grad is None), name
+        if p.grad is not None:
+            gap = np.abs(p.grad.numpy() - q[1].grad.numpy()).max()
+            assert gap <= 1e-5 * max(float(q[1].grad.abs().max()), 1e-3 * largest), name
+    with flambeau.no_grad(), torch.no_grad():
+        found = ours.eval()(_tensors(flambeau, scene)[0])
+        wanted = theirs.eval()(_tensors(torch, scene)[0])
+    for a, b in zip(found, wanted):
+        assert list(a) == list(b)
+        assert len(b["boxes"]) > 0
+        assert a["labels"].tolist() == b["labels"].tolist()
+        for name in a:
+            _near(a[name], b[name], 1e-5, name)
+
+
+SMALL = {
+    "min_size": 64, "max_size": 96, "rpn_pre_nms_top_n_train": 60, "rpn_pre_nms_top_n_test": 40,
+    "rpn_post_nms_top_n_train": 30, "rpn_post_nms_top_n_test": 20, "rpn_batch_size_per_image": 32,
+    "box_batch_size_per_image": 16, "box_detections_per_img": 8,
+}  # fmt: skip
+
+
+def _pool(module: Any, size: int = 3) -> Any:
+    return module.faster_rcnn.MultiScaleRoIAlign(["0", "1", "2", "3"], size, 2)
+
+
+def _pair(oracle: Any, make: Any) -> list[Any]:
+    made = []
+    for library, module in ((flambeau, detection), (importlib.import_module("torch"), oracle)):
+        library.manual_seed(0)
+        made.append(make(module, _backbone(module)))
+    return made
+
+
+def test_faster_rcnn(oracle: Any) -> None:
+    _compare(
+        *_pair(oracle, lambda m, body: m.FasterRCNN(body, num_classes=3, box_roi_pool=_pool(m), **SMALL)), _scene()
+    )
+
+
+def test_mask_rcnn(oracle: Any) -> None:
+    def make(m: Any, body: Any) -> Any:
+        parts = {"mask_roi_pool": _pool(m, 5), "mask_head": m.mask_rcnn.MaskRCNNHeads(256, [256], 1)}
+        return m.MaskRCNN(body, num_classes=3, box_roi_pool=_pool(m), **parts, **SMALL)
+
+    _compare(*_pair(oracle, make), _scene())
+
+
+def test_keypoint_rcnn(oracle: Any) -> None:
+    def make(m: Any, body: Any) -> Any:
+        parts = {"keypoint_roi_pool": _pool(m, 5), "keypoint_head": m.keypoint_rcnn.KeypointRCNNHeads(256, [512])}
+        return m.KeypointRCNN(body, num_classes=3, num_keypoints=4, box_roi_pool=_pool(m), **parts, **SMALL)
+
+    _compare(*_pair(oracle, make), _scene(keypoints=True))
+
+
+# --- without PyTorch
+
+
+def _mobile() -> Any:
+    return detection.fasterrcnn_mobilenet_v3_large_320_fpn(weights_backbone=None, num_classes=3)
+
+
+def test_detection_of_random_weights_runs() -> None:
+    model = _mobile().eval()
+    with flambeau.no_grad():
+        (found,) = model([flambeau.rand(3, 50, 70)])
+    assert set(found) == {"boxes", "labels", "scores"}
+    assert len(found["boxes"]) == len(found["labels"]) == len(found["scores"])
+
+
+def test_bad_targets_are_refused() -> None:
+    model = _mobile()
+    image = flambeau.rand(3, 50, 70)
+    with pytest.raises(AssertionError, match="targets should not be none"):
+        model([image])
+    with pytest.raises(AssertionError, match=r"shape \[N, 4\]"):
+        model([image], [{"boxes": flambeau.zeros(2, 3), "labels": flambeau.ones(2).long()}])
+    with pytest.raises(AssertionError, match="positive height and width"):
+        model([image], [{"boxes": flambeau.tensor([[5.0, 5, 5, 9]]), "labels": flambeau.ones(1).long()}])
+    with pytest.raises(TypeError, match="int64"):
+        model([image], [{"boxes": flambeau.tensor([[5.0, 5, 9, 9]]), "labels": flambeau.ones(1)}])
+    with pytest.raises(TypeError, match="floating type"):
+        model.eval()([flambeau.zeros(3, 50, 70, dtype=flambeau.uint8)])
+    with pytest.raises(ValueError, match="3d tensors"):
+        model.eval()([flambeau.rand(1, 3, 50, 70)])
+
+
+def test_images_without_objects_teach_too() -> None:
+    model = _mobile()
+    losses = model([flambeau.rand(3, 50, 70)], [{"boxes": flambeau.zeros(0, 4), "labels": flambeau.zeros(0).long()}])
+    assert all(flambeau.isfinite(v) for v in losses.values())
+    assert float(losses["loss_box_reg"]) == 0
