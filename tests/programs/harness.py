@@ -1,7 +1,8 @@
 """Running a program that nobody here wrote with PyTorch and with Flambeau, and comparing what they say.
 
 The sources are not part of this repository. The directory that holds them is named by the environment variable FLAMBEAU_PROGRAMS;
-it has the checkouts `examples` (github.com/pytorch/examples), `nanoGPT` and `minGPT` (github.com/karpathy), and, if they are not
+it has the checkouts `examples` (github.com/pytorch/examples), `nanoGPT` and `minGPT` (github.com/karpathy),
+`pytorch-tutorial` (github.com/yunjey), `pytorch-cifar` (github.com/kuangliu), and, if they are not
 installed, in `site` the packages that some of them need: `pip install --target site matplotlib tqdm tiktoken requests gymnasium`.
 """
 
