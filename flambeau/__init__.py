@@ -103,7 +103,7 @@ _HOMES = {
     "load": "serialization",
     "save": "serialization",
 }
-_PRIVATE_MODULES = ("__config__", "_dynamo", "_tensor", "_utils")
+_PRIVATE_MODULES = ("_C", "__config__", "_dynamo", "_tensor", "_utils")
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

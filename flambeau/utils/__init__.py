@@ -7,6 +7,6 @@ from .summary import summary as summary
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    if name.startswith("_"):
+    if name.startswith("_") and name != "_pytree":
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

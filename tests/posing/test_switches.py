@@ -142,3 +142,23 @@ def test_switches_are_remembered():
     assert "oneDNN" in flambeau.__config__.show() and "threads" in flambeau.__config__.parallel_info()
     with pytest.raises(RuntimeError, match="process groups"):
         flambeau.distributed.init_process_group("gloo")
+
+
+def test_scripts_and_traces_are_the_code_itself():
+    @flambeau.jit.script
+    def double(x):
+        return 2 * x
+
+    @flambeau.jit.ignore(drop=True)
+    def ignored():
+        return 1
+
+    model = nn.Linear(1, 1)
+    assert flambeau.jit.trace(model, flambeau.ones(1)) is model and flambeau.jit.script(model) is model
+    assert double(flambeau.ones(1)).item() == 2 and ignored() == 1 and not flambeau.jit.is_scripting()
+    with pytest.raises(NotImplementedError, match="TorchScript"):
+        flambeau.jit.save(model, "file.pt")
+    with pytest.raises(TypeError, match="script expects"):
+        flambeau.jit.script(3)
+    flambeau._C._log_api_usage_once("test")
+    assert flambeau._C._VariableFunctions.relu is flambeau.relu

@@ -1,0 +1,3 @@
+"""Where PyTorch keeps its compiled `nn.functional`."""
+
+from ..nn.functional import *  # noqa: F403
