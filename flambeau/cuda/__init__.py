@@ -131,3 +131,49 @@ class Event:
 
 class OutOfMemoryError(RuntimeError):
     """The device has no more memory."""
+
+
+class CUDAGraph:
+    """A recorded sequence of kernels; needs a device."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise RuntimeError("torch.cuda.CUDAGraph requires CUDA support")
+
+
+class StreamContext:
+    """Inside, kernels would be queued on another stream; with None, nothing changes."""
+
+    def __init__(self, stream: Stream | None):
+        if stream is not None:
+            raise AssertionError(f"{_NO_CUDA}: streams need a CUDA device")
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: Any) -> None:
+        return None
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    return StreamContext(stream)
+
+
+class graph:
+    """Records kernels into a CUDAGraph; needs a device."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise RuntimeError("torch.cuda.graph requires CUDA support")
+
+
+class device:
+    """Selects a device for the length of a `with` block; needs one."""
+
+    def __init__(self, device: Any):
+        self.device = device
+
+    def __enter__(self) -> NoReturn:
+        raise RuntimeError(f"{_NO_CUDA}: cuda.device({self.device!r}) needs a CUDA device")
+
+    def __exit__(self, *exc: Any) -> None:
+        return None

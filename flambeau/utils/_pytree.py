@@ -103,13 +103,27 @@ def _mapping_keys(container: Any) -> list:
     return [MappingKey(k) for k in container]
 
 
+# Classes derived from dict are registered with these by the libraries that define them.
+
+
+def _dict_flatten(d: dict) -> tuple[list, Any]:
+    return list(d.values()), list(d)
+
+
+def _dict_flatten_with_keys(d: dict) -> tuple[list, Any]:
+    values, context = _dict_flatten(d)
+    return list(zip(_mapping_keys(d), values)), context
+
+
+def _dict_unflatten(values: Iterable, context: Any) -> dict:
+    return dict(zip(context, values))
+
+
 for _node in (
     NodeDef(list, lambda x: (x, None), lambda c, _: list(c), _sequence_keys),
     NodeDef(tuple, lambda x: (list(x), None), lambda c, _: tuple(c), _sequence_keys),
-    NodeDef(dict, lambda x: (list(x.values()), list(x)), lambda c, keys: dict(zip(keys, c)), _mapping_keys),
-    NodeDef(
-        OrderedDict, lambda x: (list(x.values()), list(x)), lambda c, keys: OrderedDict(zip(keys, c)), _mapping_keys
-    ),
+    NodeDef(dict, _dict_flatten, _dict_unflatten, _mapping_keys),
+    NodeDef(OrderedDict, _dict_flatten, lambda c, keys: OrderedDict(zip(keys, c)), _mapping_keys),
     NodeDef(
         defaultdict,
         lambda x: (list(x.values()), [x.default_factory, list(x)]),

@@ -145,8 +145,7 @@ def test_fast_neural_style(tmp_path):
         " --batch-size 1 --epochs 1 --log-interval 1 --style-weight 1e5 --content-weight 1"
     )
     done = both("examples/fast_neural_style", tmp_path, options, prepare)
-    assert len(done.ours.losses) == len(done.theirs.losses) == 2
-    np.testing.assert_allclose(done.ours.losses, done.theirs.losses, rtol=1e-4)
+    done.check_losses(1e-4, steps=2)  # it prints the time of day
 
 
 def test_vision_transformer(tmp_path):
