@@ -10,6 +10,7 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import group_norm as kernels
 from .declare import primitive
 from .max_pool import in_format_of
+from .primitive import Saved
 from .windows import bare, is_computed, is_last, need_dtype
 
 
@@ -40,10 +41,11 @@ def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: floa
     return dx.reshape(input.shape), dw, db
 
 
-def _backward(g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: float, out: list, needs: dict) -> tuple:
+def _backward(
+    g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: float, mean: Tensor, scale: Tensor, needs: dict
+) -> tuple:
     if mode.enabled or g[1] is not None or g[2] is not None:
         return _composed(g, input, weight, bias, groups, eps)
-    _, mean, rstd = out
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)
     dx = empty(input.shape, input.dtype) if needs["input"] else None
@@ -52,7 +54,7 @@ def _backward(g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: fl
         zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
         return input.new_zeros(input.shape), *zeros
     kernels.group_norm_backward(
-        dx, dots, sums, bare(g[0]), bare(input), mean.to(kept), rstd.to(kept), None if weight is None else bare(weight),
+        dx, dots, sums, bare(g[0]), bare(input), mean, scale, None if weight is None else bare(weight),
         batch, groups, channels, space,
     )  # fmt: skip
     dw = dots.sum(0).to(weight.dtype) if needs["weight"] else None
@@ -63,7 +65,7 @@ def _backward(g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: fl
 @primitive(
     grads={("input", "weight", "bias"): _backward}, label="NativeGroupNormBackward0", function=False, method=False
 )
-def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
     """The normalised input, and the mean and 1/std of every sample's groups."""
     need_dtype("GroupNormKernelImpl", input)
     kept = opmath(input.dtype)
@@ -71,7 +73,7 @@ def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float
     out = empty(input.shape, input.dtype, input.device)
     mean, rstd = empty((batch, groups), kept, input.device), empty((batch, groups), kept, input.device)
     if not is_computed(input):
-        return out, mean, rstd
+        return Saved((out, mean, rstd), mean=mean._bare_alias(), scale=rstd._bare_alias())
     if input.numel():
         kernels.group_norm(
             out, mean, rstd, bare(input), None if weight is None else bare(weight), None if bias is None else bare(bias),
@@ -80,4 +82,5 @@ def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float
     stored = input.dtype if weight is None else weight.dtype
     if is_last(input):
         out = in_format_of(input, out)
-    return out, mean.to(stored), rstd.to(stored)
+    # Kept apart from the outputs, the first of which may be changed in place (by a ReLU, say).
+    return Saved((out, mean.to(stored), rstd.to(stored)), mean=mean._bare_alias(), scale=rstd._bare_alias())

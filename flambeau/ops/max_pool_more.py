@@ -13,6 +13,7 @@ from .avg_pool import adaptive_size, check_signal
 from .declare import composite, primitive
 from .formula import type_word
 from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
+from .primitive import Saved
 from .random import rand
 from .windows import adaptive, need_dtype, need_tensor, read_window, spread, window_table
 
@@ -27,32 +28,33 @@ def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
 # -- adaptive -------------------------------------------------------------------------------------------------------------
 
 
-def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> Any:
     dims = len(sizes)
     table = window_table([*_whole(dims), *map(adaptive, input.shape[-dims:], sizes)])
     out, indices = pool_by_table(input, sizes, table, (1,) * dims, True)
     assert indices is not None
-    return in_format_of(input, out), in_format_of(input, indices)
+    places = in_format_of(input, indices)
+    return Saved((in_format_of(input, out), places), places=places)  # the maxima may be changed in place
 
 
 @primitive(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
+    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
     label="AdaptiveMaxPool2DBackward0",
     function=False,
     method=False,
 )
-def adaptive_max2d(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def adaptive_max2d(input: Tensor, sizes: tuple[int, ...]) -> Any:
     """Maxima over windows that cover images evenly, and their positions."""
     return _adaptive_max(input, sizes)
 
 
 @primitive(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
+    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
     label="AdaptiveMaxPool3DBackward0",
     function=False,
     method=False,
 )
-def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> Any:
     """Maxima over windows that cover volumes evenly, and their positions."""
     return _adaptive_max(input, sizes)
 
@@ -163,7 +165,7 @@ def _fractional(
 
 
 @primitive(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
+    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
     label="FractionalMaxPool2DBackward0",
     function=False,
     method=False,
@@ -174,7 +176,7 @@ def fractional_max2d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, .
 
 
 @primitive(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
+    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
     label="FractionalMaxPool3DBackward0",
     function=False,
     method=False,

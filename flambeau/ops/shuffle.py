@@ -37,7 +37,7 @@ def _to_pixels(input: Any, factor: int) -> Tensor:
     rank = len(lead)
     split = input.reshape(*lead, out, factor, factor, height, width)
     order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return _copied(split.permute(*order)).reshape(*lead, out, height * factor, width * factor)  # type: ignore[attr-defined]
+    return _copied(split.permute(*order), (*lead, out, height * factor, width * factor))
 
 
 @primitive(
@@ -52,12 +52,12 @@ def _to_channels(input: Any, factor: int) -> Tensor:
     split = input.reshape(*lead, channels, height // factor, factor, width // factor, factor)
     order = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
     shape = (*lead, channels * factor * factor, height // factor, width // factor)
-    return _copied(split.permute(*order)).reshape(*shape)  # type: ignore[attr-defined]
+    return _copied(split.permute(*order), shape)
 
 
-def _copied(t: Any) -> Tensor:
-    """A new contiguous tensor: these operators never return views."""
-    return clone(t).contiguous()  # type: ignore[attr-defined]
+def _copied(t: Any, shape: Any) -> Tensor:
+    """A new contiguous tensor of this shape: these operators never return views."""
+    return clone(t).contiguous().reshape(*shape)._bare_alias()  # type: ignore[attr-defined]
 
 
 @composite(**_BOTH)
@@ -94,7 +94,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def _mixed(input: Any, groups: int) -> Tensor:
     samples, channels, *rest = input.shape
     split = input.reshape(samples, groups, channels // groups, *rest)
-    return _copied(split.transpose(1, 2)).reshape(input.shape)  # type: ignore[attr-defined]
+    return _copied(split.transpose(1, 2), input.shape)
 
 
 @composite(**_BOTH, aliases=("native_channel_shuffle",))

@@ -46,11 +46,16 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> Any:
     return vision.models.detection
 
 
-def _backbone(module: Any) -> Any:
-    """A ResNet of one block per stage, with a pyramid."""
+def _backbone(module: Any, extra: int | None = None) -> Any:
+    """A ResNet of one block per stage, with a pyramid; with `extra`, of three levels and two more made from so many channels."""
     resnet = module.backbone_utils.resnet
     body = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1])
-    return module.backbone_utils._resnet_fpn_extractor(body, 5)
+    more = (
+        {}
+        if extra is None
+        else {"extra_blocks": module.retinanet.LastLevelP6P7(extra, 256), "returned_layers": [2, 3, 4]}
+    )
+    return module.backbone_utils._resnet_fpn_extractor(body, 5, **more)
 
 
 def _scene(keypoints: bool = False) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:
@@ -127,11 +132,11 @@ def _pool(module: Any, size: int = 3) -> Any:
     return module.faster_rcnn.MultiScaleRoIAlign(["0", "1", "2", "3"], size, 2)
 
 
-def _pair(oracle: Any, make: Any) -> list[Any]:
+def _pair(oracle: Any, make: Any, extra: int | None = None) -> list[Any]:
     made = []
     for library, module in ((flambeau, detection), (importlib.import_module("torch"), oracle)):
         library.manual_seed(0)
-        made.append(make(module, _backbone(module)))
+        made.append(make(module, _backbone(module, extra)))
     return made
 
 
@@ -155,6 +160,56 @@ def test_keypoint_rcnn(oracle: Any) -> None:
         return m.KeypointRCNN(body, num_classes=3, num_keypoints=4, box_roi_pool=_pool(m), **parts, **SMALL)
 
     _compare(*_pair(oracle, make), _scene(keypoints=True))
+
+
+FEW = {"score_thresh": 0.0, "topk_candidates": 12, "detections_per_img": 10}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_retinanet(oracle: Any, version: int) -> None:
+    def make(m: Any, body: Any) -> Any:
+        retina = m.retinanet
+        anchors = retina._default_anchorgen()
+        nn = importlib.import_module("flambeau" if m is detection else "torch").nn
+        norm = None if version == 1 else (lambda width: nn.GroupNorm(32, width))
+        head = retina.RetinaNetHead(256, 9, 3, norm_layer=norm)
+        head.regression_head._loss_type = "l1" if version == 1 else "giou"
+        return m.RetinaNet(body, 3, anchor_generator=anchors, head=head, min_size=64, max_size=96, **FEW)
+
+    _compare(*_pair(oracle, make, 256 if version == 1 else 512), _scene())
+
+
+def test_fcos(oracle: Any) -> None:
+    _compare(*_pair(oracle, lambda m, body: m.FCOS(body, 3, min_size=64, max_size=96, **FEW), 256), _scene())
+
+
+def test_ssd(oracle: Any) -> None:
+    def make(m: Any, _: Any) -> Any:
+        features = m.backbone_utils.mobilenet.mobilenet_v3_small(width_mult=0.5).features
+        nn = importlib.import_module("flambeau" if m is detection else "torch").nn
+        body = m.ssdlite.SSDLiteFeatureExtractorMobileNet(features, 9, nn.BatchNorm2d, width_mult=0.2)
+        anchors = m.anchor_utils.DefaultBoxGenerator([[2], [2, 3], [2], [2], [2], [2]])
+        return m.ssd.SSD(body, anchors, (96, 96), 3, **FEW)
+
+    _compare(*_pair(oracle, make), _scene())
+
+
+def test_ssd_heads_and_vgg(oracle: Any) -> None:
+    torch = importlib.import_module("torch")
+    outputs = []
+    for library, m in ((flambeau, detection), (torch, oracle)):
+        vgg = importlib.import_module(("flambeau.vision" if library is flambeau else "torchvision") + ".models.vgg")
+        library.manual_seed(0)
+        cfg = [8, "M", 8, "M", 8, "M", 512, "M", 512, "M"]
+        body = m.ssd.SSDFeatureExtractorVGG(vgg.make_layers(cfg), False)
+        head = m.ssdlite.SSDLiteHead([512, 1024], [4, 6], 3, library.nn.BatchNorm2d)
+        image = library.from_numpy(np.random.default_rng(0).standard_normal((1, 3, 300, 300)).astype(np.float32))
+        with library.no_grad():
+            maps = body.eval()(image)
+            outputs.append({**maps, **head.eval()([maps["0"], maps["1"]])})
+    assert list(outputs[0]) == list(outputs[1])
+    for name in outputs[0]:
+        _near(outputs[0][name], outputs[1][name], 1e-5, name)
 
 
 # --- without PyTorch

@@ -7,5 +7,9 @@
 # ruff: noqa: F403 - re-exports
 
 from .faster_rcnn import *
+from .fcos import *
 from .keypoint_rcnn import *
 from .mask_rcnn import *
+from .retinanet import *
+from .ssd import *
+from .ssdlite import *

@@ -193,7 +193,10 @@ def resnet50_body(
     """ResNet-50 with a pyramid; trained norms stay as they are where `frozen`."""
     trainable = _validate_trainable_layers(is_trained, layers, 5, 3)
     norm = FrozenBatchNorm2d if is_trained and frozen else nn.BatchNorm2d
-    return _resnet_fpn_extractor(resnet50(weights=weights, progress=progress, norm_layer=norm), trainable, **fpn)
+    backbone = resnet50(weights=weights, progress=progress, norm_layer=norm)
+    if "extra_blocks" in fpn:  # made now: random numbers are drawn in this order
+        fpn["extra_blocks"] = fpn["extra_blocks"]()
+    return _resnet_fpn_extractor(backbone, trainable, **fpn)
 
 
 (
