@@ -14,6 +14,7 @@ from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.typenames import type_name
+from ..kernels.library.pixels import mirrored_rows
 from ..kernels.library.triangle import triangle
 from .arguments import as_ints, as_number, collected, is_int, varargs_ints
 from .convert import copy_raw
@@ -162,6 +163,10 @@ def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     out = empty_as(input)
     if input.device is not cpu or 0 in out.shape:
         return out
+    if dims == (len(out.shape) - 1,) and input._contig and out._contig and input.dtype in _MIRRORED:
+        rows = out.numel() // out.shape[-1]
+        mirrored_rows(out, input, rows, min(rows, 8), out.shape[-1])
+        return out
     # Writing backwards: negative strides on the output, starting at its last element of each flipped dimension.
     strides, offset = list(out._strides), out._offset
     for d in dims:
@@ -169,6 +174,9 @@ def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
         strides[d] = -strides[d]
     copy_raw(reversed_view(out, tuple(strides), offset), input)
     return out
+
+
+_MIRRORED = (dt.uint8, dt.int16, dt.int32, dt.int64, dt.float32, dt.float64)
 
 
 def reversed_view(t: Tensor, strides: tuple[int, ...], offset: int) -> Tensor:

@@ -16,8 +16,9 @@ from .avg_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_poo
 from .band import Band
 from .declare import composite
 from .formula import type_word
-from .resample import Bands, resample, resampling_op
+from .resample import resampling_op
 from .resize_bands import cubic_band, linear_band, nearest_band, smooth_band
+from .resize_bytes import resize_bytes
 from .windows import need_tensor
 
 _FUNCTIONAL = ("nn.functional",)
@@ -138,36 +139,8 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
     bands = tuple(_band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors))
     if input.dtype is dt.uint8 and mode not in _NEAREST:
-        return _resize_bytes(input, bands)
+        return resize_bytes(input, bands)
     return _ops[mode + " antialias" if antialias else mode, len(bands)](input, bands)
-
-
-def _resize_bytes(input: Tensor, bands: Bands) -> Tensor:
-    """Pixels of one byte: integer arithmetic with 16-bit weights, rounded after each dimension, the last one first."""
-    pixels: Any = input.to(dt.int64)
-    for i in reversed(range(len(bands))):
-        if bands[i].is_identity:
-            continue
-        band = bands[i].inside
-        weights = band.weights
-        assert weights is not None
-        bits = _weight_bits(float(weights.max()))
-        whole = Band(band.size, band.first, band.count, np.trunc(weights * 2**bits + np.copysign(0.5, weights)))
-        one_dimension = tuple(whole if k == i else _unchanged(pixels.shape[2 + k]) for k in range(len(bands)))
-        pixels = resample(pixels, one_dimension).add(1 << (bits - 1)).bitwise_right_shift(bits).clamp(0, 255)
-    return pixels.to(dt.uint8)
-
-
-def _weight_bits(largest: float) -> int:
-    """The most binary places with which the largest weight still fits 16 bits."""
-    bits = 0
-    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
-        bits += 1
-    return bits
-
-
-def _unchanged(size: int) -> Band:
-    return Band(size, np.arange(size), np.ones(size), np.ones((size, 1)))
 
 
 def _check_mode(input: Tensor, mode: str, antialias: bool) -> None:

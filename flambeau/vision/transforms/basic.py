@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import flambeau
 from flambeau import Tensor, nn
 
-from . import draws
 from . import functional as F
 
 
@@ -139,7 +140,7 @@ class RandomApply(nn.Module):
         self.p = p
 
     def forward(self, img: Any) -> Any:
-        if self.p < draws.chance():
+        if np.float32(self.p) < flambeau.rand(1).item():
             return img
         for transform in self.transforms:
             img = transform(img)

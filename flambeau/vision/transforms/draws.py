@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import flambeau
 
 
@@ -14,14 +16,14 @@ def uniform(low: float, high: float) -> float:
     return flambeau.empty(1).uniform_(low, high).item()
 
 
+def happens(p: float) -> bool:
+    """True with probability p, which is compared in float32 as a tensor would do it."""
+    return flambeau.rand(1).item() < np.float32(p)
+
+
 def whole(low: int, high: int) -> int:
     """One whole number in low..high-1."""
     return int(flambeau.randint(low, high, size=(1,)).item())
-
-
-def chance() -> flambeau.Tensor:
-    """One number from 0 to 1."""
-    return flambeau.rand(1)
 
 
 def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:

@@ -137,6 +137,8 @@ def resize(
         return img
     if not is_tensor:
         return pil.resize(img, target, mode)
+    if mode == InterpolationMode.LANCZOS:
+        raise ValueError("Lanczos mode is unsupported with Tensor input here; v2.functional.resize has it")
     return geometry.resize(img, target, mode, bool(antialias))
 
 

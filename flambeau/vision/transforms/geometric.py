@@ -136,7 +136,7 @@ class RandomHorizontalFlip(nn.Module):
         self.p = p
 
     def forward(self, img: Any) -> Any:
-        return F.hflip(img) if draws.chance() < self.p else img
+        return F.hflip(img) if draws.happens(self.p) else img
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p={self.p})"
@@ -146,7 +146,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
     """Upside down with probability p."""
 
     def forward(self, img: Any) -> Any:
-        return F.vflip(img) if draws.chance() < self.p else img
+        return F.vflip(img) if draws.happens(self.p) else img
 
 
 class RandomPerspective(nn.Module):
@@ -169,7 +169,7 @@ class RandomPerspective(nn.Module):
     def forward(self, img: Any) -> Any:
         fill = _fill_for(img, self.fill)
         _, height, width = F.get_dimensions(img)
-        if draws.chance() < self.p:
+        if draws.happens(self.p):
             start, end = self.get_params(width, height, self.distortion_scale)
             return F.perspective(img, start, end, self.interpolation, fill)
         return img

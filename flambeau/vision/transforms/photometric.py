@@ -83,7 +83,7 @@ class RandomGrayscale(nn.Module):
 
     def forward(self, img: Any) -> Any:
         channels, _, _ = F.get_dimensions(img)
-        return F.rgb_to_grayscale(img, num_output_channels=channels) if draws.chance() < self.p else img
+        return F.rgb_to_grayscale(img, num_output_channels=channels) if draws.happens(self.p) else img
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p={self.p})"
@@ -108,7 +108,7 @@ class RandomErasing(nn.Module):
         return (0, 0, *img.shape[-2:], img) if box is None else box
 
     def forward(self, img: Tensor) -> Tensor:
-        if not draws.chance() < self.p:
+        if not draws.happens(self.p):
             return img
         value = erasing_value(self.value)
         if value is not None and len(value) not in (1, img.shape[-3]):

@@ -119,7 +119,7 @@ def equalize(image: Tensor) -> Tensor:
     own = image.dtype
     if own != flambeau.uint8:
         return convert_dtype(equalize(convert_dtype(image, flambeau.uint8)), own)
-    planes = image.reshape(-1, image.shape[-2] * image.shape[-1])
+    planes = image.contiguous().view(-1, image.shape[-2] * image.shape[-1])
     offsets = flambeau.arange(len(planes), device=image.device).mul_(256).view(-1, 1)
     slots = planes.long() + offsets
     histogram = flambeau.bincount(slots.view(-1), minlength=256 * len(planes)).view(-1, 256)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import flambeau
 from flambeau import Tensor
+from flambeau.core.tensor import empty, from_array
+from flambeau.kernels.library.pixels import planes_of_pixels
 
 from ..._pillow import is_pil, pil_array, pillow
 from . import formulas
@@ -51,16 +54,28 @@ def _integers_to_integers(image: Tensor, dtype: Any) -> Tensor:
 
 def normalize(image: Tensor, mean: Any, std: Any, inplace: bool = False) -> Tensor:
     """(image - mean) / std per channel."""
-    mean_, std_ = _channel_values(mean, image), _channel_values(std, image)
-    if (std_ == 0).any():
-        raise ValueError(f"std evaluated to zero after conversion to {image.dtype}, leading to division by zero.")
+    mean_, std_ = _channel_values(mean, image), _channel_values(std, image, divides=True)
     if inplace:
         return image.sub_(mean_).div_(std_)
     return formulas.normalized(image, mean_, std_)
 
 
-def _channel_values(values: Any, image: Tensor) -> Tensor:
+def _channel_values(values: Any, image: Tensor, divides: bool = False) -> Tensor:
+    if isinstance(values, (tuple, list)):
+        return _kept_values(tuple(values), image.dtype, image.device, divides)
     found = flambeau.as_tensor(values, dtype=image.dtype, device=image.device)
+    return _checked_values(found, divides)
+
+
+@lru_cache(64)
+def _kept_values(values: tuple[float, ...], dtype: Any, device: Any, divides: bool) -> Tensor:
+    """A data loader asks for the same ones for every picture."""
+    return _checked_values(flambeau.tensor(values, dtype=dtype, device=device), divides)
+
+
+def _checked_values(found: Tensor, divides: bool) -> Tensor:
+    if divides and (found == 0).any():
+        raise ValueError(f"std evaluated to zero after conversion to {found.dtype}, leading to division by zero.")
     return found.view(-1, 1, 1) if found.ndim == 1 else found
 
 
@@ -81,7 +96,7 @@ def to_tensor(picture: Any) -> Tensor:
     if isinstance(picture, np.ndarray):
         if picture.ndim not in (2, 3):
             raise ValueError(f"pic should be 2/3 dimensional. Got {picture.ndim} dimensions.")
-        return _to_unit(array_to_tensor(picture))
+        return _bytes_to_unit(picture) if picture.dtype == np.uint8 else array_to_tensor(picture).contiguous()
     if not is_pil(picture):
         raise TypeError(f"pic should be PIL Image or ndarray. Got {type(picture)}")
     if picture.mode == "1":
@@ -89,14 +104,34 @@ def to_tensor(picture: Any) -> Tensor:
     if picture.mode in ("I", "I;16", "F"):
         kind = {"I": np.int32, "I;16": np.int16, "F": np.float32}[picture.mode]
         return array_to_tensor(np.array(picture, kind, copy=True)).contiguous()
-    return _to_unit(array_to_tensor(np.asarray(picture)))
+    return _bytes_to_unit(np.asarray(picture))
 
 
-def _to_unit(tensor: Tensor) -> Tensor:
-    if tensor.dtype != flambeau.uint8:
-        return tensor.contiguous()
-    out = flambeau.empty(tensor.shape, dtype=flambeau.get_default_dtype())
-    formulas.unit_from_bytes.op.impl.into(out, (tensor,))
+def _bytes_to_unit(array: np.ndarray) -> Tensor:
+    """(H, W) or (H, W, C) bytes as (C, H, W) floats from 0 to 1, in one pass."""
+    height, width, channels = array.shape if array.ndim == 3 else (*array.shape, 1)
+    dtype = flambeau.get_default_dtype()
+    out = empty((channels, height, width), dtype)
+    if array.size == 0:
+        return out
+    pixels = from_array(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+    if channels <= 4 and dtype in (flambeau.float32, flambeau.float64):
+        planes_of_pixels(out, pixels, height, width, width * channels, 255.0, channels=channels)
+        return out
+    return pixels.view(height, width, channels).permute(2, 0, 1).to(dtype).div_(255).contiguous()
+
+
+def as_planes(image: Tensor) -> Tensor:
+    """An image of bytes (C, H, W) whose channels are neighbours in memory, as files and PIL have them, with a plane per channel;
+    others as they are. Everything after that runs along rows."""
+    channels, height, width = image.shape[-3:] if image.ndim == 3 else (0, 0, 0)
+    if image.dtype != flambeau.uint8 or not 1 < channels <= 4 or not image.is_cpu or image.numel() == 0:
+        return image
+    across, down, along = image.stride()
+    if (across, along) != (1, channels) or down < width * channels:
+        return image
+    out = empty((channels, height, width), flambeau.uint8)
+    planes_of_pixels(out, image, height, width, down, None, channels=channels)
     return out
 
 
@@ -104,7 +139,7 @@ def pil_to_tensor(picture: Any) -> Tensor:
     """A PIL image as a (C, H, W) tensor of its own numbers."""
     if not is_pil(picture):
         raise TypeError(f"pic should be PIL Image. Got {type(picture)}")
-    return flambeau.from_numpy(np.ascontiguousarray(pil_array(picture).transpose(2, 0, 1)))
+    return flambeau.from_numpy(pil_array(picture)).permute(2, 0, 1)
 
 
 # -- to PIL images ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from flambeau.nn.functional import interpolate
 from flambeau.nn.functional import pad as pad_border
 
 from ..interpolation import InterpolationMode
+from .conversion import as_planes
 
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
@@ -160,6 +161,7 @@ def resize(
     if image.numel() == 0:
         return image.new_empty((*image.shape[:-2], *size))
     blending = mode in _BLENDING
+    image = as_planes(image)
     aligned = None if not blending or mode == InterpolationMode.LANCZOS else False
     own = image.dtype
     batch = image.reshape(-1, *image.shape[-3:]) if image.ndim > 2 else image.reshape(1, 1, *image.shape)

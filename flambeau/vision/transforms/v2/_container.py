@@ -8,6 +8,7 @@ from typing import Any
 import flambeau
 from flambeau import nn
 
+from .. import draws
 from ._transform import Transform
 
 
@@ -58,7 +59,7 @@ class RandomApply(_Chain):
         self.p = p
 
     def forward(self, *inputs: Any) -> Any:
-        if flambeau.rand(1) >= self.p:
+        if not draws.happens(self.p):
             return inputs if len(inputs) > 1 else inputs[0]
         return self._run(self.transforms, inputs)
 

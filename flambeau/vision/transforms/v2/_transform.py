@@ -7,11 +7,11 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import flambeau
 from flambeau import Tensor, nn
 
 from ..._pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
+from .. import draws
 from .functional import get_dimensions, get_size, is_pure_tensor
 from .functional._dispatch import call_kernel
 
@@ -176,7 +176,7 @@ class RandomApplyTransform(Transform):
         sample = inputs if len(inputs) > 1 else inputs[0]
         flat, description = flatten(sample)
         self.check_inputs(flat)
-        if flambeau.rand(1) >= self.p:
+        if not draws.happens(self.p):
             return sample
         return self._transformed(flat, description)
 
