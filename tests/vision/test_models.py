@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import warnings
 from typing import Any
@@ -14,6 +15,7 @@ import flambeau
 from flambeau import nn
 from flambeau.vision import models
 from flambeau.vision.models._utils import IntermediateLayerGetter
+from flambeau.vision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 
 from .oracle import torchvision
 
@@ -150,7 +152,59 @@ def test_intermediate_layers() -> None:
         IntermediateLayerGetter(models.resnet18(), {"layer9": "x"})
 
 
+def test_feature_extraction_shares_and_restores() -> None:
+    model = models.resnet18(num_classes=4)
+    extractor = create_feature_extractor(model, {"layer1": "fine", "layer2.0.relu_1": "coarse"})
+    assert list(extractor.state_dict()) == list(model.state_dict())
+    out = extractor(flambeau.rand(2, 3, 32, 32))
+    assert {k: tuple(v.shape) for k, v in out.items()} == {"fine": (2, 64, 8, 8), "coarse": (2, 128, 4, 4)}
+    assert tuple(model(flambeau.rand(2, 3, 32, 32)).shape) == (2, 4)  # no hook stays behind
+    extractor.eval()
+    assert not model.layer1.training
+    with pytest.raises(ValueError, match="not present"):
+        create_feature_extractor(model, ["flatten"])
+    with pytest.raises(ValueError, match="Either"):
+        create_feature_extractor(model)
+
+
 # --- against torchvision
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_features_are_torchvisions() -> None:
+    vision = torchvision()
+    import torch
+
+    nodes = ["relu", "layer1.0.relu", "layer1.0.relu_1", "layer2", "layer3.0.conv1", "avgpool"]
+    ours, theirs = _pair(models.resnet18, vision.models.resnet18, num_classes=4)
+    extraction = importlib.import_module("torchvision.models.feature_extraction")
+    theirs_features = extraction.create_feature_extractor(theirs.eval(), nodes)
+    ours_features = create_feature_extractor(ours.eval(), nodes)
+    image = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    a, b = ours_features(flambeau.from_numpy(image)), theirs_features(torch.from_numpy(image))
+    assert set(a) == set(b)
+    for name in nodes:
+        _close(a[name], b[name], 1e-5, name)
+    traced = extraction.get_graph_node_names(theirs)[1]
+    assert set(get_graph_node_names(ours)[1]) <= set(traced)
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50", "vit_b_16", "fcn_resnet50", "fasterrcnn_resnet50_fpn", "efficientnet_v2_l"]
+)
+def test_transforms_of_weights(name: str) -> None:
+    vision = torchvision()
+    import torch
+
+    ours, theirs = (
+        models.get_model_weights(name).DEFAULT.transforms(),
+        vision.models.get_model_weights(name).DEFAULT.transforms(),
+    )
+    assert repr(ours) == repr(theirs)
+    image = np.random.default_rng(0).integers(0, 256, (3, 70, 90), dtype=np.uint8)
+    a, b = ours(flambeau.from_numpy(image)), theirs(torch.from_numpy(image))
+    assert tuple(a.shape) == tuple(b.shape)
+    assert float(np.abs(a.numpy() - b.numpy()).max()) <= 0.02  # one step of 255 where resizing rounds the other way
 
 
 def _options(builder: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 # ruff: noqa: F401, F403 - re-exports
 
-from . import detection, segmentation
+from . import detection, feature_extraction, segmentation
 from ._api import (
     Weights,
     WeightsEnum,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import flambeau
 from flambeau import Tensor, nn
@@ -208,7 +207,3 @@ def keep_best(boxes: Tensor, scores: Tensor, labels: Tensor, threshold: float, c
     """Non-maximum suppression per class, and the best of what is left."""
     keep = box_ops.batched_nms(boxes, scores, labels, threshold)[:count]
     return {"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]}
-
-
-def common_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225], **kwargs}

@@ -227,6 +227,6 @@ def fcos_resnet50_fpn(
 ) -> FCOS:
     """FCOS on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
     weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
+    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
     body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, **more)
     return load_weights(FCOS(body, num_classes, **kwargs), weights, progress)

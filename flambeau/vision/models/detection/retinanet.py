@@ -232,7 +232,7 @@ def retinanet_resnet50_fpn(
 ) -> RetinaNet:
     """RetinaNet on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
     weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
+    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
     body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, **more)
     model = load_weights(RetinaNet(body, num_classes, **kwargs), weights, progress)
     if weights is RetinaNet_ResNet50_FPN_Weights.COCO_V1:
@@ -252,7 +252,7 @@ def retinanet_resnet50_fpn_v2(
 ) -> RetinaNet:
     """RetinaNet on a ResNet-50 with a feature pyramid, by the improved recipe of Zhang et al. (2020)."""
     weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 2048, 256)}
+    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 2048, 256)}
     body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, frozen=False, **more)
     anchors = _default_anchorgen()
     norm = partial(nn.GroupNorm, 32)

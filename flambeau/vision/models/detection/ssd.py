@@ -163,7 +163,8 @@ class SSD(SingleStageDetector):
                 best, order = score[above].topk(min(self.topk_candidates, above.shape[0]))
                 for parts, part in zip(kept, (boxes[above[order]], best, flambeau.full_like(order, label))):
                     parts.append(part)
-            found.append(keep_best(*map(flambeau.cat, kept), self.nms_thresh, self.detections_per_img))
+            all_boxes, all_scores, all_labels = (flambeau.cat(parts) for parts in kept)
+            found.append(keep_best(all_boxes, all_scores, all_labels, self.nms_thresh, self.detections_per_img))
         return found
 
 
