@@ -164,6 +164,8 @@ class TreeSpec:
 
     __slots__ = ("type", "_context", "_children", "num_leaves")
 
+    num_leaves: int
+
     def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]):
         self.type, self._context, self._children = type, context, children_specs
         self.num_leaves = 1 if type is None else sum(child.num_leaves for child in children_specs)

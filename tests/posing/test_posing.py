@@ -200,6 +200,11 @@ def test_worker_processes_pose_too(tmp_path, method):
     assert run(script(tmp_path, WORKERS), method, cwd=tmp_path)[0] == "done\n"
 
 
+def test_workers_of_a_program_run_as_a_module(tmp_path):
+    script(tmp_path, WORKERS)
+    assert run("-m", "program", "spawn", cwd=tmp_path)[0] == "done\n"
+
+
 def test_pickles_and_checkpoints_with_torch_names(tmp_path):
     code = """
     import pickle, torch
@@ -215,6 +220,8 @@ def test_pickles_and_checkpoints_with_torch_names(tmp_path):
     again = pickle.loads(pickle.dumps(net))
     torch.save(net, "net.pt")
     torch.save(torch.nn.Linear(2, 2), "linear.pt")
+    torch.save({"version": torch.__version__}, "version.pt")
+    assert torch.load("version.pt", weights_only=False)["version"] >= "2.13"
     loaded = torch.load("net.pt", weights_only=False)
     for other in (again, loaded):
         assert type(other) is Net and torch.equal(other.layer(x), net.layer(x))
@@ -227,6 +234,8 @@ def test_pickles_and_checkpoints_with_torch_names(tmp_path):
     run(script(tmp_path, code), cwd=tmp_path)
     torch = pytest.importorskip("torch", reason="reads with the real PyTorch what the program above wrote")
     assert type(torch.load(tmp_path / "linear.pt", weights_only=False)) is torch.nn.Linear
+    found = torch.load(tmp_path / "version.pt", weights_only=False)["version"]
+    assert found.startswith("2.13.0+flambeau") and found > (2, 12)
 
 
 def test_plain_pickles_of_pytorch(tmp_path):

@@ -112,7 +112,7 @@ def test_grad_scaler_order_of_calls():
 ANSWERS = [
     "cuda.is_available()", "cuda.device_count()", "cuda.is_initialized()", "cuda.memory_allocated()", "cuda.manual_seed_all(0)",
     "cuda.empty_cache()", "cuda.current_device()", "cuda.synchronize()", "cuda.get_device_name(0)", "cuda.get_device_properties(0)",
-    "cuda.get_rng_state_all()", "cuda.Stream()", "cuda.Event()", "accelerator.is_available()", "accelerator.current_accelerator()",
+    "cuda.get_rng_state_all()", "cuda.Stream()", "cuda.Event()", "cuda.stream(None).__enter__()", "cuda.device(0).__enter__()",  "accelerator.is_available()", "accelerator.current_accelerator()",
     "accelerator.device_count()", "accelerator.synchronize()", "mps.is_available()", "mps.manual_seed(0)", "mps.empty_cache()",
     "xpu.is_available()", "xpu.synchronize()", "cpu.is_available()", "cpu.current_device()", "backends.cudnn.is_available()",
     "backends.cudnn.version()", "backends.cudnn.enabled", "backends.cudnn.benchmark", "backends.mps.is_available()",
