@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import inspect
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,18 @@ def test_weights_by_member_name_and_old_arguments(monkeypatch: pytest.MonkeyPatc
         models.squeezenet1_1(pretrained=False)
     assert len(asked) == 6
     assert len(weights.DEFAULT.meta["categories"]) == 1000
+
+
+def test_published_files_are_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.hub.get_dir", lambda: str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    source = models.mnasnet0_5()
+    flambeau.save(
+        source.state_dict(), tmp_path / "checkpoints" / models.MNASNet0_5_Weights.DEFAULT.url.rsplit("/", 1)[1]
+    )
+    loaded = models.mnasnet0_5(weights="DEFAULT", progress=False)
+    for a, b in zip(source.state_dict().values(), loaded.state_dict().values()):
+        assert flambeau.equal(a, b)
 
 
 def test_densenet_reads_files_of_old_releases() -> None:
