@@ -146,9 +146,7 @@ def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np
     return starts
 
 
-def _fractional(
-    input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor
-) -> tuple[Tensor, Tensor]:
+def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Saved:
     dims = len(sizes)
     wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples
     numbers = wide._array().reshape(-1, dims)
@@ -161,7 +159,7 @@ def _fractional(
     windows = np.ascontiguousarray(np.concatenate(table, axis=1), np.int64)
     out, indices = pool_by_table(input, sizes, windows, (1,) * dims, True)
     assert indices is not None
-    return out, indices
+    return Saved((out, indices), places=indices)  # the maxima may be changed in place
 
 
 @primitive(

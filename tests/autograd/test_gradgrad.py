@@ -226,6 +226,8 @@ CASES = {
     "mv, dot": (lambda a, b: (a.mv(b), b.dot(b * 2)), many((2, 3), (3,))),
     "matmul broadcast": (torch.matmul, many((2, 1, 2, 2), (3, 2, 1))),
     "inv": (torch.linalg.inv, many((2, 2))),
+    "fft": (torch.fft.fft, (complex_(3),)),
+    "rfft, irfft": (lambda x: torch.fft.irfft(torch.fft.rfft(x) ** 2, 4), many((4,))),
     "solve": (torch.linalg.solve, many((2, 2), (2, 1))),
     "solve_triangular": (lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), many((2, 2), (2, 1))),
     "cholesky": (lambda a: torch.linalg.cholesky(a @ a.mT + torch.eye(2, dtype=a.dtype)), many((2, 2))),
@@ -358,7 +360,10 @@ FIRST_ONLY = {
         f"cdist {p}": (lambda a, b, p=p: torch.cdist(a, b, p), (real(2, 2), real(3, 2, low=3, high=5)))
         for p in (1.0, 2.0, 3.0, float("inf"))
     },
-    "svdvals": (torch.linalg.svdvals, (real(2, 3),)),
+    "lobpcg": (
+        lambda a: torch.lobpcg(a + a.mT, k=1, X=torch.ones(4, 1, dtype=a.dtype), niter=100, tol=1e-12)[0],
+        (real(4, 4),),
+    ),
     "pdist": (F.pdist, (real(3, 2),)),
     "ctc_loss": (
         lambda x: F.ctc_loss(x.log_softmax(2), torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])),
