@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .core.dtype import uint8
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
 from .serialization import rebuild
@@ -18,11 +19,7 @@ __all__ = [
 
 
 def _held(storage: Any) -> Any:
-    if isinstance(storage, TypedStorage):
-        return rebuild.LoadedStorage(storage.untyped(), storage.dtype)
-    if isinstance(storage, UntypedStorage):
-        return rebuild.LoadedStorage(storage, None)
-    return storage
+    return TypedStorage(storage, uint8) if isinstance(storage, UntypedStorage) else storage
 
 
 def _rebuild_tensor(storage: Any, *args: Any) -> Any:

@@ -216,14 +216,11 @@ class Generator:
         twin.set_state_bytes(self.state_bytes())
         return twin
 
-    def __getstate__(self) -> bytes:
-        return self.state_bytes()
-
-    def __setstate__(self, state: bytes) -> None:
-        self.set_state_bytes(state)
+    def __setstate__(self, state: tuple) -> None:
+        self.set_state(state[2])
 
     def __reduce__(self) -> tuple:
-        return (Generator, (str(self._device),), self.state_bytes())
+        return (Generator, (self._device,), (self._seed, None, self.get_state()))  # as PyTorch pickles it
 
     def __deepcopy__(self, memo: dict) -> Generator:
         return self.clone_state()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _compat_pickle
 import collections
 import importlib
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
+from ..core.generator import Generator
+from ..core.naming import own_name, torch_name
 from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -61,10 +64,6 @@ SAFE: dict[tuple[str, str], Any] = {
     ("builtins", "frozenset"): frozenset,
     ("builtins", "bytearray"): bytearray,
     ("builtins", "complex"): complex,
-    ("__builtin__", "set"): set,
-    ("__builtin__", "frozenset"): frozenset,
-    ("__builtin__", "bytearray"): bytearray,
-    ("__builtin__", "complex"): complex,
     ("_codecs", "encode"): rebuild.encode,
     **{("torch", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
@@ -87,6 +86,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
     Size: ("torch", "Size"),
     device: ("torch", "device"),
     UntypedStorage: ("torch.storage", "UntypedStorage"),
+    Generator: ("torch._C", "Generator"),
 }
 
 # Classes that live in another module in PyTorch than here.
@@ -108,8 +108,14 @@ def written_name(obj: Any) -> tuple[str, str] | None:
     module = getattr(obj, "__module__", None) or ""
     if module == "flambeau" or module.startswith("flambeau."):
         name = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
-        return _MOVED.get(name, "torch" + module[len("flambeau") :]), name
+        return _MOVED.get(name, torch_name(module)), name
     return None
+
+
+def present_name(module: str, name: str) -> tuple[str, str]:
+    """What Python 3 calls something that pickle's protocols 0 to 2 write under its name in Python 2."""
+    module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
+    return _compat_pickle.IMPORT_MAPPING.get(module, module), name
 
 
 def resolve(module: str, name: str) -> Any:
@@ -117,22 +123,26 @@ def resolve(module: str, name: str) -> Any:
     known = SAFE.get((module, name))
     if known is not None:
         return known
-    if module == "torch" or module.startswith("torch."):
+    if module.partition(".")[0] in ("torch", "torchvision"):
         return _local(module, name)
-    found: Any = importlib.import_module({"__builtin__": "builtins", "copy_reg": "copyreg"}.get(module, module))
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
 
 
 # Where PyTorch keeps its compiled functions.
-_COMPILED = {"torch._C._nn": "flambeau.nn.functional", "torch._C._VariableFunctions": "flambeau"}
+_COMPILED = {
+    "torch._C": "flambeau",
+    "torch._C._nn": "flambeau.nn.functional",
+    "torch._C._VariableFunctions": "flambeau",
+}
 
 
 def _local(module: str, name: str) -> Any:
     if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # the functions of `torch` are its attributes
         return importlib.import_module("flambeau")
-    local = _COMPILED.get(module, "flambeau" + module[len("torch") :])
+    local = _COMPILED.get(module) or own_name(module)
     candidates = [local]
     if module.startswith("torch.nn.modules."):
         candidates.append("flambeau.nn")
@@ -149,4 +159,4 @@ def _local(module: str, name: str) -> Any:
     raise AttributeError(f"the file names {module}.{name}, which Flambeau does not have")
 
 
-__all__ = ["SAFE", "STORAGE_OF", "STORAGE_TYPES", "UNTYPED", "StorageType", "resolve", "written_name"]
+__all__ = ["SAFE", "STORAGE_OF", "STORAGE_TYPES", "UNTYPED", "StorageType", "present_name", "resolve", "written_name"]

@@ -7,6 +7,7 @@ import io
 import mmap as mapped
 import os
 import pickle
+import pickletools
 import struct
 import sys
 import zipfile
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..core.device import device
+from ..core.dtype import uint8
 from ..core.storage import UntypedStorage
-from .names import SAFE, StorageType, resolve, written_name
-from .rebuild import LoadedStorage
+from ..core.typed_storage import TypedStorage
+from .names import SAFE, StorageType, present_name, resolve, written_name
 from .writer import MAGIC
 
 _user_safe: dict[tuple[str, str], Any] = {}
@@ -73,6 +75,10 @@ class safe_globals:
         _user_safe.update(self.before)
 
 
+def _full_name(module: str, name: str) -> str:
+    return name if module == "builtins" else f"{module}.{name}"
+
+
 class Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
     """Understands PyTorch's names. With `restricted`, the file can name nothing but data types and tensor builders, so
     reading it runs no code of the file's choosing. The pure-Python unpickler: a damaged file can make the C one allocate
@@ -83,15 +89,17 @@ class Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
         self.load_storage, self.restricted = load_storage, restricted
 
     def find_class(self, module: str, name: str) -> Any:
+        module, name = present_name(module, name)
         known = SAFE.get((module, name))
         if known is None:
             known = _user_safe.get((module, name))
         if known is not None:
             return known
         if self.restricted:
+            full = _full_name(module, name)
             raise pickle.UnpicklingError(
-                f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. Please use"
-                f" `torch.serialization.add_safe_globals([{name}])` or the `torch.serialization.safe_globals([{name}])` context"
+                f"Unsupported global: GLOBAL {full} was not an allowed global by default. Please use"
+                f" `torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` context"
                 " manager to allowlist this global if you trust this class/function."
             )
         return resolve(module, name)
@@ -103,7 +111,7 @@ class Unpickler(pickle._Unpickler):  # type: ignore[name-defined]
         if not isinstance(kind, StorageType) or type(numel) is not int or numel < 0 or not isinstance(key, str):
             raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {identity!r}"[:200])
         nbytes = numel * (kind.dtype.itemsize if kind.dtype else 1)
-        return LoadedStorage(self.load_storage(key, nbytes, str(location)), kind.dtype)
+        return TypedStorage(self.load_storage(key, nbytes, str(location)), kind.dtype or uint8)
 
 
 def _place(storage: UntypedStorage, location: str, map_location: Any) -> UntypedStorage:
@@ -261,6 +269,47 @@ def _exactly(file: Any, count: int) -> bytes:
     if len(data) != count:
         raise RuntimeError(f"unexpected EOF, expected {count - len(data)} more bytes. The file might be corrupted.")
     return data
+
+
+# -- what a file names ----------------------------------------------------------------------------------------------------
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The full names of what a file in the zip format uses and `load` would refuse, sorted; nothing of it is run."""
+    with _opened(f) as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save but got something else")
+        record = ZipReader(file).read("data.pkl")
+    named = {present_name(module, name) for module, name in _globals(record)}
+    return sorted(_full_name(*key) for key in named if key not in SAFE and key not in _user_safe)
+
+
+def _globals(data: bytes) -> Iterator[tuple[str, str]]:
+    """(module, name) of each global in a pickle, whichever of the two instructions names it."""
+    strings: list[str] = []
+    memo: dict[int, Any] = {}
+    last: Any = None
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "GLOBAL":
+            module, _, name = argument.partition(" ")
+            yield module, name
+            last = None
+        elif opcode.name == "STACK_GLOBAL":
+            if len(strings) < 2:
+                raise pickle.UnpicklingError("corrupt checkpoint: a global without a name")
+            yield strings[-2], strings[-1]
+            last = None
+        elif opcode.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if argument is None else argument] = last
+        elif opcode.name in ("GET", "BINGET", "LONG_BINGET"):
+            last = memo.get(argument)
+            if isinstance(last, str):
+                strings.append(last)
+        elif isinstance(argument, str):
+            last = argument
+            strings.append(argument)
+        else:
+            last = None
 
 
 # -- load -----------------------------------------------------------------------------------------------------------------

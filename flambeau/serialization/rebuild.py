@@ -11,18 +11,10 @@ from ..core.size import make_size
 from ..core.sparse import new_csr
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
+from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
 from ..ops.sparse_coo import check_invariants_of, sparse_coo_tensor
 from ..ops.sparse_csr import check_compressed
-
-
-class LoadedStorage:
-    """A storage as the unpickler hands it out: bytes, and the dtype its type named."""
-
-    __slots__ = ("storage", "dtype")
-
-    def __init__(self, storage: UntypedStorage, kind: dtype | None):
-        self.storage, self.dtype = storage, kind
 
 
 def _integers(values: Any, what: str) -> tuple[int, ...]:
@@ -48,17 +40,15 @@ def _build(storage: UntypedStorage, kind: dtype, offset: Any, size: Any, stride:
     )
 
 
-def _loaded(storage: Any) -> LoadedStorage:
-    if not isinstance(storage, LoadedStorage):
+def _loaded(storage: Any) -> TypedStorage:
+    if not isinstance(storage, TypedStorage):
         raise RuntimeError(f"corrupt checkpoint: expected a storage, got {type(storage).__name__}")
     return storage
 
 
 def tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
     held = _loaded(storage)
-    if held.dtype is None:
-        raise RuntimeError("corrupt checkpoint: a tensor without a dtype")
-    return _build(held.storage, held.dtype, storage_offset, size, stride)
+    return _build(held.untyped(), held.dtype, storage_offset, size, stride)
 
 
 def tensor_v2(
@@ -88,7 +78,7 @@ def tensor_v3(
 ) -> Tensor:
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
-    t = _build(_loaded(storage).storage, kind, storage_offset, size, stride)
+    t = _build(_loaded(storage).untyped(), kind, storage_offset, size, stride)
     if requires_grad:
         t.requires_grad = True
     return t

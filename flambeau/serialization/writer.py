@@ -21,6 +21,7 @@ from ..core.layout import layout
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
+from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
 from . import rebuild
 from .names import STORAGE_OF, STORAGE_TYPES, UNTYPED, StorageType, written_name
@@ -28,6 +29,7 @@ from .names import STORAGE_OF, STORAGE_TYPES, UNTYPED, StorageType, written_name
 ALIGNMENT = 64
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
+DEFAULT_PROTOCOL = 2  # of pickle
 
 
 class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
@@ -56,7 +58,11 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
         return key
 
     def persistent_id(self, obj: Any) -> Any:
-        if not isinstance(obj, _StorageReference):
+        if isinstance(obj, UntypedStorage):
+            obj = _StorageReference(obj, None)
+        elif isinstance(obj, TypedStorage):
+            obj = _StorageReference(obj.untyped(), obj.dtype)
+        elif not isinstance(obj, _StorageReference):
             return None
         key = self.key_of(obj.storage)
         kind = STORAGE_TYPES[STORAGE_OF[obj.dtype]] if obj.dtype in STORAGE_OF else UNTYPED
@@ -247,7 +253,7 @@ def save(
     obj: Any,
     f: Any,
     pickle_module: Any = pickle,
-    pickle_protocol: int = 2,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:

@@ -193,3 +193,59 @@ def test_environment_decides_about_unsafe_files(tmp_path, monkeypatch):
     monkeypatch.delenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     with pytest.raises(pickle.UnpicklingError):
         torch.load(path, weights_only=False)
+
+
+class Preferences:
+    pass
+
+
+def test_refused_names_are_given_in_full_and_can_be_allowed():
+    cases = [
+        (slice(1, 2), "slice", slice),
+        (range(3), "range", range),
+        (Preferences(), f"{__name__}.Preferences", Preferences),
+    ]
+    for obj, name, kind in cases:
+        data = io.BytesIO()
+        torch.save(obj, data)
+        data.seek(0)
+        with pytest.raises(pickle.UnpicklingError, match=rf"GLOBAL {name} .*add_safe_globals\(\[{name}\]\)"):
+            torch.load(data)
+        data.seek(0)
+        assert torch.serialization.get_unsafe_globals_in_checkpoint(data)[0] == name
+        data.seek(0)
+        with torch.serialization.safe_globals([kind]):
+            assert type(torch.load(data)) is kind
+            data.seek(0)
+            assert torch.serialization.get_unsafe_globals_in_checkpoint(data) == []
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_unsafe_names_of_a_file(protocol, tmp_path):
+    torch.save([torch.nn.Linear(1, 1), {"a": Preferences()}], tmp_path / "a.pt", pickle_protocol=protocol)
+    names = torch.serialization.get_unsafe_globals_in_checkpoint(tmp_path / "a.pt")
+    assert names == sorted([f"{__name__}.Preferences", "torch.nn.modules.linear.Linear"])
+    (tmp_path / "b.pt").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="Expected input to be a checkpoint"):
+        torch.serialization.get_unsafe_globals_in_checkpoint(tmp_path / "b.pt")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("direction", ["from", "to", "here"])
+def test_storages_and_generators(direction, zipped):
+    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    writer = real if direction == "from" else torch
+    reader = real if direction == "to" else torch
+    generator = writer.Generator().manual_seed(5)
+    writer.rand(3, generator=generator)
+    data = io.BytesIO()
+    storage = writer.arange(3.0).untyped_storage()
+    writer.save(
+        [generator, storage, writer.TypedStorage([1, 2], dtype=writer.int16)],
+        data,
+        _use_new_zipfile_serialization=zipped,
+    )
+    data.seek(0)
+    again, untyped, typed = reader.load(data, weights_only=False)
+    assert reader.rand(4, generator=again).tolist() == writer.rand(4, generator=generator).tolist()
+    assert untyped.tolist() == storage.tolist() and typed.tolist() == [1, 2] and typed.dtype is reader.int16

@@ -1,50 +1,49 @@
-"""Python's multiprocessing, with tensors passed between processes in shared memory instead of copied.
-
->>> import flambeau.multiprocessing as mp
->>> queue = mp.Queue()
->>> queue.put(flambeau.ones(3))    # the receiver maps the same bytes
-"""
+"""How tensors travel between processes: descriptors of shared memory, not bytes."""
 
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import pickle
 import threading
 from collections.abc import Callable
-from multiprocessing import *  # noqa: F403
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from .core.device import cpu
-from .core.shared_memory import SharedBlock
-from .core.storage import UntypedStorage
-from .core.tensor import Tensor, empty_strided
-from .ops.inplace import raw_copy
-from .ops.python_protocol import reduce_ex
+from ..core.device import cpu
+from ..core.shared_memory import SharedBlock
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, empty_strided
+from ..ops.inplace import raw_copy
+from ..ops.python_protocol import reduce_ex
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "get_all_sharing_strategies",
     "get_sharing_strategy",
+    "init_reductions",
+    "pack",
     "set_sharing_strategy",
-    *multiprocessing.__all__,
+    "unpack",
 ]
 
 
+_strategy = ["file_descriptor"]
+
+
 def get_all_sharing_strategies() -> set[str]:
-    """The ways tensors can be shared: by handing over descriptors of memory files."""
-    return {"file_descriptor"}
+    """PyTorch's names for the ways to share memory."""
+    return {"file_descriptor", "file_system"}
 
 
 def get_sharing_strategy() -> str:
-    return "file_descriptor"
+    return _strategy[0]
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepts the names PyTorch has. Both mean the same here: descriptors are closed once mapped by a data loader, so
-    the reason for choosing 'file_system' (running out of them) does not arise."""
-    if new_strategy not in ("file_descriptor", "file_system"):
+    """Remembers one of the names PyTorch has. Both mean the same here: descriptors are closed once mapped by a data loader,
+    so the reason for choosing 'file_system' (running out of them) does not arise."""
+    if new_strategy not in get_all_sharing_strategies():
         raise AssertionError(f"invalid sharing strategy {new_strategy!r}: expected 'file_descriptor' or 'file_system'")
+    _strategy[0] = new_strategy
 
 
 # -- how a storage travels --------------------------------------------------------------------------------------------
@@ -123,8 +122,10 @@ def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
     return tuple(strides)
 
 
-ForkingPickler.register(UntypedStorage, _reduce_storage)
-ForkingPickler.register(Tensor, _reduce_tensor)
+def init_reductions() -> None:
+    """Teach multiprocessing's pickler about tensors."""
+    ForkingPickler.register(UntypedStorage, _reduce_storage)
+    ForkingPickler.register(Tensor, _reduce_tensor)
 
 
 # -- messages with a courier --------------------------------------------------------------------------------------------
