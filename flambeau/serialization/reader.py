@@ -289,6 +289,7 @@ def _globals(data: bytes) -> Iterator[tuple[str, str]]:
     strings: list[str] = []
     memo: dict[int, Any] = {}
     last: Any = None
+    argument: Any
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "GLOBAL":
             module, _, name = argument.partition(" ")

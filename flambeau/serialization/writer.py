@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from ..core.dtype import dtype
+from ..core.dtype import dtype, uint8
 from ..core.layout import layout
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
@@ -59,7 +59,7 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, UntypedStorage):
-            obj = _StorageReference(obj, None)
+            obj = _StorageReference(obj, uint8 if self.legacy else None)  # PyTorch's old reader wants a dtype
         elif isinstance(obj, TypedStorage):
             obj = _StorageReference(obj.untyped(), obj.dtype)
         elif not isinstance(obj, _StorageReference):
