@@ -1,15 +1,18 @@
-"""How many threads native kernels use, and the libgomp that runs them.
+"""How many threads native code uses: our kernels, on a pool of their own, and oneDNN, on libgomp's.
 
-Kernels read the count from a fixed address, so changing it needs no recompilation. libgomp is shared with oneDNN.
+Kernels read the count from a fixed address, so changing it needs no recompilation.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from . import pool
 
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
 # spinning covers the gap between two kernels; after that a thread sleeps.
@@ -103,13 +106,26 @@ def on_change(callback: Callable[[], None]) -> None:
 
 
 def library() -> ctypes.CDLL | None:
-    """libgomp, or None where it is not installed (then kernels run on one thread)."""
+    """libgomp, which runs oneDNN's threads, or None where it is not installed."""
     global _library, _library_tried
     if not _library_tried:
         _library_tried = True
         _library = _open()
         _apply()
     return _library
+
+
+@contextlib.contextmanager
+def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
+    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
+    if not wanted or _library is None:
+        yield
+        return
+    _library.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        _library.omp_set_num_threads(_count())
 
 
 def _open() -> ctypes.CDLL | None:
@@ -127,12 +143,15 @@ def _open() -> ctypes.CDLL | None:
             del os.environ["GOMP_SPINCOUNT"]
 
 
-def _apply() -> None:
-    count = get_num_threads()
+def _count() -> int:
     # In a forked child the threads of libgomp's pool do not exist, and waiting for them would hang.
-    _native.value = count if _library is not None and not _forked else 1
+    return 1 if _forked else get_num_threads()
+
+
+def _apply() -> None:
+    _native.value = min(_count(), pool.MOST_THREADS) if pool.supported() else 1
     if _library is not None:
-        _library.omp_set_num_threads(_native.value)
+        _library.omp_set_num_threads(_count())
 
 
 def _after_fork() -> None:
@@ -140,6 +159,7 @@ def _after_fork() -> None:
     _forked = True
     _requested = 1
     _native.value = 1
+    pool.forget()
     if _library is not None:
         _library.omp_set_num_threads(1)
 
@@ -150,4 +170,5 @@ if hasattr(os, "register_at_fork"):
 
 def count_address() -> int:
     """Where native code finds the number of threads (an int64)."""
+    _apply()
     return ctypes.addressof(_native)
