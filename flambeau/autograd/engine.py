@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import sys
+import warnings
 from typing import Any
 
-from ..core.graph import AccumulateGrad, Node, gradient_edge, mode
+from ..core.graph import AccumulateGrad, Node, gradient_edge, mode, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
 from ..core.tensor import Tensor, contiguous_strides
@@ -91,7 +92,7 @@ class Pass:
             return None
         if useful is not None and not any(e is not None and e[0] in useful for e in node.edges):
             return None
-        outgoing = node.apply(incoming)
+        outgoing = apply_watched(node, incoming) if unusual else node.apply(incoming)
         if node.hooks:
             outgoing = run_posthooks(node, outgoing, incoming)
         if mode.anomaly:
@@ -181,13 +182,31 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
     return outgoing
 
 
+def apply_watched(node: Node, incoming: list) -> tuple:
+    """node.apply; with anomaly detection an error is preceded by the forward call that led to it."""
+    try:
+        return node.apply(incoming)
+    except Exception:
+        if mode.anomaly:
+            show_forward_call(node)
+        raise
+
+
+def show_forward_call(node: Node) -> None:
+    if node.trace:
+        trace = f"Traceback of forward call that caused the error:\n{node.trace}"
+    else:
+        trace = "No forward pass information available. Enable detect anomaly during forward pass for more information."
+    warnings.warn(f"Error detected in {node.name()}. {trace}", UserWarning, stacklevel=2)
+
+
 def check_gradients(node: Node, outgoing: tuple) -> None:
     if not mode.anomaly_check_nan:
         return
     for i, g in enumerate(outgoing):
         if isinstance(g, Tensor) and g.isnan().any().item():
-            trace = f"\nThe forward call was made here:\n{node.trace}" if node.trace else ""
-            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.{trace}")
+            show_forward_call(node)
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
 def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None:

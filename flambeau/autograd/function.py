@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..core.graph import Node, SavedTensor, gradient_edge, mode
+from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
 from ..ops.formula import RETRY_MESSAGE
@@ -88,14 +88,29 @@ class FunctionNode(Node):
                 raise RuntimeError(
                     f"function {self.label} returned {type(share).__name__} instead of a Tensor or None gradient"
                 )
-        return tuple(_fit(s, shape) for s, shape in zip(shares, self.extra))
+        return tuple(self.fitted(i, share) for i, share in enumerate(shares))
 
+    def fitted(self, index: int, share: Tensor | None) -> Tensor | None:
+        """A gradient of broadcast shape is summed down to the input's."""
+        shape = self.extra[index]
+        if share is None or share.shape == shape:
+            return share
+        try:
+            return share.sum_to_size(shape)
+        except RuntimeError:
+            raise RuntimeError(
+                f"Function {self.label} returned an invalid gradient at index {index} - got {list(share.shape)} but"
+                f" expected shape compatible with {list(shape)}"
+            ) from None
 
-def _fit(share: Tensor | None, shape: Any) -> Tensor | None:
-    """A gradient of broadcast shape is summed down to the input's."""
-    if share is None or shape is None or share.shape == shape:
-        return share
-    return share.sum_to_size(shape)
+    def __getattr__(self, name: str) -> Any:
+        """In PyTorch the node of a Function is its ctx: what forward put there can be read here."""
+        if name in FunctionNode.__slots__ or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+    def __repr__(self) -> str:
+        return f"<{__name__}.{self.label} object at {id(self):#x}>"
 
 
 def _zeros(info: tuple) -> Tensor:
@@ -169,7 +184,8 @@ class Function:
     @classmethod
     def _record(cls, ctx: FunctionCtx, args: tuple, positions: list[int], edges: tuple, result: Any) -> Any:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        node = FunctionNode(cls.__name__ + "Backward", edges)
+        label = cls.__name__ + "Backward"
+        node = named_class(FunctionNode, label)(label, edges)
         node.cls, node.ctx, node.positions = cls, ctx, positions
         node.extra = tuple(args[i].shape for i in positions)
         node.output_count = len(outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -168,10 +169,15 @@ class detect_anomaly(set_detect_anomaly):
     """Errors in the backward pass name the user's own forward line."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        super().__init__(False, check_nan)
+        self.before, self.check_nan = (mode.anomaly, mode.anomaly_check_nan), check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for"
+            " debugging.",
+            stacklevel=2,
+        )
 
     def __enter__(self) -> None:
-        mode.anomaly, mode.anomaly_check_nan = True, mode.anomaly_check_nan
+        mode.anomaly, mode.anomaly_check_nan = True, self.check_nan
 
 
 def is_anomaly_enabled() -> bool:

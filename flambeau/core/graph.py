@@ -5,6 +5,7 @@ This sits in `core` because recording happens inside every operator call; it kno
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import threading
@@ -137,7 +138,8 @@ def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
 
 def modified_message(tensor: Any, version: int, source: Node | None, output_nr: int) -> str:
     """Why a saved tensor cannot be used: it had `version` when it was saved. `source` is the node that made it."""
-    where = f", which is output {output_nr} of {source.name()}," if source is not None else ""
+    made_here = source is not None and not isinstance(source, AccumulateGrad)
+    where = f", which is output {output_nr} of {operation_name(source)}," if made_here else ""
     message = (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{tensor.type()} {list(tensor.shape)}]{where} is at version {tensor._storage.version};"
@@ -150,9 +152,15 @@ def modified_message(tensor: Any, version: int, source: Node | None, output_nr: 
     if not mode.anomaly:
         message += (
             " Hint: enable anomaly detection to find the operation that failed to compute its gradient,"
-            " with torch.autograd.set_detect_anomaly(True)."
+            " with torch.autograd.set_detect_anomaly(True, check_nan=False)."
         )
     return message
+
+
+def operation_name(node: Any) -> str:
+    """'Exp' for ExpBackward0: the operation whose derivative the node is."""
+    name, _, number = node.name().rpartition("Backward")
+    return name if name and (not number or number.isdigit()) else node.name()
 
 
 def user_frame() -> str:
@@ -230,11 +238,18 @@ class Node:
         return f"<{self.label} object at {id(self):#x}>"
 
 
+@functools.cache
+def named_class(base: type, label: str) -> Any:
+    """The class of `base` nodes called `label`: programs that draw graphs ask for `type(node).__name__`."""
+    return type(label, (base,), {"__module__": "builtins"})
+
+
 def user_trace() -> str:
     """The stack outside this package, as anomaly detection shows it."""
     package = __name__.split(".")[0]
     stack = traceback.extract_stack()
-    return "".join(traceback.format_list([f for f in stack if f"/{package}/" not in f.filename]))
+    outside = [f for f in stack if f"/{package}/" not in f.filename and f.filename != "<frozen runpy>"]
+    return "".join(traceback.format_list(outside))
 
 
 RETRY_MESSAGE = (

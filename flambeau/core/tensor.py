@@ -6,6 +6,7 @@ What tensors *do* is declared in `ops`, which binds methods onto this class once
 from __future__ import annotations
 
 import ctypes
+import warnings
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -296,7 +297,19 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
-        return None if self._meta is None else self._meta.grad
+        meta = self._meta
+        if meta is None:
+            return None
+        if meta.grad is None and meta.grad_fn is not None and not meta.retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't"
+                " be populated during autograd.backward(). If you indeed want the .grad field to be populated for a"
+                " non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by"
+                " mistake, make sure you access the leaf Tensor instead.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return meta.grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

@@ -52,13 +52,13 @@ def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
     check_alpha(op, operands, params)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha)
+@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha, former=("alpha",))
 def add(input, other, *, alpha=1):
     """input + alpha * other"""
     return input + alpha * other
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",))
+@pointwise(numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",), former=("alpha",))
 def sub(input, other, *, alpha=1):
     """input - alpha * other"""
     return input - alpha * other
@@ -91,7 +91,7 @@ def _check_value(op: Pointwise, operands: tuple, params: tuple) -> None:
         raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
 
 
-@pointwise(numbers=(), check=_check_value)
+@pointwise(numbers=(), check=_check_value, former=("value",))
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2"""
     return input + value * tensor1 * tensor2
@@ -109,7 +109,7 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
     _check_value(op, operands, params)
 
 
-@pointwise(numbers=(), check=_check_addcdiv)
+@pointwise(numbers=(), check=_check_addcdiv, former=("value",))
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 / tensor2"""
     return input + value * (tensor1 / tensor2)

@@ -49,8 +49,8 @@ def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:
     return attention_weights_backward(g, out, scale, causal)
 
 
-def _mask_grad(g: Tensor, out: Tensor, mask: Tensor, causal: bool) -> Tensor:
-    return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask.shape)  # type: ignore[attr-defined]
+def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
+    return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)  # type: ignore[attr-defined]
 
 
 @primitive(

@@ -9,6 +9,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
 from .declare import composite, primitive
+from .dtype_rules import check_parameter_dtypes
 from .formula import type_word
 from .together import together
 from .windows import bare, is_computed, is_last, new_like
@@ -216,6 +217,7 @@ def _batch_norm(
 ) -> tuple[Tensor, Any, Any]:
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check(input, parameters, bool(training), eps)
+    check_parameter_dtypes(input, *parameters.values())
     if len(input.shape) < 2:
         return input.clone(), None, None
     kept = opmath(input.dtype)

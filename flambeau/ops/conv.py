@@ -98,7 +98,7 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
 @primitive(
     grads={
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
-        "weight": lambda g, dy, weight, window: conv_weight_grad(g, _conj(dy), weight.shape, window),
+        "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
     label="ConvolutionBackward0",
     function=False,
@@ -117,7 +117,7 @@ def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: 
 
 @primitive(
     grads={
-        "input": lambda g, input, dy, window: conv_input_grad(_conj(dy), g, input.shape, window),
+        "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
     label="ConvolutionBackward0",

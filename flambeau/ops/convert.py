@@ -71,10 +71,10 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return self if is_laid_out(self, memory_format) else clone(self, memory_format=memory_format)
 
 
-def _convert_backward(g: Tensor, input: Tensor) -> Tensor:
-    if g.dtype.is_complex and not input.dtype.is_complex:
+def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Tensor:
+    if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
-    return g.to(device=input.device, dtype=input.dtype)
+    return g.to(device=input_device, dtype=input_dtype)
 
 
 @primitive(grads={"input": _convert_backward}, label="ToCopyBackward0", function=False, method=False)
@@ -194,8 +194,8 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def _copied_backward(g: Tensor, src: Tensor) -> Tensor:
-    return _convert_backward(g.sum_to_size(src.shape), src)
+def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: device) -> Tensor:
+    return _convert_backward(g.sum_to_size(src_shape), src_dtype, src_device)
 
 
 @primitive(

@@ -12,6 +12,7 @@ from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from .calls import run_inplace
 from .faces import make_face, make_inplace_face
+from .former import accepting_former
 from .formula import Pointwise, PointwiseNode, formula_globals, promote
 from .inplace import assign, check_disjoint, check_writable, resize_out, write_out
 from .primitive import Primitive
@@ -47,6 +48,7 @@ def pointwise(
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
     differentiable: bool = True,
+    former: tuple[str, ...] = (),
 ) -> Any:
     """Declare a pointwise operator from its scalar formula.
 
@@ -58,18 +60,19 @@ def pointwise(
     first; with `only_numbers` there need be no tensor at all), `constants` the numbers that become part of the formula (see Pointwise). `check(op, operands[, params])` runs
     once per plan; `guard(compute, operands)` returns None or a function of the values that runs before every call. `grad(g, *operands, *params, out)` replaces the automatic
     derivative, `inplace_grad` that of the in-place form. `label` is the name of the autograd node, or makes it from the
-    operands' layouts.
+    operands' layouts. `former` names the numbers that may stand among the operands, as in PyTorch's former signature.
     """
     if formula is None:
         return functools.partial(
             pointwise, name=name, rule=rule, grad=grad, inplace_grad=inplace_grad, label=label, check=check, guard=guard,
             kinds=kinds, kernel=kernel, numbers=numbers, only_numbers=only_numbers, constants=constants, function=function, method=method,
             inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, differentiable=differentiable,
+            former=former,
         )  # fmt: skip
     op_name = name or formula.__name__
 
     def implementation(derivative: Callable | None) -> Pointwise:
-        return Pointwise(
+        made = Pointwise(
             op_name,
             formula,
             rule,
@@ -84,6 +87,8 @@ def pointwise(
             guard,
             only_numbers,
         )
+        made.former = former
+        return made
 
     impl = implementation(grad)
     face = make_face(impl, out)
@@ -141,15 +146,29 @@ def primitive(
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
+    former: tuple[str, ...] = (),
 ) -> Any:
     """Declare an operator with a kernel of its own and derivative rules `grads` (see ops.primitive)."""
     if fn is None:
         return functools.partial(
             primitive, grads=grads, label=label, kind=kind, multi_view=multi_view, name=name, function=function,
-            method=method, inplace=inplace, out=out, namespaces=namespaces, aliases=aliases,
+            method=method, inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, former=former,
         )  # fmt: skip
     impl = Primitive(fn, grads or {}, label, kind == "view", multi_view)
-    return _declare(fn, impl, impl, kind, name, function, method, inplace, out, namespaces, aliases, bool(grads))
+    return _declare(
+        fn,
+        _calling(impl, fn, former),
+        impl,
+        kind,
+        name,
+        function,
+        method,
+        inplace,
+        out,
+        namespaces,
+        aliases,
+        bool(grads),
+    )
 
 
 def view(fn: Callable | None = None, **options: Any) -> Any:
@@ -170,14 +189,17 @@ def composite(
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
+    former: tuple[str, ...] = (),
 ) -> Any:
     """Declare an operator made of other operators: its derivative follows from theirs."""
     if fn is None:
         return functools.partial(
             composite, kind=kind, name=name, function=function, method=method, inplace=inplace, out=out,
-            namespaces=namespaces, aliases=aliases,
+            namespaces=namespaces, aliases=aliases, former=former,
         )  # fmt: skip
-    return _declare(fn, fn, None, kind, name, function, method, inplace, out, namespaces, aliases, True)
+    return _declare(
+        fn, _calling(fn, fn, former), None, kind, name, function, method, inplace, out, namespaces, aliases, True
+    )
 
 
 def transparent(
@@ -189,6 +211,10 @@ def transparent(
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
     fn.op = op  # type: ignore[attr-defined]
     return register(op).function
+
+
+def _calling(run: Callable, fn: Callable, former: tuple[str, ...]) -> Callable:
+    return accepting_former(run, fn.__name__, former, fn.__code__.co_argcount) if former else run
 
 
 def _declare(

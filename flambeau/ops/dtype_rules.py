@@ -11,6 +11,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..core.promotion import get_default_dtype, result_dtype
+from ..core.tensor import Tensor
 
 Rule = Callable[..., tuple[dtype, dtype]]
 
@@ -92,3 +93,14 @@ def floating_only(op: Any, operands: tuple) -> tuple[dtype, dtype]:
 def gradient_rule(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     """A derivative computes in the widest dtype of what it reads."""
     return promote_float(op, operands)
+
+
+def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
+    """Weights and statistics of a normalisation have the input's dtype, or are float32 beside a 16-bit input."""
+    given = {t.dtype for t in parameters if t is not None} - {input.dtype}
+    if not given:
+        return
+    if given != {dt.float32}:
+        raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+    if input.dtype not in (dt.float16, dt.bfloat16):
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")

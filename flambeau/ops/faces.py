@@ -13,6 +13,7 @@ from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .calls import general, note_write, run_inplace
+from .former import former_call
 from .formula import OPTIONAL, Pointwise
 from .gradient import record
 
@@ -21,6 +22,15 @@ _UNPLANNED = (AttributeError, SparseOperand)
 
 _HEADER = """
 def _face({signature}):
+    if _stack:
+        return _intercept(_face.op, _face, ({operands},), _given({options}))
+"""
+
+# More positional arguments than operands: numbers stand among them, as in PyTorch's former signature.
+_FORMER_HEADER = """
+def _face({signature}):
+    if _more:
+        return _former(_face, _name, _former_numbers, ({operands}, *_more), _given({options}))
     if _stack:
         return _intercept(_face.op, _face, ({operands},), _given({options}))
 """
@@ -133,7 +143,7 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
         "out": "out" if has_out else "None",
     }
-    source = _HEADER.format(**names)
+    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
     if impl.arity <= 2:
         source += _fast(impl, names)
     return _define(source + _GENERAL.format(**names), impl, impl.name, general_path or general)
@@ -147,7 +157,7 @@ def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
     for p in impl.signature:
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
             keyword_only = True
-            parts.append("*")
+            parts.append("*_more" if impl.former else "*")
         if p.default is p.empty or p.default is OPTIONAL:
             parts.append(p.name if p.default is p.empty else f"{p.name}=None")
         else:
@@ -208,6 +218,7 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
         _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
+        _former=former_call, _former_numbers=impl.former,
     )  # fmt: skip
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]
@@ -233,7 +244,7 @@ def make_inplace_face(impl: Pointwise) -> Any:
         "options": ", ".join(f"{n}={n}" for n, _ in impl.parameters),
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
     }
-    source = _HEADER.format(**names)
+    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
     if impl.arity <= 2 and not impl.constant_operands:
         source += _fast_inplace(impl, plain)
     return _define(source + _INPLACE_GENERAL.format(**names), impl, impl.name + "_", general)

@@ -73,6 +73,8 @@ class Pointwise:
     `constants` names numbers that are part of the formula instead: every value of a parameter, or the listed values of
     an operand. A parameter called `compute`, of the formula or of `grad`, is the dtype the formula is evaluated in."""
 
+    former: tuple[str, ...] = ()  # numbers that PyTorch's former signature had among the operands
+
     def __init__(
         self,
         name: str,

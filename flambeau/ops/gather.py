@@ -74,8 +74,8 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
 
 @primitive(
     grads={
-        "input": lambda g, input, dim, index: (
-            g.new_zeros(input.shape).scatter_add(dim, index, g) if input.shape else g.reshape(-1).sum(0, dtype=g.dtype)
+        "input": lambda g, input_shape, dim, index: (
+            g.new_zeros(input_shape).scatter_add(dim, index, g) if input_shape else g.reshape(-1).sum(0, dtype=g.dtype)
         )
     },
     out="disjoint",
@@ -136,8 +136,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return result if out is None else out.copy_(result)
 
 
-def _index_select_backward(g: Tensor, input: Tensor, dim: int, index: Tensor) -> Tensor:
-    return g.new_zeros(input.shape).index_add(dim, index, g)
+def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor:
+    return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
 @primitive(grads={"input": _index_select_backward}, out="disjoint")
@@ -257,10 +257,10 @@ def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.scatter(dim, index, 0)
 
 
-def _src_grad(g: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def _src_grad(g: Tensor, dim: int, index: Tensor, src_shape: Any) -> Tensor:
     share = g.gather(dim, index)
-    if share.shape != src.shape:
-        full = g.new_zeros(src.shape)
+    if share.shape != src_shape:
+        full = g.new_zeros(src_shape)
         view = full
         for i, n in enumerate(share.shape):
             view = view.narrow(i, 0, n)
@@ -354,7 +354,7 @@ def scatter_reduce_grads(
     if index.numel() == 0:
         return g, src.new_zeros(src.shape)
     if reduce == "sum":
-        grad_input, grad_src = g, _src_grad(g, dim, index, src)
+        grad_input, grad_src = g, _src_grad(g, dim, index, src.shape)
     elif reduce == "prod":
         masked = (out / input).masked_fill(input == 0, 0) if input.numel() else out
         exclusive = _product_without_self(input, dim, index, src, include_self)
@@ -379,7 +379,7 @@ def scatter_reduce_grads(
         )
         count = count.masked_fill(count == 0, 1)
         share = g / count
-        grad_input, grad_src = share, _src_grad(share, dim, index, src)
+        grad_input, grad_src = share, _src_grad(share, dim, index, src.shape)
     else:
         value = out.gather(dim, index)
         winner = (_leading(src, index) == value).to(g.dtype)

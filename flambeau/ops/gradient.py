@@ -21,6 +21,7 @@ from ..core.graph import (
     gradient_edge,
     mode,
     modified_message,
+    named_class,
     refuse_saving,
     user_trace,
 )
@@ -44,7 +45,7 @@ class Recipe:
 
     Values are numbered as in `Pointwise.share`: 0 the incoming gradient, then operands, run-time parameters, the output."""
 
-    __slots__ = ("plan", "wanted", "shares", "keeps", "output", "kernels")
+    __slots__ = ("plan", "wanted", "shares", "keeps", "output", "kernels", "node_class")
 
     def __init__(self, plan: Plan, wanted: tuple[int, ...], runtime_count: int):
         self.plan, self.wanted = plan, wanted
@@ -53,6 +54,8 @@ class Recipe:
         roots = tuple(e for e in self.shares.values() if isinstance(e, Expr))
         self.keeps = tuple(sorted(arguments(roots) - {0}))
         self.kernels: dict[tuple, Backward | None] = {}
+        label = plan.op.label
+        self.node_class = named_class(PointwiseNode, label if isinstance(label, str) else label(plan.operands))
 
     def reads_operand(self, index: int) -> bool:
         return index + 1 in self.keeps
@@ -206,7 +209,7 @@ def make_node(plan: Plan, operands: tuple, runtime: tuple) -> PointwiseNode | No
     if recipe is None:
         wanted = tuple(i for i, e in enumerate(edges) if e is not None)
         recipe = plan.recipes[mask] = Recipe(plan, wanted, len(runtime))
-    node = _new_object(PointwiseNode)  # nothing but these fields: the rest has defaults in the class
+    node = _new_object(recipe.node_class)  # nothing but these fields: the rest has defaults in the class
     node.edges = tuple(edges)
     node.sequence = next(_sequence)
     node.recipe = recipe
@@ -321,9 +324,7 @@ class PointwiseNode(Node):
     # -- what PyTorch shows of a node -------------------------------------------------------------------------------
     @property
     def label(self) -> str:  # type: ignore[override]
-        plan = self.recipe.plan
-        label = plan.op.label
-        return label if isinstance(label, str) else label(plan.operands)
+        return self.recipe.node_class.__name__
 
     @property
     def output_info(self) -> tuple:  # type: ignore[override]

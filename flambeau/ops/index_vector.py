@@ -79,7 +79,7 @@ def _scatter_vector(
 @primitive(
     grads={
         "input": lambda g: g,
-        "source": lambda g, dim, index, source, alpha: (g.index_select(dim, index) * alpha).reshape(source.shape),
+        "source": lambda g, dim, index, source_shape, alpha: (g.index_select(dim, index) * alpha).reshape(source_shape),
     },
     inplace=True,
     out=True,
@@ -95,7 +95,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 @primitive(
     grads={
         "input": lambda g, dim, index: g.index_fill(dim, index, 0),
-        "source": lambda g, dim, index, source: g.index_select(dim, index).reshape(source.shape),
+        "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(source_shape),
     },
     inplace=True,
     out=True,

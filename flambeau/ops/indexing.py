@@ -139,7 +139,9 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
         elif hasattr(item, "__index__"):
             t = _select_index(t, dim, item.__index__())
         else:
-            raise TypeError(
+            if isinstance(item, str):
+                raise TypeError("new(): invalid data type 'str'")
+            raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
                 f" (got {type(item).__name__})"
             )
@@ -252,8 +254,8 @@ def _offsets(t: Tensor, dims: list[int]) -> np.ndarray:
 # -- operators --------------------------------------------------------------------------------------------------------
 
 
-def _index_backward(g: Tensor, input: Tensor, indices: Any) -> Tensor:
-    return index_put(g.new_zeros(input.shape), indices, g, True)
+def _index_backward(g: Tensor, input_shape: Any, indices: Any) -> Tensor:
+    return index_put(g.new_zeros(input_shape), indices, g, True)
 
 
 @primitive(grads={"input": _index_backward}, function=False, method=False)
@@ -322,12 +324,12 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     )  # fmt: skip
 
 
-def _index_put_values_grad(g: Tensor, indices: Any, values: Tensor) -> Tensor:
-    return index(g, indices).sum_to_size(values.shape)
+def _index_put_values_grad(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
+    return index(g, indices).sum_to_size(values_shape)
 
 
-def _index_put_input_grad(g: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Tensor:
-    return g if accumulate else index_put(g, indices, values.new_zeros(()), False)
+def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
+    return g if accumulate else index_put(g, indices, g.new_zeros(()), False)
 
 
 @primitive(

@@ -8,7 +8,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype
-from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode
+from ..core.graph import INFERENCE, Meta, Node, SavedTensor, gradient_edge, mode, operation_name
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
 from ..core.return_types import NamedResult
@@ -72,7 +72,7 @@ def _check_writable_view(t: Tensor, base: Tensor) -> None:
         )
     if meta is not None and meta.creation == "multi":
         raise RuntimeError(
-            f"Output {meta.output_nr} of {meta.grad_fn.name() if meta.grad_fn else 'a multi-output view'} is a view"
+            f"Output {meta.output_nr} of {operation_name(meta.grad_fn) if meta.grad_fn else 'a multi-output view'} is a view"
             " and is"
             " being modified inplace. This view is the output of a function that returns multiple views. Such functions"
             " do not allow the output views to be modified inplace. You should replace the inplace operation by an"
@@ -205,6 +205,8 @@ def assign(t: Tensor, result: Tensor, name: str) -> Tensor:
         check_result(t, result, name)
         result = result.to(t.dtype)
     edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
+    if edge is not None:
+        keep_original(edge[0], t)
     raw_copy(t, result)
     t._bump(name)
     if edge is not None:
@@ -212,6 +214,19 @@ def assign(t: Tensor, result: Tensor, name: str) -> Tensor:
     elif mode.enabled and t._meta is not None and t._meta.grad_fn is not None:
         rebase_history(t, None, 0)
     return t
+
+
+def keep_original(node: Node, t: Tensor) -> None:
+    """What the derivative reads of `t` is its value before the change, so the node gets a copy of that."""
+    if not isinstance(node.saved, dict):
+        return
+    for entry in node.saved.values():
+        if isinstance(entry, SavedTensor) and entry.tensor is t and not entry.is_output:
+            original = _without_grad(copy_values.call, (t,))
+            edge = gradient_edge(t)
+            if edge is not None:
+                original._set_history(*edge)
+            entry.tensor, entry.version = original, original._storage.version
 
 
 def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:

@@ -10,7 +10,7 @@ from ..core import dtype as dt
 from ..core.float8 import decode
 from ..core.layout import broadcast_two, wrap_dim
 from ..core.promotion import can_cast, scalar_dtype
-from ..core.tensor import Tensor, copy_of_array, empty, empty_strided
+from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..expr.functions import where
 from .declare import composite, pointwise, primitive
 from .formula import select, type_word
@@ -71,10 +71,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return choose(mask, value, input).contiguous()
 
 
-def _masked_select_backward(g: Tensor, input: Tensor, mask: Tensor) -> Tensor:
-    shape = broadcast_two(input.shape, mask.shape)
+def _masked_select_backward(g: Tensor, input_shape: Any, mask: Tensor) -> Tensor:
+    shape = broadcast_two(input_shape, mask.shape)
     full = g.new_zeros(shape).masked_scatter(mask.expand(shape), g)
-    return full.sum_to_size(input.shape)
+    return full.sum_to_size(input_shape)
 
 
 @primitive(grads={"input": _masked_select_backward}, out="disjoint")
@@ -86,17 +86,17 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return copy_of_array(values, input.dtype)
 
 
-def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> Tensor:
     picked = g.masked_select(mask.expand(g.shape))
-    missing = source.numel() - picked.numel()
-    if missing:
-        picked = g.new_zeros(source.numel()).slice_scatter(picked, 0, 0, picked.numel())
-    return picked.reshape(source.shape)
+    count = numel_of(source_shape)
+    if count > picked.numel():
+        picked = g.new_zeros(count).slice_scatter(picked, 0, 0, picked.numel())
+    return picked.reshape(source_shape)
 
 
 @primitive(
     grads={
-        "input": lambda g, input, mask: g.masked_fill(mask, 0).sum_to_size(input.shape),
+        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
         "source": _masked_scatter_source_grad,
     },
     inplace=True,
@@ -185,8 +185,8 @@ def _flat_positions(name: str, input: Tensor, index: Tensor) -> np.ndarray:
     return np.where(where < 0, where + n, where)
 
 
-def _take_backward(g: Tensor, input: Tensor, index: Tensor) -> Tensor:
-    return g.new_zeros(input.shape).put(index, g, True)
+def _take_backward(g: Tensor, input_shape: Any, index: Tensor) -> Tensor:
+    return g.new_zeros(input_shape).put(index, g, True)
 
 
 @primitive(grads={"input": _take_backward}, out="disjoint")
@@ -198,10 +198,10 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 
 @primitive(
     grads={
-        "input": lambda g, index, source, accumulate: (
-            g if accumulate else g.put(index, source.new_zeros(source.shape), False)
+        "input": lambda g, index, source_shape, accumulate: (
+            g if accumulate else g.put(index, g.new_zeros(source_shape), False)
         ),
-        "source": lambda g, index, source: g.take(index).reshape(source.shape),
+        "source": lambda g, index, source_shape: g.take(index).reshape(source_shape),
     },
     inplace=True,
 )
@@ -239,7 +239,7 @@ def _written(input: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
 
 @primitive(
     grads={
-        "input": lambda g, src, dim, index: g.select_scatter(src.new_zeros(src.shape), dim, index),
+        "input": lambda g, src_shape, dim, index: g.select_scatter(g.new_zeros(src_shape), dim, index),
         "src": lambda g, dim, index: g.select(dim, index),
     }
 )
@@ -256,7 +256,9 @@ def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
 
 @primitive(
     grads={
-        "input": lambda g, src, dim, start, end, step: g.slice_scatter(src.new_zeros(src.shape), dim, start, end, step),
+        "input": lambda g, src_shape, dim, start, end, step: g.slice_scatter(
+            g.new_zeros(src_shape), dim, start, end, step
+        ),
         "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
     }
 )
@@ -269,7 +271,9 @@ def slice_scatter(
 
 @primitive(
     grads={
-        "input": lambda g, src, offset, dim1, dim2: g.diagonal_scatter(src.new_zeros(src.shape), offset, dim1, dim2),
+        "input": lambda g, src_shape, offset, dim1, dim2: g.diagonal_scatter(
+            g.new_zeros(src_shape), offset, dim1, dim2
+        ),
         "src": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2),
     }
 )
@@ -280,8 +284,8 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 @primitive(
     grads={
-        "input": lambda g, src, size, stride, storage_offset: g.contiguous().as_strided_scatter(
-            src.new_zeros(src.shape), size, stride, storage_offset
+        "input": lambda g, src_shape, size, stride, storage_offset: g.contiguous().as_strided_scatter(
+            g.new_zeros(src_shape), size, stride, storage_offset
         ),
         "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
     }

@@ -19,6 +19,14 @@ def _same_dtype(name: str, a: Tensor, b: Tensor) -> None:
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}")
 
 
+def _same_dtype_with_bias(bias: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    for name, t in (("self", bias), ("mat1", mat1)):
+        if t.dtype is not mat2.dtype:
+            raise RuntimeError(
+                f"{name} and mat2 must have the same dtype, but got {type_word(t.dtype)} and {type_word(mat2.dtype)}"
+            )
+
+
 _CPP = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
         "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
 
@@ -177,6 +185,9 @@ def _check_factors(t: Tensor, *factors: Any) -> None:
         raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
 
 
+_FACTORS = ("beta", "alpha")
+
+
 def _combine(name: str, input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
     _check_factors(input, beta, alpha)
@@ -196,12 +207,13 @@ def _combine(name: str, input: Tensor, shape: tuple[int, ...], beta: Any, alpha:
 
 @primitive(
     grads={
-        "input": lambda g, input, beta: _scaled(g, _conj(beta)).sum_to_size(input.shape),
+        "input": lambda g, input_shape, beta: _scaled(g, _conj(beta)).sum_to_size(input_shape),
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), _conj(alpha)),
     },
     out=True,
     inplace=True,
+    former=_FACTORS,
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2"""
@@ -211,7 +223,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     (n, k), (k2, m) = mat1.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
-    _same_dtype("addmm", mat1, mat2)
+    _same_dtype_with_bias(input, mat1, mat2)
     if input.dtype is not mat1.dtype:
         raise RuntimeError(
             f"self and mat2 must have the same dtype, but got {type_word(input.dtype)} and {type_word(mat2.dtype)}"
@@ -228,7 +240,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out=True, inplace=True)
+@composite(out=True, inplace=True, former=_FACTORS)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -245,7 +257,7 @@ def _check_input_dtype(input: Tensor, other: Tensor) -> None:
         )
 
 
-@composite(out=True, inplace=True)
+@composite(out=True, inplace=True, former=_FACTORS)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1[i] @ batch2[i]"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -258,7 +270,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _combine("addbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
-@composite(out=True, inplace=True)
+@composite(out=True, inplace=True, former=_FACTORS)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
@@ -272,7 +284,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return _combine("addmv", input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
-@composite(out=True, inplace=True)
+@composite(out=True, inplace=True, former=_FACTORS)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     if len(vec1.shape) != 1 or len(vec2.shape) != 1:
@@ -367,7 +379,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     grads={
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
-        "bias": lambda g, bias: g.sum_to_size(bias.shape),
+        "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
     },
     label="AddmmBackward0",
     function=False,
@@ -399,11 +411,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{cols} and {weight.shape[1]}x{weight.shape[0]})"
         )
-    _same_dtype("linear", input, weight)
-    if bias is not None and bias.dtype is not input.dtype:
-        raise RuntimeError(
-            f"self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and {type_word(weight.dtype)}"
-        )
+    if bias is None:
+        _same_dtype("linear", input, weight)
+    else:
+        _same_dtype_with_bias(bias, input, weight)
     if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
         return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
     return linear_matrix(input, weight, bias)

@@ -10,6 +10,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import layer_norm as row_kernels
 from .declare import composite, primitive
+from .dtype_rules import check_parameter_dtypes
 from .formula import type_word
 from .group_norm import group_norm_apply
 from .primitive import Saved
@@ -121,6 +122,7 @@ def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: A
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise over the last dimensions, then scale and shift."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
+    check_parameter_dtypes(input, weight, bias)
     return layer_norm_rows(input, weight, bias, len(shape), eps)
 
 
@@ -186,6 +188,7 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
+    check_parameter_dtypes(input, weight, bias)
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and (len(t.shape) != 1 or t.numel() != channels):
             raise RuntimeError(

@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..core.graph import Node, SavedTensor, gradient_edge, mode
+from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.tensor import Tensor
 from .formula import RETRY_MESSAGE, camel
 from .parameters import parameter_names
@@ -100,7 +100,7 @@ class Primitive:
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         if not any(isinstance(o, Tensor) and (o.dtype.is_floating_point or o.dtype.is_complex) for o in outputs):
             return
-        node = PrimitiveNode(self.label, tuple(edges))
+        node = named_class(PrimitiveNode, self.label)(self.label, tuple(edges))
         node.op, node.layout = self, layout
         node.output_count = len(outputs)
         node.output_info = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs)
@@ -209,7 +209,7 @@ def _flag(wanted: Any) -> bool:
     return any(wanted) if isinstance(wanted, list) else wanted
 
 
-_HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype"}
+_HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device"}
 
 
 def _looked_up(read: str, extras: dict, bound: dict[str, Any]) -> Any:

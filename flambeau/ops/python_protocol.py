@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import struct
+import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..core import dtype as dt
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
 from ..core.float8 import readable
+from ..core.graph import mode
 from ..core.overrides import DisableTorchFunctionSubclass
 from ..core.promotion import get_default_dtype
 from ..core.size import make_size
@@ -83,6 +85,7 @@ def to_float(self: Tensor) -> float:
 def _real_number(self: Tensor) -> Any:
     if numel_of(self.shape) != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
+    _warn_of_gradient(self)
     value = item(self)
     if isinstance(value, complex):
         if value.imag != 0:
@@ -91,9 +94,25 @@ def _real_number(self: Tensor) -> Any:
     return value
 
 
+_warned_of_gradient: list[bool] = []
+
+
+def _warn_of_gradient(t: Tensor) -> None:
+    """Once: a number has no history, so what is computed from float(loss) has no gradient."""
+    if t._meta is not None and not _warned_of_gradient and mode.enabled and t.requires_grad:
+        _warned_of_gradient.append(True)
+        warnings.warn(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+            "Consider using tensor.detach() first.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def to_complex(self: Tensor) -> complex:
     if numel_of(self.shape) != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
+    _warn_of_gradient(self)
     return complex(item(self))
 
 

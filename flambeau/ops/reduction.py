@@ -14,7 +14,7 @@ from ..backends.cpu.compiled import reduce_kernel
 from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
-from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode
+from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import expand_strides, wrap_dim
 from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
@@ -306,7 +306,8 @@ class Reduction:
         edge = gradient_edge(a)
         if edge is None:
             return
-        node = ReductionNode(self.labels[-1] if has_dim else self.labels[0], (edge,))
+        label = self.labels[-1] if has_dim else self.labels[0]
+        node = named_class(ReductionNode, label)(label, (edge,))
         node.op, node.shape, node.dims, node.keepdim, node.dtype = self, a.shape, dims, keepdim, a.dtype
         node.output_info = ((out.shape, out.dtype, out.device),)
         saved: dict[str, SavedTensor] = {}

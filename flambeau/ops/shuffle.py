@@ -86,7 +86,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 @primitive(
-    grads={"input": lambda g, groups, input: channel_shuffle(g, input.shape[1] // groups)},
+    grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
     label="ChannelShuffleBackward0",
     function=False,
     method=False,

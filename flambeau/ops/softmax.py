@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..core.dtype import dtype as dtype_type
-from ..core.graph import Node, SavedTensor, gradient_edge, mode
+from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
@@ -51,7 +51,7 @@ class _Softmax:
     def record(self, x: Tensor, dim: int, out: Tensor) -> None:
         edge = gradient_edge(x)
         if edge is not None:
-            node = _SoftmaxNode(self.label, (edge,))
+            node = named_class(_SoftmaxNode, self.label)(self.label, (edge,))
             node.op, node.dim, node.saved = self, dim, SavedTensor(out, True)
             node.output_info = ((out.shape, out.dtype, out.device),)
             out._set_history(node)

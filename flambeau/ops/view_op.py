@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import graph, modes
-from ..core.graph import Meta, Node, gradient_edge, mode, user_trace
+from ..core.graph import Meta, Node, gradient_edge, mode, named_class, user_trace
 from ..core.size import Size, make_size
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor, is_contiguous_layout
@@ -112,7 +112,7 @@ class ViewOp:
         edge = gradient_edge(input)
         if edge is None:
             return
-        node = ViewNode()
+        node = named_class(ViewNode, self.label)()
         node.edges = (edge,)
         node.sequence = next(_sequence)
         node.op, node.shape, node.args = self, input.shape, args
@@ -186,7 +186,7 @@ class SeveralViewsOp:
         edge = gradient_edge(input)
         if edge is None:
             return
-        node = SeveralViewsNode()
+        node = named_class(SeveralViewsNode, self.label)()
         node.edges, node.sequence = (edge,), next(_sequence)
         node.op, node.shape, node.args, node.output_count = self, input.shape, args, len(parts)
         if mode.anomaly:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import flambeau as fl
+
 GENERATOR = np.random.default_rng(4)
 IMAGES = GENERATOR.standard_normal((2, 6, 5, 4))
 SIGNALS = GENERATOR.standard_normal((2, 6, 9))
@@ -166,3 +168,20 @@ F.conv2d(x, w)
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_convolution_errors(agrees, expression):
     agrees(expression, "F = torch.nn.functional\nx = torch.ones(2, 6, 9)\nw = torch.ones(6, 6, 3)")
+
+
+def test_mixed_dtypes_are_refused():
+    f = fl.nn.functional
+    double, half, weight = fl.ones(2, 2).double(), fl.ones(2, 2).bfloat16(), fl.ones(2)
+    for call in (
+        lambda: f.layer_norm(double, (2,), weight),
+        lambda: f.group_norm(double, 1, weight),
+        lambda: f.batch_norm(double, weight, weight),
+    ):
+        with pytest.raises(RuntimeError, match="all inputs must share same datatype"):
+            call()
+    with pytest.raises(RuntimeError, match="expect parameter to have scalar type of Float"):
+        f.layer_norm(fl.ones(2), (2,), weight.double())
+    assert f.layer_norm(half, (2,), weight).dtype is fl.bfloat16
+    with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype, but got Double and Float"):
+        f.linear(double, fl.ones(2, 2), weight)

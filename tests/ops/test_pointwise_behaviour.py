@@ -74,7 +74,7 @@ def test_changed_operands_are_noticed():
         product.sum().backward()
     result = a.exp()
     result.mul_(2)
-    with pytest.raises(RuntimeError, match="output 0 of ExpBackward0"):
+    with pytest.raises(RuntimeError, match="output 0 of Exp,"):
         fl.autograd.grad(result.detach() * 0 + a.exp().mul_(2), a, fl.ones(3))
 
 

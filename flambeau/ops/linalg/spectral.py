@@ -221,7 +221,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 # -- eigenvalues of any square matrix ---------------------------------------------------------------------------------
 
 
-def _eig_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
+def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
     (gL, gV), (L, V) = g, out
     if gV is None:
         inner = gL.unsqueeze(-1) * V.mH
@@ -234,7 +234,7 @@ def _eig_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
         turned = product * (1 - one) / ((L.unsqueeze(-2) - L.unsqueeze(-1)).conj() + one)
         inner = (turned if gL is None else turned + gL.diag_embed()) @ V.mH
     total = solve_ex(V.mH, inner)[0]
-    return total if A.dtype.is_complex else total.real
+    return total if A_dtype.is_complex else total.real
 
 
 _eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")

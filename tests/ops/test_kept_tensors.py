@@ -1,0 +1,78 @@
+"""What the graph keeps: a derivative that needs only the shape of a tensor must not hold the tensor itself, which costs
+memory and turns harmless in-place changes into errors."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import pytest
+
+import flambeau
+from flambeau import ops
+
+HEADER = {"shape", "dtype", "device", "ndim", "numel", "dim", "new_zeros", "new_ones", "new_empty", "size"}
+
+
+def rules(tree):
+    """Every derivative rule in a module: (parameter names, body)."""
+    functions = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            for keyword in call.keywords:
+                if keyword.arg == "grads" and isinstance(keyword.value, ast.Dict):
+                    for rule in keyword.value.values:
+                        found = functions.get(rule.id) if isinstance(rule, ast.Name) else rule
+                        if isinstance(found, (ast.Lambda, ast.FunctionDef)):
+                            yield found
+
+
+def read_for_their_header(rule):
+    body = ast.Module(rule.body, []) if isinstance(rule, ast.FunctionDef) else rule.body
+    parents = {child: parent for parent in ast.walk(body) for child in ast.iter_child_nodes(parent)}
+    for name in [a.arg for a in rule.args.args][1:]:
+        uses = [parents.get(n) for n in ast.walk(body) if isinstance(n, ast.Name) and n.id == name]
+        if uses and all(isinstance(u, ast.Attribute) and u.attr in HEADER for u in uses):
+            yield name
+
+
+def test_rules_that_need_a_header_read_a_header():
+    found = []
+    for path in sorted(pathlib.Path(ops.__file__).parent.rglob("*.py")):
+        for rule in rules(ast.parse(path.read_text())):
+            found += [f"{path.name}:{rule.lineno} {name}: read {name}_shape" for name in read_for_their_header(rule)]
+    assert not found, "\n".join(found)
+
+
+PICK = flambeau.tensor([0, 2])
+CALLS = {
+    "index": lambda y: y[PICK],
+    "mask": lambda y: y[y > 0],
+    "gather": lambda y: y.gather(0, PICK),
+    "index_select": lambda y: y.index_select(0, PICK),
+    "take": lambda y: y.take(PICK),
+    "masked_select": lambda y: y.masked_select(flambeau.tensor([True, False, True])),
+    "conversion": lambda y: y.double(),
+    "index_add": lambda y: flambeau.zeros(3).index_add(0, flambeau.tensor([0, 1, 1]), y),
+    "scatter_add": lambda y: flambeau.zeros(3).scatter_add(0, flambeau.tensor([0, 1, 1]), y),
+    "bias": lambda y: flambeau.nn.functional.linear(flambeau.ones(2, 4), flambeau.ones(3, 4), y),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_input_may_change_after_it_was_picked_from(name):
+    x = flambeau.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x.clone()
+    out = CALLS[name](y)
+    y.mul_(2)
+    out.sum().backward()
+    assert x.grad is not None
+
+
+def test_part_of_a_tensor_is_multiplied_by_an_assignment():
+    x = flambeau.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    y = x.clone()
+    y[1:3] *= x[0]
+    y.view(2, 2)[1].add_(5)
+    y.sum().backward()
+    assert x.grad.tolist() == [6.0, 1.0, 1.0, 1.0]
