@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.metadata
 import importlib.util
 import multiprocessing
 import multiprocessing.spawn
@@ -24,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from .core import naming
+from .serialization.names import written_name
 from .torch_version import TORCH_VERSION, TORCHVISION_VERSION
 from .torch_version import TorchVersion as _TorchVersion
 
@@ -45,9 +47,6 @@ class _AliasLoader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.real_spec  # the import system has just replaced it by the alias's
-        _explain_missing_names(module)
-        if self.real_name == "flambeau.vision":
-            _set_version(module, TORCHVISION_VERSION)
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
@@ -59,11 +58,50 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         if fullname.partition(".")[0] not in _NAMES:
             return None
         real_name = naming.own_name(fullname)
-        real = importlib.util.find_spec(real_name)
-        assert real is not None  # else _LastFinder has raised
+        loaded = sys.modules.get(real_name)
+        search = path or sys.modules[naming.PACKAGE].__path__  # torchvision, though at the top, is in the package
+        real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
+        if real is None:
+            return None
         spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=real.origin)
         spec.submodule_search_locations = real.submodule_search_locations
         return spec
+
+
+class _OwnFinder(importlib.abc.MetaPathFinder):
+    """Finds this package's modules as usual, and sees to it that they are known under their second names, too."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(f"{naming.PACKAGE}."):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            load = spec.loader.exec_module
+
+            def load_and_present(module: ModuleType) -> None:
+                load(module)
+                _present(module)
+
+            spec.loader.exec_module = load_and_present  # type: ignore[method-assign]
+        return spec
+
+
+def _present(module: ModuleType) -> None:
+    """Makes a loaded module of this package PyTorch's or torchvision's, for programs and for `inspect`."""
+    sys.modules.setdefault(naming.torch_name(module.__name__), module)
+    _explain_missing_names(module)
+    _rename_classes(module)
+    if module.__name__ == f"{naming.PACKAGE}.vision":
+        _set_version(module, TORCHVISION_VERSION)
+
+
+def _rename_classes(module: ModuleType) -> None:
+    """Classes say that they are PyTorch's: programs print them, compare their names and pickle them by name."""
+    for value in list(vars(module).values()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            value.__module__ = (written_name(value) or (value.__module__, ""))[0]
 
 
 class _LastFinder(importlib.abc.MetaPathFinder):
@@ -71,9 +109,19 @@ class _LastFinder(importlib.abc.MetaPathFinder):
     as `torch.x`."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        if fullname.startswith(f"{naming.PACKAGE}."):
+        if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():
             name = naming.torch_name(fullname)
             raise ModuleNotFoundError(naming.not_there(name), name=name)
+
+
+def _is_question() -> bool:
+    """Whether `importlib.util.find_spec` is looking for the module: that is how programs ask if there is one, and None is
+    the answer, not an error."""
+    frame = sys._getframe(1)
+    while (frame := frame.f_back) is not None and "importlib" in frame.f_code.co_filename:  # type: ignore[assignment]
+        if frame.f_code is importlib.util.find_spec.__code__:
+            return True
+    return False
 
 
 def _explain_missing_names(module: ModuleType) -> None:
@@ -88,6 +136,32 @@ def _explain_missing_names(module: ModuleType) -> None:
 def _set_version(module: ModuleType, version: str) -> None:
     own = getattr(module, "__version__", None) or importlib.import_module(naming.PACKAGE).__version__
     module.__version__ = _TorchVersion(f"{version}+flambeau.{own}")
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What `importlib.metadata.version("torch")` asks."""
+
+    def __init__(self, name: str):
+        self.name_asked = name
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        version = importlib.import_module(self.name_asked).__version__
+        return f"Metadata-Version: 2.1\nName: {self.name_asked}\nVersion: {version}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        return os.path.join(os.path.dirname(os.path.abspath(__file__)), path)
+
+
+class _DistributionFinder(importlib.metadata.DistributionFinder):
+    """Before the finder of installed packages, where the real PyTorch may be."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        return None
+
+    def find_distributions(self, context: Any = None) -> list[importlib.metadata.Distribution]:
+        return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
 
 
 # -- other processes ----------------------------------------------------------------------------------------------------------
@@ -130,7 +204,7 @@ def install_as_torch() -> None:
     _set_version(package, TORCH_VERSION)
     for module in [m for n, m in sys.modules.items() if n.startswith(f"{naming.PACKAGE}.")]:
         if isinstance(module, ModuleType):
-            _explain_missing_names(module)
-    sys.meta_path.insert(0, _AliasFinder())
+            _present(module)
+    sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
     sys.meta_path.append(_LastFinder())
     _prepare_new_processes()

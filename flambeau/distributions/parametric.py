@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from ..core.naming import own_name
 from ..core.size import Size
 from ..core.tensor import Tensor
 from ..ops.creation import empty, full
@@ -43,7 +44,7 @@ class Parametric(Distribution):
         return self.arg_constraints
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        family = next(c for c in type(self).__mro__ if c.__module__.startswith(__package__ + "."))
+        family = next(c for c in type(self).__mro__ if own_name(c.__module__).startswith(__package__ + "."))
         new = self._get_checked_instance(family, _instance)
         batch_shape = Size(batch_shape)
         for name, value in self.__dict__.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.naming import own_name
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
@@ -124,7 +125,7 @@ class ByValue(Transform):
     """Transforms of the same class with the same arguments are equal."""
 
     def __eq__(self, other: object) -> bool:
-        kind = next(c for c in type(self).__mro__ if c.__module__.startswith(__package__ + "."))
+        kind = next(c for c in type(self).__mro__ if own_name(c.__module__).startswith(__package__ + "."))
         return isinstance(other, kind) and all(_same(getattr(self, f), getattr(other, f)) for f in self._fields)
 
     __hash__ = None  # type: ignore[assignment]

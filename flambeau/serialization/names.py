@@ -11,10 +11,13 @@ from ..core import dtype as dt
 from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
 from ..core.generator import Generator
-from ..core.naming import own_name, torch_name
+from ..core.layout import layout, memory_format
+from ..core.naming import PACKAGE, own_name, torch_name
+from ..core.numeric_limits import finfo, iinfo
 from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
+from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from . import rebuild
 
@@ -80,18 +83,23 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
     rebuild.parameter_with_state: ("torch._utils", "_rebuild_parameter_with_state"),
     rebuild.from_type: ("torch._tensor", "_rebuild_from_type_v2"),
     rebuild.meta_tensor: ("torch._utils", "_rebuild_meta_tensor_no_storage"),
-    Tensor: ("torch", "Tensor"),
+    **{kind: ("torch", kind.__name__) for kind in (Tensor, Size, device, dtype, layout, memory_format, finfo, iinfo)},
     Parameter: ("torch.nn.parameter", "Parameter"),
     Buffer: ("torch.nn.parameter", "Buffer"),
-    Size: ("torch", "Size"),
-    device: ("torch", "device"),
     UntypedStorage: ("torch.storage", "UntypedStorage"),
+    TypedStorage: ("torch.storage", "TypedStorage"),
     Generator: ("torch._C", "Generator"),
 }
 
-# Classes that live in another module in PyTorch than here.
+# Where classes that live elsewhere here than in PyTorch are at home there.
+_TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
 _MOVED = {
-    "MultiheadAttention": "torch.nn.modules.activation",
+    "flambeau.nn.modules.attention": "torch.nn.modules.activation",
+    **{f"flambeau.vision.transforms.{part}": _TRANSFORMS for part in ("basic", "geometric", "photometric")},
+    **{
+        f"flambeau.optim.lr_scheduler.{part}": _SCHEDULERS
+        for part in ("base", "chainable", "composite", "cyclic", "plateau")
+    },
 }
 
 
@@ -106,9 +114,9 @@ def written_name(obj: Any) -> tuple[str, str] | None:
     if found is not None:
         return found
     module = getattr(obj, "__module__", None) or ""
-    if module == "flambeau" or module.startswith("flambeau."):
+    if module.partition(".")[0] == PACKAGE:
         name = getattr(obj, "__qualname__", getattr(obj, "__name__", ""))
-        return _MOVED.get(name, torch_name(module)), name
+        return _MOVED.get(module) or torch_name(module), name
     return None
 
 
@@ -143,11 +151,10 @@ def _local(module: str, name: str) -> Any:
     if (module, name) == ("torch._C", "_VariableFunctionsClass"):  # the functions of `torch` are its attributes
         return importlib.import_module("flambeau")
     local = _COMPILED.get(module) or own_name(module)
-    candidates = [local]
-    if module.startswith("torch.nn.modules."):
-        candidates.append("flambeau.nn")
-    if module.startswith("torch.optim."):
-        candidates.append("flambeau.optim")
+    parents = local.split(".")
+    candidates = [".".join(parents[:n]) for n in range(len(parents), 1, -1)] or [
+        local
+    ]  # packages have what their parts have
     for candidate in candidates:
         try:
             found: Any = importlib.import_module(candidate)

@@ -1,25 +1,40 @@
-"""Pillow, where it is installed: image files are its business."""
+"""Pillow, where it is installed: image files are its business, and everything that works on tensors works without it."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import struct
+import sys
 from typing import Any
 
-try:
-    from PIL import Image, ImageColor, ImageDraw, ImageFont, ImageOps, ImageSequence, features
-except ImportError:
-    Image = ImageColor = ImageDraw = ImageFont = ImageOps = ImageSequence = features = None  # type: ignore[assignment]
+import numpy as np
 
 # What decoders raise on damaged files, besides their own UnidentifiedImageError, which is an OSError.
 _DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, OverflowError, MemoryError, struct.error)
 
 
-def pillow() -> Any:
-    """The module PIL.Image."""
-    if Image is None:
-        raise ImportError("reading and writing images needs Pillow: pip install 'flambeau[vision]'")
-    return Image
+def pillow(part: str = "Image") -> Any:
+    """The module PIL.<part>, imported when first asked for."""
+    loaded = sys.modules.get(f"PIL.{part}")
+    if loaded is not None:
+        return loaded
+    try:
+        return importlib.import_module(f"PIL.{part}")
+    except ImportError as problem:
+        raise ImportError("PIL images and image files need Pillow: pip install 'flambeau[vision]'") from problem
+
+
+def is_pil(value: Any) -> bool:
+    """Whether this is a PIL image. One can only exist once Pillow is imported, so this never imports it."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
+
+
+def pil_array(image: Any) -> np.ndarray:
+    """A writable (height, width, channels) array of the pixels."""
+    array = np.array(image, copy=True)
+    return array if array.ndim == 3 else array[:, :, None]
 
 
 def decode(data: Any, formats: tuple[str, ...] | None = None, draft: str | None = None) -> Any:
@@ -37,14 +52,4 @@ def decode(data: Any, formats: tuple[str, ...] | None = None, draft: str | None 
     return image
 
 
-__all__ = [
-    "Image",
-    "ImageColor",
-    "ImageDraw",
-    "ImageFont",
-    "ImageOps",
-    "ImageSequence",
-    "decode",
-    "features",
-    "pillow",
-]
+__all__ = ["decode", "is_pil", "pil_array", "pillow"]

@@ -21,7 +21,7 @@ import numpy as np
 from ..core.dtype import float32
 from ..core.tensor import Tensor, copy_of_array
 from .data.dataset import Dataset
-from .pillow import ImageOps, decode, pillow
+from .pillow import decode, pillow
 
 MAGIC = struct.pack("<I", 0xCED7230A)
 LARGEST = (1 << 29) - 1
@@ -342,9 +342,9 @@ def with_color(image: Any, color: int) -> Any:
     """`image` in colour (1), in grey (0), or with the channels it has (-1). As in OpenCV, the camera's orientation is followed
     unless the image is wanted as it is."""
     if color == 1:
-        return ImageOps.exif_transpose(image).convert("RGB")
+        return pillow("ImageOps").exif_transpose(image).convert("RGB")
     if color == 0:
-        return ImageOps.exif_transpose(image).convert("L")
+        return pillow("ImageOps").exif_transpose(image).convert("L")
     if color != -1:
         raise ValueError(f"the colour mode must be 1 (colour), 0 (grey) or -1 (as stored), got {color}")
     if image.mode in ("L", "RGB", "RGBA", "I;16"):

@@ -13,7 +13,7 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
-from ..utils.pillow import ImageOps, ImageSequence, decode, features, pillow
+from ..utils.pillow import decode, pillow
 
 __all__ = [
     "ImageReadMode",
@@ -109,7 +109,7 @@ def _to_tensor(image: Any) -> Tensor:
 
 
 def _upright(image: Any, wanted: bool) -> Any:
-    return ImageOps.exif_transpose(image) if wanted else image
+    return pillow("ImageOps").exif_transpose(image) if wanted else image
 
 
 def decode_jpeg(
@@ -173,7 +173,7 @@ def _deep_grey(grey: Tensor, kind: ImageReadMode) -> Tensor:
 def decode_gif(input: Tensor) -> Tensor:
     """An image of the bytes of a GIF file, or (images, 3, height, width) if there are several in it."""
     image = decode(_encoded(input), ("GIF",))
-    frames = [_to_tensor(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
+    frames = [_to_tensor(frame.convert("RGB")) for frame in pillow("ImageSequence").Iterator(image)]
     return frames[0] if len(frames) == 1 else flambeau.stack(frames)
 
 
@@ -195,7 +195,7 @@ def decode_webp(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
 def decode_avif(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
     """An image of the bytes of an AVIF file, if this build of Pillow can read such."""
     pillow()
-    if "avif" not in features.get_supported_modules():
+    if "avif" not in pillow("features").get_supported_modules():
         raise RuntimeError("this build of Pillow cannot read AVIF images: pip install -U pillow")
     return _with_alpha_or_not(input, mode, "AVIF")
 

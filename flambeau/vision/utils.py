@@ -12,7 +12,7 @@ import numpy as np
 import flambeau
 from flambeau import Tensor, no_grad
 
-from ..utils.pillow import ImageColor, ImageDraw, ImageFont, pillow
+from ..utils.pillow import pillow
 
 __all__ = [
     "draw_bounding_boxes",
@@ -139,15 +139,15 @@ def _colors(colors: Any, count: int) -> list[Color]:
 
 def _named(color: str) -> Color:
     pillow()  # complains if it is missing
-    return ImageColor.getrgb(color)
+    return pillow("ImageColor").getrgb(color)
 
 
 def _font(font: str | None, size: int | None) -> Any:
     if font is not None:
-        return ImageFont.truetype(font=font, size=size or 10)
+        return pillow("ImageFont").truetype(font=font, size=size or 10)
     if size is not None:
         warnings.warn("Argument 'font_size' will be ignored since 'font' is not set.")
-    return ImageFont.load_default()
+    return pillow("ImageFont").load_default()
 
 
 @no_grad()
@@ -179,7 +179,7 @@ def draw_bounding_boxes(
             f"Number of boxes ({count}) and labels ({len(labels)}) mismatch. Please specify labels for each box."
         )
     picture = _to_picture(flambeau.cat([image] * 3) if image.shape[0] == 1 else image)
-    draw = ImageDraw.Draw(picture, "RGBA" if fill else None)
+    draw = pillow("ImageDraw").Draw(picture, "RGBA" if fill else None)
     outlines = _colors(colors, count)
     inks = _colors(label_colors or "black", count) if label_colors or fill_labels else outlines
     papers = _colors(label_background_colors, count) if fill_labels and label_background_colors else outlines
@@ -274,7 +274,7 @@ def draw_keypoints(
             f" {visibility.shape=} and {keypoints.shape=}"
         )
     picture = _to_picture(image)
-    draw = ImageDraw.Draw(picture)
+    draw = pillow("ImageDraw").Draw(picture)
     seen = visibility.cpu().bool().tolist()
     for points, shown in zip(keypoints.to(flambeau.int64).tolist(), seen):
         for (x, y), visible in zip(points, shown):

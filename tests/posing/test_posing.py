@@ -150,7 +150,7 @@ def test_installing_twice_is_once(tmp_path):
     before = len(sys.meta_path)
     flambeau.install_as_torch(); flambeau.install_as_torch()
     import torch
-    assert torch is flambeau and len(sys.meta_path) == before + 2
+    assert torch is flambeau and len(sys.meta_path) == before + 4
     """
     run("-c", textwrap.dedent(code), cwd=tmp_path, launcher=())
 
@@ -252,3 +252,35 @@ def test_plain_pickles_of_pytorch(tmp_path):
     """
     out, _ = run(script(tmp_path, code), cwd=tmp_path)
     assert out == f"[[0, 3], [1, 4], [2, 5]] (1, 3) tensor([1., 1.], dtype=torch.bfloat16) {model[0].weight.tolist()}\n"
+
+
+NAMED = """
+import importlib.metadata, importlib.util, io, pickle
+import torch, torchvision
+print(type(torch.ones(1)), type(torch.float32), type(torch.nn.Linear(1, 1)), torch.nn.Parameter, torch.optim.Adam)
+print(torchvision.models.ResNet, torchvision.transforms.Compose, torch.distributions.Normal, torch.optim.lr_scheduler.StepLR)
+print(importlib.util.find_spec("torch.no_such_thing"), importlib.util.find_spec("torchvision.no_such_thing"))
+print(importlib.util.find_spec("torch.nn") is not None, importlib.util.find_spec("torchvision") is not None)
+print(importlib.metadata.version("torch").partition("+")[0], importlib.metadata.version("torchvision").partition("+")[0])
+print(b"torch.nn.modules.activation" in pickle.dumps(torch.nn.ReLU()), pickle.loads(pickle.dumps(torch.nn.ReLU())))
+print(torch.distributions.Normal(torch.zeros(1), 1.0).expand([2]))
+file = io.BytesIO()
+torch.save([torchvision.models.squeezenet1_1(num_classes=2), torchvision.transforms.CenterCrop(3)], file)
+file.seek(0)
+print([type(part) for part in torch.load(file, weights_only=False)])
+"""
+
+
+def test_classes_say_that_they_are_pytorchs(tmp_path):
+    assert run("-c", NAMED, cwd=tmp_path)[0].splitlines() == [
+        "<class 'torch.Tensor'> <class 'torch.dtype'> <class 'torch.nn.modules.linear.Linear'>"
+        " <class 'torch.nn.parameter.Parameter'> <class 'torch.optim.adam.Adam'>",
+        "<class 'torchvision.models.resnet.ResNet'> <class 'torchvision.transforms.transforms.Compose'>"
+        " <class 'torch.distributions.normal.Normal'> <class 'torch.optim.lr_scheduler.StepLR'>",
+        "None None",
+        "True True",
+        "2.13.0 0.28.0",
+        "True ReLU()",
+        "Normal(loc: torch.Size([2]), scale: torch.Size([2]))",
+        "[<class 'torchvision.models.squeezenet.SqueezeNet'>, <class 'torchvision.transforms.transforms.CenterCrop'>]",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -233,6 +234,6 @@ def test_damaged_images():
 
 def test_without_pillow(monkeypatch):
     data = encoded(picture("RGB"), "PNG")
-    monkeypatch.setattr("flambeau.utils.pillow.Image", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(ImportError, match="pip install 'flambeau\\[vision\\]'"):
         decode_image(data)

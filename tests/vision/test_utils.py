@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -209,7 +210,7 @@ def test_flow_directions():
 
 
 def test_without_pillow(monkeypatch):
-    monkeypatch.setattr("flambeau.utils.pillow.Image", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert utils.make_grid(torch.ones(2, 3, 2, 2)).shape == (3, 6, 10)
     with pytest.raises(ImportError, match="pip install 'flambeau\\[vision\\]'"):
         utils.save_image(torch.ones(2, 3, 2, 2), io.BytesIO(), "PNG")

@@ -12,7 +12,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from .._pillow import is_pil
+from ...utils.pillow import is_pil
 from .interpolation import InterpolationMode, interpolation_mode
 from .kernels import color, conversion, filters, geometry, matrices, pil, warp
 

@@ -7,7 +7,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from .._pillow import is_pil, pil_array
+from ...utils.pillow import is_pil, pil_array
 from ._base import TVTensor
 
 

@@ -12,7 +12,7 @@ from flambeau import Tensor
 from flambeau.core.tensor import empty, from_array
 from flambeau.kernels.library.pixels import planes_of_pixels
 
-from ..._pillow import is_pil, pil_array, pillow
+from ....utils.pillow import is_pil, pil_array, pillow
 from . import formulas
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._pillow import is_pil, pillow
+from ....utils.pillow import is_pil, pillow
 from ..interpolation import TO_PIL, InterpolationMode
 from . import geometry
 

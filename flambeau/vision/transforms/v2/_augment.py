@@ -11,7 +11,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.nn.functional import one_hot
 
-from ..._pillow import is_pil
+from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
 from .. import draws

@@ -7,7 +7,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ..._pillow import is_pil
+from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, TVTensor, Video
 from ...tv_tensors._base import plain
 from .. import policies as tables

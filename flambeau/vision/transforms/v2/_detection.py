@@ -7,7 +7,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ..._pillow import is_pil
+from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, BoundingBoxFormat, Image, KeyPoints, Mask, Video
 from ...tv_tensors._base import plain
 from ...tv_tensors._boxes import check_clamping_mode

@@ -11,7 +11,7 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
-from ..._pillow import is_pil
+from ....utils.pillow import is_pil
 from ...tv_tensors import Image, TVTensor, Video
 from ...tv_tensors._base import plain
 from .. import draws

@@ -9,7 +9,7 @@ from typing import Any
 
 from flambeau import Tensor, nn
 
-from ..._pillow import is_pil
+from ....utils.pillow import is_pil
 from ...tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from .. import draws
 from .functional import get_dimensions, get_size, is_pure_tensor

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import Tensor
+from flambeau.core.naming import own_name
 from flambeau.core.overrides import DisableTorchFunctionSubclass
 
-from ...._pillow import is_pil
+from .....utils.pillow import is_pil
 from ....tv_tensors import BoundingBoxes, KeyPoints, TVTensor
 from ....tv_tensors._base import plain
 
@@ -134,7 +135,7 @@ def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable
         raise ValueError(f"Kernels can only be registered on functionals, but got {functional}.")
     if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, TVTensor)):
         raise ValueError(f"Kernels can only be registered for subclasses of TVTensor, but got {tv_tensor_cls}.")
-    if tv_tensor_cls.__module__.startswith("flambeau.vision.tv_tensors"):
+    if own_name(tv_tensor_cls.__module__).startswith("flambeau.vision.tv_tensors"):
         raise ValueError(f"Kernels cannot be registered for the builtin tv_tensor classes, but got {tv_tensor_cls}.")
     table: dict[type, Callable] = functional.kernels  # type: ignore[attr-defined]
     if tv_tensor_cls in table:

@@ -11,7 +11,7 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
-from ...._pillow import is_pil, pillow
+from .....utils.pillow import is_pil, pillow
 from ....tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from ....tv_tensors._base import plain
 from ...functional import blur_arguments
