@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pathlib
 import types
 
 import pytest
@@ -20,3 +21,21 @@ def library(request, monkeypatch):
                 twin = importlib.import_module("torch" + value.__name__[len("flambeau") :])
                 monkeypatch.setattr(request.module, name, twin)
     return request.param
+
+
+def load_oracle():
+    """tests/vision/oracle.py, which knows how to import torchvision."""
+    path = pathlib.Path(__file__).parents[1] / "vision" / "oracle.py"
+    spec = importlib.util.spec_from_file_location("torchvision_oracle", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.torchvision()
+
+
+@pytest.fixture
+def vision(library):
+    """Finds a part of torchvision."""
+    if library == "torch":
+        load_oracle()
+    root = "torchvision" if library == "torch" else "flambeau.vision"
+    return lambda part: importlib.import_module(f"{root}.{part}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pathlib
 import struct
 
 import numpy as np
@@ -17,24 +16,6 @@ import flambeau.utils.data as Data
 from flambeau import nn
 
 Image = pytest.importorskip("PIL.Image", reason="reads and writes images: pip install pillow")
-
-
-def load_oracle():
-    """tests/vision/oracle.py, which knows how to import torchvision."""
-    path = pathlib.Path(__file__).parents[1] / "vision" / "oracle.py"
-    spec = importlib.util.spec_from_file_location("torchvision_oracle", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.torchvision()
-
-
-@pytest.fixture
-def vision(library):
-    """Finds a part of torchvision."""
-    if library == "torch":
-        load_oracle()
-    root = "torchvision" if library == "torch" else "flambeau.vision"
-    return lambda part: importlib.import_module(f"{root}.{part}")
 
 
 @pytest.fixture
