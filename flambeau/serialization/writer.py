@@ -151,8 +151,8 @@ def _reduce_tensor(t: Tensor) -> tuple:
 # -- the zip format -------------------------------------------------------------------------------------------------------
 
 
-def write_zip(obj: Any, file: Any, protocol: int) -> None:
-    """One stored (uncompressed) archive: data.pkl, one record per storage at a 64-byte boundary, and markers."""
+def write_zip(obj: Any, file: Any, protocol: int, root: str = "archive") -> None:
+    """One stored (uncompressed) archive with everything in the folder `root`: data.pkl, one record per storage at a 64-byte boundary, and markers."""
     body = io.BytesIO()
     pickler = StoragePickler(body, protocol)
     pickler.dump(obj)
@@ -162,18 +162,18 @@ def write_zip(obj: Any, file: Any, protocol: int) -> None:
             ("data.pkl", body.getvalue()), (".format_version", b"1"), (".storage_alignment", str(ALIGNMENT).encode()),
             ("byteorder", sys.byteorder.encode()),
         ):  # fmt: skip
-            _record(archive, name, data)
+            _record(archive, f"{root}/{name}", data)
             checksum = zlib.crc32(data, checksum)
         for key, storage in pickler.storages.items():
             contents: Any = memoryview(storage.numpy())  # type: ignore[arg-type]
-            _record(archive, f"data/{key}", contents)
+            _record(archive, f"{root}/data/{key}", contents)
             checksum = zlib.crc32(contents, checksum)
-        _record(archive, "version", b"3\n")
-        _record(archive, ".data/serialization_id", f"{checksum:040d}".encode())
+        _record(archive, f"{root}/version", b"3\n")
+        _record(archive, f"{root}/.data/serialization_id", f"{checksum:040d}".encode())
 
 
 def _record(archive: zipfile.ZipFile, name: str, data: Any) -> None:
-    info = zipfile.ZipInfo(f"archive/{name}", (1980, 1, 1, 0, 0, 0))
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     info.file_size = len(data)
     assert archive.fp is not None
     start = archive.fp.tell() + 30 + len(info.filename.encode())
@@ -261,12 +261,15 @@ def save(
 
     >>> flambeau.save(model.state_dict(), "model.pt")
     """
-    write = write_zip if _use_new_zipfile_serialization else write_legacy
     if isinstance(f, (str, os.PathLike)):
+        stem = os.path.splitext(os.path.basename(os.fsdecode(f)))[0]
         with atomic_file(f) as file:
-            write(obj, file, pickle_protocol)
+            if _use_new_zipfile_serialization:
+                write_zip(obj, file, pickle_protocol, stem if stem.isascii() and stem else "archive")
+            else:
+                write_legacy(obj, file, pickle_protocol)
     elif hasattr(f, "write"):
-        write(obj, f, pickle_protocol)
+        (write_zip if _use_new_zipfile_serialization else write_legacy)(obj, f, pickle_protocol)
     else:
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"

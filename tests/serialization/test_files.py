@@ -6,6 +6,7 @@ import collections
 import io
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -249,3 +250,15 @@ def test_storages_and_generators(direction, zipped):
     assert untyped.tolist() == storage.tolist() and typed.tolist() == [1, 2] and typed.dtype is reader.int16
     for loaded in again:
         assert reader.rand(4, generator=loaded).tolist() == writer.rand(4, generator=generator).tolist()
+
+
+@pytest.mark.parametrize(
+    ("file", "root"), [("model.pt", "model"), ("a.b.pth", "a.b"), ("plain", "plain"), ("é.pt", "archive")]
+)
+def test_the_folder_in_the_archive_is_named_after_the_file(file, root, tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / file)
+    with zipfile.ZipFile(tmp_path / file) as archive:
+        assert {name.split("/")[0] for name in archive.namelist()} == {root}
+    assert torch.load(tmp_path / file)["a"].tolist() == [1.0, 1.0]
+    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    assert real.load(tmp_path / file)["a"].tolist() == [1.0, 1.0]
