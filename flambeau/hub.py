@@ -131,7 +131,7 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urlparse(url).path)
     path = Path(model_dir, name)
     if not path.exists():
-        sys.stderr.write(f'Downloading: "{url}" to {path}\n')
+        sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         promised = _HASH_IN_NAME.search(name) if check_hash else None
         download_url_to_file(url, str(path), promised.group(1) if promised else None, progress)
     return load_file(_unpacked(path, model_dir), map_location=map_location, weights_only=weights_only)
@@ -173,7 +173,7 @@ def _cached_repository(github: str, force_reload: bool, verbose: bool) -> str:
 
 
 def _download_repository(url: str, place: str) -> str:
-    sys.stderr.write(f'Downloading: "{url}" to {place}\n')
+    sys.stdout.write(f'Downloading: "{url}" to {place}\n')
     with tempfile.TemporaryDirectory(dir=get_dir()) as work:
         archive = os.path.join(work, "repository.zip")
         download_url_to_file(url, archive, progress=False)

@@ -95,10 +95,10 @@ def test_state_dict_from_url(cache, tmp_path, capsys):
     (tmp_path / "plain.pth").rename(named)
     state = hub.load_state_dict_from_url(named.as_uri(), check_hash=True)
     assert flambeau.equal(state["weight"], model.weight)
-    assert "Downloading" in capsys.readouterr().err
+    assert "Downloading" in capsys.readouterr().out
     named.unlink()  # the second time it comes from the cache
     assert list(hub.load_state_dict_from_url(named.as_uri())) == ["weight", "bias"]
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().out == ""
     assert (cache / "checkpoints" / named.name).exists()
 
 
