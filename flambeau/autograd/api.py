@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.graph import INFERENCE, HookHandle, gradient_edge, mode
@@ -11,8 +11,9 @@ from ..core.tensor import Tensor
 from .engine import TensorHook, run_backward
 
 
-def _as_list(x: Any) -> list:
-    return list(x) if isinstance(x, (tuple, list)) else [x]
+def _as_list(value: Any) -> list:
+    """One tensor, or any iterable of them: a list, a generator, the values of a dictionary."""
+    return [value] if isinstance(value, Tensor) or not isinstance(value, Iterable) else list(value)
 
 
 def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> list[Tensor]:
@@ -93,8 +94,8 @@ def grad(
         if g is None:
             if not allow_unused:
                 raise RuntimeError(
-                    "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if"
-                    " this is the desired behavior."
+                    f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set"
+                    " allow_unused=True if this is the desired behavior."
                 )
             if materialize_grads:
                 results[i] = ins[i].new_zeros(ins[i].shape)

@@ -142,3 +142,13 @@ def test_backward_needs_a_graph(make):
 def test_only_scalars_have_an_implicit_gradient():
     with pytest.raises(RuntimeError, match="only for scalar outputs"):
         (torch.ones(3, requires_grad=True) * 2).backward()
+
+
+def test_gradients_of_whatever_holds_the_parameters():
+    model = torch.nn.Linear(2, 1)
+    want = torch.autograd.grad(model(torch.ones(2)).sum(), list(model.parameters()))
+    for inputs in (model.parameters(), dict(model.named_parameters()).values(), iter(model.parameters())):
+        got = torch.autograd.grad(model(torch.ones(2)).sum(), inputs)
+        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    model(torch.ones(2)).sum().backward(inputs=model.parameters())
+    assert torch.equal(model.weight.grad, want[0])
