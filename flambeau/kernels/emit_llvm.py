@@ -374,11 +374,11 @@ class _Function:
         types = [text.rsplit(" ", 1)[0].removesuffix(" noalias") for text in inner.signature]
         module.functions.append(inner.finish("void", internal=True, attributes="#3"))
         count = self._iterations(start, stop, step)
-        team, useful = self._team_size(s, count)
+        team, parts = self._team_size(s, count)
         values = [start, step, count, *arguments]
         record = "{ " + ", ".join(["i64", "i64", "i64", *types[3:]]) + " }"
         module.functions.append(_trampoline(symbol, record, types[3:]))
-        self._fork(symbol, record, types[3:], values, (team, useful), stop)
+        self._fork(symbol, record, types[3:], values, (team, parts), stop)
 
     def _fork(
         self, symbol: str, record: str, types: list[str], values: list[str], sizes: tuple[str, str], stop: str
@@ -387,13 +387,12 @@ class _Function:
         many, alone, after = w.label("fork"), w.label("alone"), w.label("joined")
         block = f"%fork.{len(self.entry)}"
         self.entry.insert(0, f"  {block} = alloca {record}")
-        team, useful = sizes
+        team, parts = sizes
         w.do(f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}")
         self._start(many)
         for i, (t, value) in enumerate(zip(["i64", "i64", "i64", *types], values, strict=True)):
             field = w.ins(f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}")
             w.do(f"store {t} {value}, ptr {field}")
-        parts = self._parts(team, useful, values[2])
         self.module.declare("declare void @flambeau_parallel(ptr, ptr, i64, i64) #2")
         w.do(f"call void @flambeau_parallel(ptr @{symbol}.part, ptr {block}, i64 {team}, i64 {parts})")
         w.do(f"br label %{after}")
@@ -428,21 +427,15 @@ class _Function:
         return w.intrinsic("smax", "i64", w.op("sdiv", "i64", rounded, safe), "0")
 
     def _team_size(self, s: ir.For, count: str) -> tuple[str, str]:
-        """How many threads to use, and how many there is work for."""
+        """How many threads to use, and how many parts to cut the loop into."""
         w = self.w
         self.module.declare("@flambeau_num_threads = external global i64")
         threads = w.ins("load i64, ptr @flambeau_num_threads")
         work = count if s.cost is None else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
         useful = w.op("sdiv", "i64", work, str(GRAIN))
-        team = w.intrinsic("smin", "i64", threads, w.intrinsic("smin", "i64", useful, count))
-        return team, useful
-
-    def _parts(self, team: str, useful: str, count: str) -> str:
-        """How many parts to cut a loop into: the same number for each of the team, where there are enough iterations."""
-        w = self.w
-        each = w.op("sdiv", "i64", w.op("sub", "i64", w.op("add", "i64", useful, team), "1"), team)
-        each = w.intrinsic("smin", "i64", each, str(PARTS_PER_THREAD))
-        return w.intrinsic("smin", "i64", w.op("mul", "i64", team, each), count)
+        useful = w.intrinsic("smin", "i64", useful, count)
+        parts = w.intrinsic("smin", "i64", w.op("mul", "i64", threads, str(PARTS_PER_THREAD)), useful)
+        return w.intrinsic("smin", "i64", threads, useful), parts
 
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
@@ -453,22 +446,17 @@ def _trampoline(symbol: str, record: str, types: list[str]) -> str:
         lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
         lines.append(f"  %a{i} = load {t}, ptr %f{i}")
     rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
-    lines += f"""  ; whole cache lines per part once there are enough iterations for it not to matter
-  %enough = mul i64 %size, 1024
-  %long = icmp sgt i64 %a2, %enough
-  %shift = select i1 %long, i64 6, i64 0
-  %unit = shl i64 1, %shift
-  %up = add i64 %a2, %unit
-  %most = sub i64 %up, 1
-  %units = ashr i64 %most, %shift
-  %after = add i64 %rank, 1
-  %first.sum = mul i64 %rank, %units
-  %last.sum = mul i64 %after, %units
-  %first.unit = sdiv i64 %first.sum, %size
-  %last.unit = sdiv i64 %last.sum, %size
-  %first = shl i64 %first.unit, %shift
-  %last = shl i64 %last.unit, %shift
+    lines += f"""  %more = add i64 %a2, %size
+  %most = sub i64 %more, 1
+  %even = sdiv i64 %most, %size
+  ; whole cache lines per part once there are enough iterations for it not to matter
+  %long = icmp sgt i64 %even, 1024
+  %plus = add i64 %even, 63
+  %line = and i64 %plus, -64
+  %chunk = select i1 %long, i64 %line, i64 %even
+  %first = mul i64 %rank, %chunk
   %begin = call i64 @llvm.smin.i64(i64 %first, i64 %a2)
+  %last = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %last, i64 %a2)
   %from = mul i64 %begin, %a1
   %to = mul i64 %end, %a1

@@ -216,7 +216,7 @@ def _address(name: str) -> int:
         return pool.state_address()
     if name.startswith(("Py", "_Py")):
         return native_call.address(name)
-    if name.startswith("pthread_") or name.startswith("sched_") or name == "syscall":
+    if name.startswith("pthread_") or name in ("sched_getcpu", "syscall"):
         return _symbol(ctypes.CDLL(None), name)
     return _symbol(_libm(), name)
 

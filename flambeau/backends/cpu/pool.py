@@ -14,8 +14,6 @@ How it stays correct:
 - `pending` counts the parts not yet done; its top bit says that the caller sleeps. All results are written before the
   count goes down (release) and read after it was seen to be zero (acquire).
 - `epoch` changes with every job. A worker sleeps only as long as the epoch is the one it last looked for work in.
-- A slot's parts are meant for one thread, whose cache has their data from the job before. Others help with those of a
-  thread that lags behind or has not come; that is a matter of speed only.
 - `lock` is tried, never waited for: a second caller, or a loop inside a part, runs its parts itself.
 - Nothing here is ever freed, so threads still running while the process ends do no harm.
 """
@@ -33,12 +31,9 @@ _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32
 _LOCK, _STARTED, _JOB, _EPOCH, _TEAM, _CORE, _SLEEPERS, _PENDING, _SLOTS = 0, 4, 64, 128, 132, 136, 192, 256, 320
 _SIZE = _SLOTS + 64 * MOST_THREADS  # every slot has a cache line of its own
 
-# Turns of waiting loops, 10 to 60 ns each. An idle worker bridges the gap between two kernels, but after a microsecond or
-# two offers its core to others at every few turns: to oneDNN's thread, for example, whose turn it may be now.
-_ALONE, _YIELD_EVERY, _AWAKE = 50, 5, 4000
-_CALLER_AWAKE = 4000  # a caller whose last parts are being run by others
-_PATIENCE = 1000  # before taking one of the last `_FEW` parts of a thread that is at work
-_FEW = 4
+# Turns of a waiting loop, 10 to 60 ns each, before a thread sleeps. A worker bridges the gap between two kernels; longer,
+# it would be in the way of oneDNN's threads. A caller waits for the last parts.
+_WORKER_SPIN, _CALLER_SPIN = 200, 600
 
 _state: int | None = None
 
@@ -80,12 +75,8 @@ def text() -> str:
         futex=_FUTEX[machine],
         pause=_PAUSE[machine],
         pause_type=_PAUSE[machine].replace(" 1", ""),
-        alone=_ALONE,
-        yield_every=_YIELD_EVERY,
-        awake=_AWAKE,
-        caller_awake=_CALLER_AWAKE,
-        patience=_PATIENCE,
-        few=_FEW,
+        worker_spin=_WORKER_SPIN,
+        caller_spin=_CALLER_SPIN,
         most=MOST_THREADS,
         started=_STARTED,
         job=_JOB,
@@ -107,7 +98,6 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr) #1
 declare i32 @pthread_detach(i64) #1
 declare i32 @pthread_sigmask(i32, ptr, ptr) #1
 declare i32 @sched_getcpu() #1
-declare i32 @sched_yield() #1
 
 define void @flambeau_parallel(ptr %function, ptr %data, i64 %wanted, i64 %parts) #0 {{
   %taken = cmpxchg ptr @flambeau_pool, i32 0, i32 1 acquire monotonic
@@ -154,8 +144,6 @@ offer:
   %slot.offset = mul i64 %slot, 64
   %slot.place = add i64 %slot.offset, {slots}
   %slot.at = getelementptr i8, ptr @flambeau_pool, i64 %slot.place
-  %begin.at = getelementptr i8, ptr %slot.at, i64 8
-  store atomic i64 %begin, ptr %begin.at monotonic, align 8
   store atomic i64 %free, ptr %slot.at release, align 8
   %all = icmp eq i64 %slot.next, %team
   br i1 %all, label %announce, label %offer
@@ -192,110 +180,63 @@ done:
   ret void
 }}
 
-; Runs free parts until there are none: those of its own slot from the front, then those of others from the back. The
-; last few of a slot are left for a while to a thread that is at work there: its cache has their data from the job before.
+; Runs free parts, those of its own slot first, until there are none.
 define internal void @work(i64 %index, i64 %team) #2 {{
-  %own.place = mul i64 %index, 64
-  %own.offset = add i64 %own.place, {slots}
-  %own = getelementptr i8, ptr @flambeau_pool, i64 %own.offset
-  br label %next
-next:
-  %done.own = phi i32 [ 0, %0 ], [ %done.own.more, %own.claimed ]
-  %own.first = load atomic i64, ptr %own monotonic, align 8
-  br label %own.try
-own.try:
-  %own.seen = phi i64 [ %own.first, %next ], [ %own.found, %own.swap ]
-  %own.next = and i64 %own.seen, 4294967295
-  %own.end = lshr i64 %own.seen, 32
-  %own.some = icmp ult i64 %own.next, %own.end
-  br i1 %own.some, label %own.swap, label %others
-own.swap:
-  %own.after = add i64 %own.seen, 1
-  %own.pair = cmpxchg ptr %own, i64 %own.seen, i64 %own.after acq_rel monotonic
-  %own.found = extractvalue {{ i64, i1 }} %own.pair, 0
-  %own.won = extractvalue {{ i64, i1 }} %own.pair, 1
-  br i1 %own.won, label %own.claimed, label %own.try
-own.claimed:
-  call void @run(i64 %own.next)
-  %done.own.more = add i32 %done.own, 1
-  br label %next
-
-others:
-  %k = phi i64 [ 1, %own.try ], [ %k.next, %empty ]
-  %done = phi i32 [ %done.own, %own.try ], [ %done.now, %empty ]
+  %job = getelementptr i8, ptr @flambeau_pool, i64 {job}
+  %job.data = getelementptr i8, ptr %job, i64 8
+  %job.parts = getelementptr i8, ptr %job, i64 16
+  br label %look
+look:
+  %k = phi i64 [ 0, %0 ], [ %k.next, %empty ]
+  %done = phi i32 [ 0, %0 ], [ %done.now, %empty ]
   %sum = add i64 %index, %k
   %over = icmp sge i64 %sum, %team
   %less = sub i64 %sum, %team
   %slot = select i1 %over, i64 %less, i64 %sum
-  %place = mul i64 %slot, 64
-  %offset = add i64 %place, {slots}
-  %at = getelementptr i8, ptr @flambeau_pool, i64 %offset
-  %begin.at = getelementptr i8, ptr %at, i64 8
-  br label %look
-look:
-  %done.now = phi i32 [ %done, %others ], [ %done.now, %pause ], [ %done.now, %swap ], [ %done.more, %claimed ]
-  %waited = phi i32 [ 0, %others ], [ %waited.more, %pause ], [ {patience}, %swap ], [ {patience}, %claimed ]
-  %before = phi i64 [ 0, %others ], [ %seen, %pause ], [ %seen, %swap ], [ %after, %claimed ]
-  %seen = load atomic i64, ptr %at monotonic, align 8
-  %first = and i64 %seen, 4294967295
+  %offset = mul i64 %slot, 64
+  %place = add i64 %offset, {slots}
+  %at = getelementptr i8, ptr @flambeau_pool, i64 %place
+  br label %again
+again:
+  %done.now = phi i32 [ %done, %look ], [ %done.more, %claimed ]
+  %first = load atomic i64, ptr %at monotonic, align 8
+  br label %try
+try:
+  %seen = phi i64 [ %first, %again ], [ %found, %swap ]
+  %next = and i64 %seen, 4294967295
   %end = lshr i64 %seen, 32
-  %some = icmp ult i64 %first, %end
-  br i1 %some, label %judge, label %empty
-judge:
-  %left = sub i64 %end, %first
-  %many = icmp ugt i64 %left, {few}
-  %still = icmp eq i64 %seen, %before
-  %waited.now = select i1 %still, i32 %waited, i32 0
-  %impatient = icmp uge i32 %waited.now, {patience}
-  %begin = load atomic i64, ptr %begin.at monotonic, align 8
-  %untouched = icmp eq i64 %first, %begin
-  %absent = or i1 %many, %untouched
-  %steal = or i1 %absent, %impatient
-  br i1 %steal, label %swap, label %pause
-pause:
-  %waited.more = add i32 %waited.now, 1
-  call void {pause}
-  br label %look
+  %some = icmp ult i64 %next, %end
+  br i1 %some, label %swap, label %empty
 swap:
-  %after = sub i64 %seen, 4294967296
+  %after = add i64 %seen, 1
   %pair = cmpxchg ptr %at, i64 %seen, i64 %after acq_rel monotonic
+  %found = extractvalue {{ i64, i1 }} %pair, 0
   %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %claimed, label %look
+  br i1 %won, label %claimed, label %try
 claimed:
-  %last = sub i64 %end, 1
-  call void @run(i64 %last)
+  %function = load ptr, ptr %job
+  %data = load ptr, ptr %job.data
+  %parts = load i64, ptr %job.parts
+  call void %function(ptr %data, i64 %next, i64 %parts)
   %done.more = add i32 %done.now, 1
-  br label %look
+  br label %again
 empty:
   %k.next = add i64 %k, 1
-  %all = icmp eq i64 %k.next, %team
-  br i1 %all, label %report, label %others
-
+  %last = icmp eq i64 %k.next, %team
+  br i1 %last, label %report, label %look
 report:
   %any = icmp ne i32 %done.now, 0
   br i1 %any, label %count, label %return
 count:
   %pending = getelementptr i8, ptr @flambeau_pool, i64 {pending}
-  %pending.before = atomicrmw sub ptr %pending, i32 %done.now acq_rel
-  %pending.left = sub i32 %pending.before, %done.now
-  %sleeps = icmp eq i32 %pending.left, -2147483648
-  br i1 %sleeps, label %wake, label %return
+  %before = atomicrmw sub ptr %pending, i32 %done.now acq_rel
+  %left = sub i32 %before, %done.now
+  %waited = icmp eq i32 %left, -2147483648
+  br i1 %waited, label %wake, label %return
 wake:
   %woken = call i64 (i64, ...) @syscall(i64 {futex}, ptr %pending, i32 129, i32 1)
   br label %return
 return:
-  ret void
-}}
-
-; Runs a part that was claimed: only now is it certain which job that is.
-define internal void @run(i64 %part) #0 {{
-  %job = getelementptr i8, ptr @flambeau_pool, i64 {job}
-  %job.data = getelementptr i8, ptr %job, i64 8
-  %job.parts = getelementptr i8, ptr %job, i64 16
-  %function = load ptr, ptr %job
-  %data = load ptr, ptr %job.data
-  %parts = load i64, ptr %job.parts
-  call void %function(ptr %data, i64 %part, i64 %parts)
   ret void
 }}
 
@@ -310,7 +251,7 @@ spin:
   br i1 %zero, label %return, label %more
 more:
   %n.next = add i32 %n, 1
-  %long = icmp ugt i32 %n, {caller_awake}
+  %long = icmp ugt i32 %n, {caller_spin}
   br i1 %long, label %mark, label %pause
 pause:
   call void {pause}
@@ -356,20 +297,11 @@ spin:
   %n = phi i32 [ 0, %work ], [ %n.next, %pause ]
   %now = load atomic i32, ptr %epoch monotonic, align 4
   %new = icmp ne i32 %now, %seen
-  br i1 %new, label %look, label %idle
-idle:
+  br i1 %new, label %look, label %more
+more:
   %n.next = add i32 %n, 1
-  %tired = icmp ugt i32 %n, {awake}
-  br i1 %tired, label %sleep, label %share
-share:
-  %long = icmp ugt i32 %n, {alone}
-  %turn = urem i32 %n, {yield_every}
-  %now.and.then = icmp eq i32 %turn, 0
-  %offer = and i1 %long, %now.and.then
-  br i1 %offer, label %yield, label %pause
-yield:
-  %yielded = call i32 @sched_yield()
-  br label %pause
+  %long = icmp ugt i32 %n, {worker_spin}
+  br i1 %long, label %sleep, label %pause
 pause:
   call void {pause}
   br label %spin

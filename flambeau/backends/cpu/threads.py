@@ -14,9 +14,9 @@ from pathlib import Path
 
 from . import pool
 
-# Waiting threads of libgomp spin by default, which starves other processes on the same cores, and our own pool. Some tens
-# of microseconds cover the gap between two products; after that a thread sleeps.
-_SPIN_COUNT = "1500"
+# Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
+# spinning covers the gap between two kernels; after that a thread sleeps.
+_SPIN_COUNT = "4000"
 
 _native = ctypes.c_int64(1)  # what kernels read
 _requested: int | None = None
