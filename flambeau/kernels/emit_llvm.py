@@ -1,7 +1,7 @@
 """Loop nests to LLVM IR text.
 
 Scalars live in stack slots that the optimiser turns into registers. A parallel loop becomes a function over a range of
-iterations, called directly when the work is small and by a pool of threads (`backends/cpu/pool.py`) otherwise.
+iterations, called directly when the work is small and through libgomp's `GOMP_parallel` otherwise.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from .llvm_values import Writer, constant, convert, memory_type, value_type
 
 # Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
 GRAIN = 32768
-
-# A loop is cut into more parts than there are threads, which claim them one by one: one that other programs hold up is
-# then waited for a part's time at most.
-PARTS_PER_THREAD = 8
 
 
 class ScalarFunction(Protocol):
@@ -374,27 +370,28 @@ class _Function:
         types = [text.rsplit(" ", 1)[0].removesuffix(" noalias") for text in inner.signature]
         module.functions.append(inner.finish("void", internal=True, attributes="#3"))
         count = self._iterations(start, stop, step)
-        team, parts = self._team_size(s, count)
+        team = self._team_size(s, count)
         values = [start, step, count, *arguments]
         record = "{ " + ", ".join(["i64", "i64", "i64", *types[3:]]) + " }"
+        module.declare("declare i32 @omp_get_num_threads() #2")
+        module.declare("declare i32 @omp_get_thread_num() #2")
         module.functions.append(_trampoline(symbol, record, types[3:]))
-        self._fork(symbol, record, types[3:], values, (team, parts), stop)
+        self._fork(symbol, record, types[3:], values, team, stop)
 
-    def _fork(
-        self, symbol: str, record: str, types: list[str], values: list[str], sizes: tuple[str, str], stop: str
-    ) -> None:
+    def _fork(self, symbol: str, record: str, types: list[str], values: list[str], team: str, stop: str) -> None:
         w = self.w
         many, alone, after = w.label("fork"), w.label("alone"), w.label("joined")
         block = f"%fork.{len(self.entry)}"
         self.entry.insert(0, f"  {block} = alloca {record}")
-        team, parts = sizes
         w.do(f"br i1 {w.compare('sgt', 'i64', team, '1')}, label %{many}, label %{alone}")
         self._start(many)
         for i, (t, value) in enumerate(zip(["i64", "i64", "i64", *types], values, strict=True)):
             field = w.ins(f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}")
             w.do(f"store {t} {value}, ptr {field}")
-        self.module.declare("declare void @flambeau_parallel(ptr, ptr, i64, i64) #2")
-        w.do(f"call void @flambeau_parallel(ptr @{symbol}.part, ptr {block}, i64 {team}, i64 {parts})")
+        self.module.declare("declare void @GOMP_parallel(ptr, ptr, i32, i32) #2")
+        w.do(
+            f"call void @GOMP_parallel(ptr @{symbol}.team, ptr {block}, i32 {w.ins(f'trunc i64 {team} to i32')}, i32 0)"
+        )
         w.do(f"br label %{after}")
         self._start(alone)
         rest = "".join(f", {t} {v}" for t, v in zip(types, values[3:], strict=True))
@@ -426,30 +423,31 @@ class _Function:
         safe = w.select(w.compare("eq", "i64", step, "0"), "i64", "1", step)
         return w.intrinsic("smax", "i64", w.op("sdiv", "i64", rounded, safe), "0")
 
-    def _team_size(self, s: ir.For, count: str) -> tuple[str, str]:
-        """How many threads to use, and how many parts to cut the loop into."""
+    def _team_size(self, s: ir.For, count: str) -> str:
         w = self.w
         self.module.declare("@flambeau_num_threads = external global i64")
         threads = w.ins("load i64, ptr @flambeau_num_threads")
         work = count if s.cost is None else w.op("mul", "i64", count, self.expression(s.cost, dt.int64))
         useful = w.op("sdiv", "i64", work, str(GRAIN))
-        useful = w.intrinsic("smin", "i64", useful, count)
-        parts = w.intrinsic("smin", "i64", w.op("mul", "i64", threads, str(PARTS_PER_THREAD)), useful)
-        return w.intrinsic("smin", "i64", threads, useful), parts
+        return w.intrinsic("smin", "i64", w.intrinsic("smin", "i64", threads, useful), count)
 
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
-    """What the threads run: part number %rank of %size, a contiguous share of the iterations."""
-    lines = [f"define internal void @{symbol}.part(ptr %data, i64 %rank, i64 %size) #4 {{"]
+    """What each thread of the team runs: its own contiguous share of the iterations."""
+    lines = [f"define internal void @{symbol}.team(ptr %data) #4 {{"]
     fields = ["i64", "i64", "i64", *types]
     for i, t in enumerate(fields):
         lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
         lines.append(f"  %a{i} = load {t}, ptr %f{i}")
     rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
-    lines += f"""  %more = add i64 %a2, %size
+    lines += f"""  %size32 = call i32 @omp_get_num_threads()
+  %rank32 = call i32 @omp_get_thread_num()
+  %size = sext i32 %size32 to i64
+  %rank = sext i32 %rank32 to i64
+  %more = add i64 %a2, %size
   %most = sub i64 %more, 1
   %even = sdiv i64 %most, %size
-  ; whole cache lines per part once there are enough iterations for it not to matter
+  ; whole cache lines per thread once there are enough iterations for it not to matter
   %long = icmp sgt i64 %even, 1024
   %plus = add i64 %even, 63
   %line = and i64 %plus, -64

@@ -1,18 +1,15 @@
-"""How many threads native code uses: our kernels, on a pool of their own, and oneDNN, on libgomp's.
+"""How many threads native kernels use, and the libgomp that runs them.
 
-Kernels read the count from a fixed address, so changing it needs no recompilation.
+Kernels read the count from a fixed address, so changing it needs no recompilation. libgomp is shared with oneDNN.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-from . import pool
 
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
 # spinning covers the gap between two kernels; after that a thread sleeps.
@@ -106,26 +103,13 @@ def on_change(callback: Callable[[], None]) -> None:
 
 
 def library() -> ctypes.CDLL | None:
-    """libgomp, which runs oneDNN's threads, or None where it is not installed."""
+    """libgomp, or None where it is not installed (then kernels run on one thread)."""
     global _library, _library_tried
     if not _library_tried:
         _library_tried = True
         _library = _open()
         _apply()
     return _library
-
-
-@contextlib.contextmanager
-def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
-    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
-    if not wanted or _library is None:
-        yield
-        return
-    _library.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        _library.omp_set_num_threads(_count())
 
 
 def _open() -> ctypes.CDLL | None:
@@ -143,15 +127,12 @@ def _open() -> ctypes.CDLL | None:
             del os.environ["GOMP_SPINCOUNT"]
 
 
-def _count() -> int:
-    # In a forked child the threads of libgomp's pool do not exist, and waiting for them would hang.
-    return 1 if _forked else get_num_threads()
-
-
 def _apply() -> None:
-    _native.value = min(_count(), pool.MOST_THREADS) if pool.supported() else 1
+    count = get_num_threads()
+    # In a forked child the threads of libgomp's pool do not exist, and waiting for them would hang.
+    _native.value = count if _library is not None and not _forked else 1
     if _library is not None:
-        _library.omp_set_num_threads(_count())
+        _library.omp_set_num_threads(_native.value)
 
 
 def _after_fork() -> None:
@@ -159,7 +140,6 @@ def _after_fork() -> None:
     _forked = True
     _requested = 1
     _native.value = 1
-    pool.forget()
     if _library is not None:
         _library.omp_set_num_threads(1)
 
@@ -170,5 +150,4 @@ if hasattr(os, "register_at_fork"):
 
 def count_address() -> int:
     """Where native code finds the number of threads (an int64)."""
-    _apply()
     return ctypes.addressof(_native)
