@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 
 import numpy as np
@@ -12,16 +11,18 @@ import flambeau.expr as x
 from flambeau.backends.cpu import jit, native_call
 from flambeau.core import dtype as dt
 from flambeau.kernels import ir
+from flambeau.kernels.elementwise import formula_text
 from flambeau.kernels.ir import Buffer, Kernel, Scalar, Store
 
 OUT = Buffer("out", dt.float64)
-_keys = itertools.count()
 
 
 def kernel_of(params, *values, brief=False):
     """A kernel that stores each value to its place in out."""
     body = [Store(OUT, x.const(i), v) for i, v in enumerate(values)]
-    return jit.compile(Kernel("stores", [OUT, *params], body), f"native call {next(_keys)}", brief)
+    # Kernels are kept on disk under this text, so it must say what they are.
+    text = f"native call {[(p.name, p.dtype.name) for p in params]} {formula_text(values)}"
+    return jit.compile(Kernel("stores", [OUT, *params], body), text, brief)
 
 
 @pytest.mark.parametrize("brief", [False, True])

@@ -5,10 +5,11 @@ Kernels read the count from a fixed address, so changing it needs no recompilati
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
@@ -110,6 +111,19 @@ def library() -> ctypes.CDLL | None:
         _library = _open()
         _apply()
     return _library
+
+
+@contextlib.contextmanager
+def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
+    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
+    if not wanted or _library is None:
+        yield
+        return
+    _library.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        _library.omp_set_num_threads(_native.value)
 
 
 def _open() -> ctypes.CDLL | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.backends.cpu import operands
+from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import library as dnnl
-from flambeau.backends.cpu.onednn.plan import Builder, Descriptor, Plan, ThreadPlans
+from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK, Builder, Descriptor, Plan, ThreadPlans
 from flambeau.core import dtype as dtypes
 
 _plans = ThreadPlans(1024)
@@ -213,10 +213,11 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     (rows, columns), inner = c.shape, left.shape[1]
     left_flag, left_step = _leading(left)
     right_flag, right_step = _leading(right)
-    status = dnnl.library().sgemm(
-        *(left_flag, right_flag, rows, columns, inner),
-        *(alpha, first.data_ptr(), left_step, second.data_ptr(), right_step, beta, dst.data_ptr(), c.strides[0]),
-    )
+    with threads.one_in_libgomp(rows * columns * inner < ONE_THREAD_WORK):
+        status = dnnl.library().sgemm(
+            *(left_flag, right_flag, rows, columns, inner),
+            *(alpha, first.data_ptr(), left_step, second.data_ptr(), right_step, beta, dst.data_ptr(), c.strides[0]),
+        )
     if status:
         raise dnnl.failure(status, "sgemm", f"{tuple(a.shape)} @ {tuple(b.shape)}")
     return True

@@ -22,6 +22,9 @@ _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
 _SHORT_WORK = 4e6  # multiply-adds
 
+# Below this a second thread saves a microsecond or two at best, and costs a time slice where its core is busy.
+ONE_THREAD_WORK = 5e5  # multiply-adds
+
 # What a primitive descriptor creation returned: the descriptor's address, or None where oneDNN has no fast code.
 PrimitiveDesc = int | None
 
@@ -200,7 +203,8 @@ class Builder:
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
-        status = lib.functions[function](ctypes.byref(result), *addresses)
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+            status = lib.functions[function](ctypes.byref(result), *addresses)
         if status == dnnl.UNIMPLEMENTED:
             return None
         if status:
@@ -212,9 +216,9 @@ class Builder:
     def step(self, primitive_desc: int, arguments: dict[int, Memory]) -> None:
         """Appends a primitive with its arguments, and its scratchpad where it wants one."""
         lib = dnnl.library()
-        primitive = Owned(
-            lib.create("primitive_create", primitive_desc, about=self.what), lib.functions["primitive_destroy"]
-        )
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+            created = lib.create("primitive_create", primitive_desc, about=self.what)
+        primitive = Owned(created, lib.functions["primitive_destroy"])
         scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
         if lib.functions["memory_desc_get_size"](scratchpad):
             arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
