@@ -5,7 +5,7 @@
 
 A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward hands
 over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive. A rule that
-needs only the header of an argument says `input_shape`, `input_strides`, `input_offset` or `input_dtype`: then the
+needs only the header of an argument says `input_shape`, `input_strides`, `input_offset`, `input_dtype` or `input_device`: then the
 tensor itself is not kept, and may be changed in place before the backward pass."""
 
 from __future__ import annotations

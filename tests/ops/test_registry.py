@@ -97,7 +97,7 @@ def test_gradient_rules_name_real_arguments(op):
         for read in reads:
             known = read in forward or read in ("out", "needs") or f"{read}=" in source
             argument, _, field = read.rpartition("_")
-            known = known or (argument in forward and field in ("shape", "strides", "offset", "dtype"))
+            known = known or (argument in forward and field in ("shape", "strides", "offset", "dtype", "device"))
             assert known, f"{op.name}: a rule reads '{read}', which nobody provides"
 
 
