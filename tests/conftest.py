@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,14 @@ import numpy as np
 import pytest
 
 import flambeau
+
+
+@pytest.fixture(autouse=True)
+def distributions_check_their_arguments() -> None:
+    """PyTorch switches these checks off for good when its compiler is imported, which another test may have done."""
+    theirs = sys.modules.get("torch.distributions")
+    if theirs is not None:
+        theirs.Distribution.set_default_validate_args(True)
 
 
 def _shown(value: Any) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
 
 from ..core.generator import Generator
+from ..core.overrides import DisableTorchFunctionSubclass
+from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
 
-__all__ = ["Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass", "_log_api_usage_once"]
+__all__ = [
+    "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
+    "_disabled_torch_function_impl", "_log_api_usage_once",
+]  # fmt: skip
 
 _VariableFunctions = _VariableFunctionsClass
 

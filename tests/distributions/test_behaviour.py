@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 
 import numpy as np
@@ -13,15 +11,6 @@ from families import FAMILIES, build
 import flambeau
 from flambeau import distributions as D
 from flambeau.distributions import constraints
-
-
-@pytest.fixture(autouse=True)
-def check_arguments():
-    """PyTorch switches the checks off for good when its compiler is imported, which another test may have done."""
-    if importlib.util.find_spec("torch"):
-        theirs = importlib.import_module("torch.distributions")
-        theirs.Distribution.set_default_validate_args(True)
-
 
 # Wrong calls: PyTorch's message is the expected one.
 WRONG = {

@@ -113,8 +113,8 @@ def test_gradients_of_several_operands_come_from_one_kernel():
     node = (a * b).grad_fn
     with fl.no_grad():
         node.apply([fl.ones(4)])
-    (backward,) = node.recipe.kernels.values()
-    assert len(backward.outputs) == 2
+    kernels = node.recipe.kernels.values()  # plans are shared: other tests may have asked for one gradient only
+    assert any(len(backward.outputs) == 2 for backward in kernels)
     passing = (a + b).grad_fn
     with fl.no_grad():
         g = fl.ones(4)
