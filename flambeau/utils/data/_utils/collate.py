@@ -15,7 +15,7 @@ from flambeau.core.device import cpu
 from flambeau.core.dtype import FROM_NUMPY, dtype, float64
 from flambeau.core.layout import strided
 from flambeau.core.size import make_size
-from flambeau.core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
+from flambeau.core.tensor import Tensor, contiguous_strides, empty, from_array, new_tensor, numel_of
 from flambeau.ops import namespace
 from flambeau.ops.joining import stack_into
 
@@ -28,6 +28,8 @@ _stack, _tensor, _as_tensor = _ops["stack"], _ops["tensor"], _ops["as_tensor"]
 CollateMap = dict[Any, Callable]
 
 _NO_NUMBERS = frozenset("SaUO")  # kinds of NumPy dtypes that no tensor has: strings and objects
+
+_LARGE_SAMPLE = 1 << 18  # bytes: from here on threads copy faster than one
 
 
 def default_convert(data: Any) -> Any:
@@ -183,7 +185,14 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
     if plain and d is not None and all(b.dtype == first.dtype and b.shape == first.shape for b in batch):
         out = _new_batch((len(batch), *first.shape), d)
         if out._storage.size_bytes:
-            np.stack(batch, out=out._array())
+            if (
+                first.nbytes >= _LARGE_SAMPLE
+                and all(b.strides == first.strides for b in batch)
+                and min(first.strides) > 0
+            ):
+                stack_into(out, [from_array(b, d) for b in batch])  # on all threads
+            else:
+                np.stack(batch, out=out._array())
         return out
     return collate([_as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
