@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -475,3 +476,15 @@ def test_sharing_strategies():
     assert mp.get_sharing_strategy() in mp.get_all_sharing_strategies()
     with pytest.raises(AssertionError):
         mp.set_sharing_strategy("pigeon")
+
+
+def test_full_shared_memory_is_an_error_that_names_the_worker(monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)  # forked workers inherit it
+    loader = DataLoader([flambeau.zeros(300_000)] * 4, 2, num_workers=1, multiprocessing_context="fork", timeout=60)
+    with pytest.raises(
+        RuntimeError, match=r"worker process 0(.|\n)*unable to allocate .* of shared memory.*No space left"
+    ):
+        list(loader)
