@@ -10,7 +10,18 @@ import pytest
 import flambeau
 
 ROOT = Path(flambeau.__file__).parent
-LAYERS = ["core", "expr", "kernels", "backends", "ops", "autograd", "nn", "optim"]  # lowest first
+LAYERS = [
+    "core",
+    "expr",
+    "kernels",
+    "backends",
+    "ops",
+    "autograd",
+    "nn",
+    "optim",
+    "distributions",
+    "vision",
+]  # lowest first
 
 
 def imported_modules(path: Path) -> list[str]:

@@ -206,14 +206,6 @@ class UntypedStorage:
         self._move(block.ptr, self.size_bytes)
         return self
 
-    @staticmethod
-    def shared(nbytes: int) -> UntypedStorage:
-        """A new storage in shared memory."""
-        if not nbytes:
-            return UntypedStorage(0)
-        block = SharedBlock.allocate(nbytes)
-        return UntypedStorage.borrow(block.ptr, nbytes, block)
-
     def is_shared(self) -> bool:
         if isinstance(self.owner, UntypedStorage):
             return self.owner.is_shared()
