@@ -6,7 +6,7 @@
 
 Each row is the ratio of medians, PyTorch's time over Flambeau's: larger is better for Flambeau. Rounds of both libraries
 alternate, so a noisy machine disturbs both alike. With --busy each library has a process of its own, because the waiting
-threads of one would be busy loops to the other.
+threads of one would be busy loops to the other; there the busy loops run and stop in turns.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -142,12 +143,49 @@ def measure(libraries: list[Any], cases: list[str], seconds: float) -> dict[str,
         stop = time.perf_counter() + seconds
         while time.perf_counter() < stop or len(samples[0]) < 5:
             for run, count, collected in zip(runs, repeats, samples, strict=True):
-                start = time.perf_counter()
-                for _ in range(count):
-                    run()
-                collected.append((time.perf_counter() - start) / count)
-        results[name] = [(statistics.median(collected), statistics.mean(collected)) for collected in samples]
+                collected.append(timed(run, count))
+        results[name] = [summary(collected) for collected in samples]
     return results
+
+
+def measure_beside_loops(library: Any, cases: list[str], seconds: float) -> dict[str, list[Times]]:
+    """Seconds per call on the quiet machine and beside one busy loop per core, in turns of a quarter of the time."""
+    loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for loop in loops:
+        loop.start()
+    results = {}
+    for name in cases:
+        run = CASES[name][0](library)
+        signal_all(loops, signal.SIGSTOP)
+        count = repeats_of(run)
+        samples: list[list[float]] = [[], []]
+        for turn in range(8):
+            signal_all(loops, signal.SIGCONT if turn % 2 else signal.SIGSTOP)
+            timed(run, count)  # threads and the scheduler settle
+            stop = time.perf_counter() + seconds / 4
+            while time.perf_counter() < stop:
+                samples[turn % 2].append(timed(run, count))
+        results[name] = [summary(collected) for collected in samples]
+    for loop in loops:
+        loop.kill()
+    return results
+
+
+def timed(run: Callable[[], Any], count: int) -> float:
+    """Seconds per call, over `count` calls."""
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - start) / count
+
+
+def summary(samples: list[float]) -> Times:
+    return statistics.median(samples), statistics.mean(samples)
+
+
+def signal_all(processes: list[multiprocessing.Process], number: signal.Signals) -> None:
+    for process in processes:
+        os.kill(process.pid or 0, number)
 
 
 def repeats_of(run: Callable[[], Any]) -> int:
@@ -159,12 +197,12 @@ def repeats_of(run: Callable[[], Any]) -> int:
     return max(1, min(2000, int(0.02 / max(time.perf_counter() - start, 1e-7))))
 
 
-def measure_alone(library: str, options: argparse.Namespace) -> dict[str, Times]:
-    """The same in a process that has only this library."""
+def measure_alone(library: str, options: argparse.Namespace) -> dict[str, list[Times]]:
+    """Quiet and busy times in a process that has only this library."""
     command = [sys.executable, __file__, "--alone", library, "--only", options.only]
     command += ["--seconds", str(options.seconds), "--threads", str(options.threads)]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return {name: (median, mean) for name, ((median, mean),) in found.items()}
+    return {name: [tuple(times) for times in both] for name, both in found.items()}
 
 
 def import_seconds(module: str) -> float:
@@ -195,20 +233,12 @@ def format_table(results: dict[str, tuple[float, float]]) -> str:
 
 def measure_busy(options: argparse.Namespace) -> str:
     """The table of both libraries alone and beside busy loops."""
-    names = ("flambeau", "torch")
-    quiet = {name: measure_alone(name, options) for name in names}
-    loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
-    for loop in loops:
-        loop.start()
-    busy = {name: measure_alone(name, options) for name in names}
-    for loop in loops:
-        loop.terminate()
+    found = [measure_alone(name, options) for name in ("flambeau", "torch")]
     head = "| operation | Flambeau | busy | slower by | PyTorch | busy | slower by |"
     lines = [head, "| --- |" + " --: |" * 6]
-    for case in quiet["flambeau"]:
+    for case in found[0]:
         cells = [case]
-        for name in names:
-            alone, crowded = quiet[name][case], busy[name][case]
+        for alone, crowded in (times[case] for times in found):
             cells += [" / ".join(duration(t) for t in alone), " / ".join(duration(t) for t in crowded)]
             cells.append(" / ".join(f"{b / a:.2f}" for a, b in zip(alone, crowded, strict=True)))
         lines.append("| " + " | ".join(cells) + " |")
@@ -221,7 +251,7 @@ def duration(seconds: float) -> str:
 
 BUSY_TEXT = """
 How both slow down beside one busy loop per core, median / mean, each library in a process of its own. Half of the cores' time is
-lost, so 2 is what can be had; the goal is a mean of at most 3 (`python benchmarks/eager.py --busy`):
+lost, so 2 is what can be had; the goal is at most 3 (`python benchmarks/eager.py --busy`):
 """
 
 
@@ -242,7 +272,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="time per case")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--busy", action="store_true", help="one busy loop per core beside the measurement")
-    parser.add_argument("--alone", choices=("flambeau", "torch"), help="print the times of one library as JSON")
+    parser.add_argument("--alone", choices=("flambeau", "torch"), help="print one library's quiet and busy times as JSON")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
     if options.busy:
@@ -252,10 +282,11 @@ def main() -> None:
         libraries = [importlib.import_module(name) for name in names]
         for lib in libraries:
             lib.set_num_threads(options.threads)
-        times = measure(libraries, [n for n in CASES if re.search(options.only, n)], options.seconds)
+        cases = [n for n in CASES if re.search(options.only, n)]
         if options.alone:
-            print(json.dumps(times))
+            print(json.dumps(measure_beside_loops(libraries[0], cases, options.seconds)))
             return
+        times = measure(libraries, cases, options.seconds)
         imports = {} if options.only else {"import": (import_seconds("torch"), import_seconds("flambeau"))}
         table = format_table(imports | {name: (theirs[0], ours[0]) for name, (theirs, ours) in times.items()})
     print(table)

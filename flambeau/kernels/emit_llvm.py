@@ -1,7 +1,7 @@
 """Loop nests to LLVM IR text.
 
 Scalars live in stack slots that the optimiser turns into registers. A parallel loop becomes a function over a range of
-iterations, called directly when the work is small and through libgomp's `GOMP_parallel` otherwise.
+iterations, called directly when the work is small and by a team of threads (`backends/cpu/team.py`) otherwise.
 """
 
 from __future__ import annotations
@@ -373,8 +373,6 @@ class _Function:
         team = self._team_size(s, count)
         values = [start, step, count, *arguments]
         record = "{ " + ", ".join(["i64", "i64", "i64", *types[3:]]) + " }"
-        module.declare("declare i32 @omp_get_num_threads() #2")
-        module.declare("declare i32 @omp_get_thread_num() #2")
         module.functions.append(_trampoline(symbol, record, types[3:]))
         self._fork(symbol, record, types[3:], values, team, stop)
 
@@ -388,10 +386,8 @@ class _Function:
         for i, (t, value) in enumerate(zip(["i64", "i64", "i64", *types], values, strict=True)):
             field = w.ins(f"getelementptr inbounds {record}, ptr {block}, i32 0, i32 {i}")
             w.do(f"store {t} {value}, ptr {field}")
-        self.module.declare("declare void @GOMP_parallel(ptr, ptr, i32, i32) #2")
-        w.do(
-            f"call void @GOMP_parallel(ptr @{symbol}.team, ptr {block}, i32 {w.ins(f'trunc i64 {team} to i32')}, i32 0)"
-        )
+        self.module.declare("declare void @flambeau_parallel(ptr, ptr, i64) #2")
+        w.do(f"call void @flambeau_parallel(ptr @{symbol}.part, ptr {block}, i64 {team})")
         w.do(f"br label %{after}")
         self._start(alone)
         rest = "".join(f", {t} {v}" for t, v in zip(types, values[3:], strict=True))
@@ -433,21 +429,17 @@ class _Function:
 
 
 def _trampoline(symbol: str, record: str, types: list[str]) -> str:
-    """What each thread of the team runs: its own contiguous share of the iterations."""
-    lines = [f"define internal void @{symbol}.team(ptr %data) #4 {{"]
+    """What the threads run: part %rank of %size, a contiguous share of the iterations."""
+    lines = [f"define internal void @{symbol}.part(ptr %data, i64 %rank, i64 %size) #4 {{"]
     fields = ["i64", "i64", "i64", *types]
     for i, t in enumerate(fields):
         lines.append(f"  %f{i} = getelementptr inbounds {record}, ptr %data, i32 0, i32 {i}")
         lines.append(f"  %a{i} = load {t}, ptr %f{i}")
     rest = "".join(f", {t} %a{i + 3}" for i, t in enumerate(types))
-    lines += f"""  %size32 = call i32 @omp_get_num_threads()
-  %rank32 = call i32 @omp_get_thread_num()
-  %size = sext i32 %size32 to i64
-  %rank = sext i32 %rank32 to i64
-  %more = add i64 %a2, %size
+    lines += f"""  %more = add i64 %a2, %size
   %most = sub i64 %more, 1
   %even = sdiv i64 %most, %size
-  ; whole cache lines per thread once there are enough iterations for it not to matter
+  ; whole cache lines per part once there are enough iterations for it not to matter
   %long = icmp sgt i64 %even, 1024
   %plus = add i64 %even, 63
   %line = and i64 %plus, -64

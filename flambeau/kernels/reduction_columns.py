@@ -80,8 +80,9 @@ def _tasks(r: Reduction, arrays: _Arrays) -> Statement:
     if r.is_arg:
         keep.append(Store(arrays.partial_position, task * TILE + j, load(arrays.position, j)))
     body: list[Statement] = [
-        *_locate_unit(r, quotient(task, chunks)),
-        assign("low", remainder(task, chunks) * index_var("chunk_length")),
+        # Neighbouring tasks share rows, so that a thread meets few pages of memory.
+        *_locate_unit(r, remainder(task, index_var("units"))),
+        assign("low", quotient(task, index_var("units")) * index_var("chunk_length")),
         assign("high", minimum(index_var("low") + index_var("chunk_length"), index_var("lines"))),
         *_start(r, arrays),
         *r.locate_reduced(index_var("low"), r.reduced_rank),
@@ -111,7 +112,7 @@ def _result(r: Reduction, arrays: _Arrays) -> Statement:
 def _gather(r: Reduction, arrays: _Arrays) -> Statement:
     """Combine the partial results of each tile, in order."""
     j = index_var("j")
-    place = (index_var("unit") * index_var("chunks") + index_var("chunk")) * TILE + j
+    place = (index_var("chunk") * index_var("units") + index_var("unit")) * TILE + j
     new, old = load(arrays.partial, place), load(arrays.total, j)
     if r.is_arg:
         step = _replace_if_better(r, arrays, new, load(arrays.partial_position, place))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels import cache, emit_llvm, ir
-from . import image, native_call, object_loader, threads
+from . import image, native_call, object_loader, team, threads
 
 
 @dataclass
@@ -38,7 +38,8 @@ stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
 _lock = threading.RLock()
-_RUNTIME = ("flambeau_num_threads", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
+_RUNTIME = ("flambeau_num_threads", "flambeau_parallel")
+_TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
 _CTYPES = {
     "p": ctypes.c_void_p, "l": ctypes.c_int64, "d": ctypes.c_double, "b": ctypes.c_bool, "f": ctypes.c_float,
@@ -176,7 +177,8 @@ def _prototype(signature: str) -> Any:
 
 def _place(signature: str, code: image.Image) -> tuple[str, int]:
     if isinstance(code.entry, str):
-        return signature, object_loader.load(code.code, code.entry, {name: _address(name) for name in _RUNTIME})
+        imported = _TEAM_RUNTIME if code.entry == "flambeau_parallel" else _RUNTIME
+        return signature, object_loader.load(code.code, code.entry, {name: _address(name) for name in imported})
     return signature, image.load(code, {name: _address(name) for _, name in code.slots})
 
 
@@ -189,12 +191,16 @@ def _callable(signature: str, address: int, brief: bool) -> Any:
 @functools.cache
 def _entry(signature: str, brief: bool) -> int:
     """The code that reads a call's arguments from Python."""
-    text = native_call.text(signature, brief)
+    return _support(native_call.text(signature, brief), "enter", signature)
+
+
+def _support(text: str, entry: str, signature: str = "") -> int:
+    """The address of a function that kernels need beside them, from its LLVM module."""
     name = cache.digest(text, _environment())
     stored = cache.read(name, cache.ENTRY)
     if stored is not None:
         return _place(*_unpack(stored))[1]
-    code = _link(_compiler().object_code(text), "enter")
+    code = _link(_compiler().object_code(text), entry)
     cache.write(name, _pack(signature, code), cache.ENTRY)
     return _place(signature, code)[1]
 
@@ -205,12 +211,17 @@ def _address(name: str) -> int:
     if name == "flambeau_num_threads":
         threads.library()  # decides how many threads there can be
         return threads.count_address()
+    if name == "flambeau_parallel":  # without libgomp the count of threads stays 1, and this is never called
+        return 0 if threads.library() is None else _support(team.text(), name)
+    if name == "flambeau_team":
+        return team.state_address()
     if name.startswith(("Py", "_Py")):
         return native_call.address(name)
     if name.startswith(("GOMP_", "omp_")):
         library = threads.library()
-        # Without libgomp the count of threads stays 1 and these are never called.
         return 0 if library is None else _symbol(library, name)
+    if name.startswith(("pthread_", "sched_")) or name in ("syscall", "clock_gettime", "getpid"):
+        return _symbol(ctypes.CDLL(None), name)
     return _symbol(_libm(), name)
 
 

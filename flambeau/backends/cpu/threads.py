@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from . import team
+
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
 # spinning covers the gap between two kernels; after that a thread sleeps.
 _SPIN_COUNT = "4000"
@@ -128,6 +130,8 @@ def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
 
 def _open() -> ctypes.CDLL | None:
     quiet = "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ
+    if not team.supported():
+        return None
     if quiet:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
     try:
@@ -154,6 +158,7 @@ def _after_fork() -> None:
     _forked = True
     _requested = 1
     _native.value = 1
+    team.forget()
     if _library is not None:
         _library.omp_set_num_threads(1)
 
