@@ -272,7 +272,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="time per case")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--busy", action="store_true", help="one busy loop per core beside the measurement")
-    parser.add_argument("--alone", choices=("flambeau", "torch"), help="print one library's quiet and busy times as JSON")
+    parser.add_argument(
+        "--alone", choices=("flambeau", "torch"), help="print one library's quiet and busy times as JSON"
+    )
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     options = parser.parse_args()
     if options.busy:

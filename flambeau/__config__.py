@@ -13,5 +13,5 @@ def parallel_info() -> str:
     return (
         f"threads of one operator: {get_num_threads()}\n"
         f"operators at the same time: {get_num_interop_threads()}\n"
-        "parallel loops and oneDNN share libgomp's threads"
+        "parallel loops and oneDNN share libgomp's threads, unless other programs crowd the cores"
     )

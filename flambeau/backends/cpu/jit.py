@@ -220,9 +220,8 @@ def _address(name: str) -> int:
     if name.startswith(("GOMP_", "omp_")):
         library = threads.library()
         return 0 if library is None else _symbol(library, name)
-    if name.startswith(("pthread_", "sched_")) or name in ("syscall", "clock_gettime", "getpid"):
-        return _symbol(ctypes.CDLL(None), name)
-    return _symbol(_libm(), name)
+    libm = _libm()
+    return _symbol(libm if hasattr(libm, name) else ctypes.CDLL(None), name)
 
 
 def _symbol(library: ctypes.CDLL, name: str) -> int:

@@ -5,9 +5,10 @@ part computes never depends on who runs it, so results are the same either way.
 
 libgomp gives each thread one share and waits for all of them. That is the fastest way on a machine of one's own, and
 oneDNN's threads are the same ones; but a thread that has to wait for its core (a time slice is some milliseconds) holds
-up the whole loop. When a loop's threads end that far apart, the cores are taken to be crowded for a while, and loops are
-shared out differently: there are more parts than threads, each claims one after the other, the caller too, and nobody
-waits for a thread that has not begun. From time to time libgomp is tried again.
+up the whole loop. When the threads of a loop end that far apart, and more threads are runnable in the system than there are
+cores (the fourth word of /proc/loadavg), and this happens several times within a short time, then the cores are taken to be
+crowded for a while, and loops are shared out differently: there are more parts than threads, each claims one after the
+other, the caller too, and nobody waits for a thread that has not begun. From time to time libgomp is tried again.
 
 How sharing stays correct:
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import sys
 import time
@@ -37,13 +39,14 @@ _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32
 
 # Times in nanoseconds. A loop whose first thread is ready in less than half the time, by this much, was held up.
 _HELD_UP = 300_000
+_TIMES, _WITHIN = 4, 30_000_000  # how often that must happen, with gaps of at most this, for the cores to be crowded
 _FIRST_PERIOD, _LONGEST_PERIOD = 400_000_000, 6_400_000_000  # how long cores stay crowded: twice as long each time
 _CALM = 10  # after so many calm periods the first one counts again
 
 _PARTS_PER_THREAD = 8
 _AWAKE = 8000  # turns of a waiting loop, 10 to 60 ns each, before sleeping
 
-_LOCK, _STARTED, _UNTIL, _PERIOD = 0, 4, 8, 16
+_LOCK, _STARTED, _UNTIL, _PERIOD, _LAST, _STREAK = 0, 4, 8, 16, 24, 32
 _JOB, _EPOCH, _CORE, _SLEEPERS, _PENDING, _CLAIMS, _SIZE = 64, 128, 132, 192, 256, 320, 384  # cache lines of their own
 
 _state: int | None = None
@@ -98,14 +101,18 @@ def text() -> str:
         "pause": _PAUSE[machine],
         "pause_type": _PAUSE[machine].replace(" 1", ""),
         "held_up": _HELD_UP,
+        "times": _TIMES,
+        "within": _WITHIN,
         "first_period": _FIRST_PERIOD,
         "longest_period": _LONGEST_PERIOD,
         "calm": _CALM,
         "parts_per_thread": _PARTS_PER_THREAD,
         "awake": _AWAKE,
         "most": MOST_THREADS,
+        "cores": os.cpu_count() or 1,
     }
-    places = {"started": _STARTED, "until": _UNTIL, "period": _PERIOD, "job": _JOB, "epoch": _EPOCH, "core": _CORE}
+    places = {"started": _STARTED, "until": _UNTIL, "period": _PERIOD, "last": _LAST, "streak": _STREAK}
+    places |= {"job": _JOB, "epoch": _EPOCH, "core": _CORE}
     places |= {"sleepers": _SLEEPERS, "pending": _PENDING, "claims": _CLAIMS}
     at = {name: f"getelementptr (i8, ptr @flambeau_team, i64 {place})" for name, place in places.items()}
     return _MODULE.format(**numbers, **at)
@@ -114,11 +121,15 @@ def text() -> str:
 # Futex operations: 128 = private to this process, + 0 wait, 1 wake.
 _MODULE = """
 @flambeau_team = external global i8
+@loadavg = internal constant [14 x i8] c"/proc/loadavg\\00"
 declare i64 @syscall(i64, ...) #1
 declare i32 @clock_gettime(i32, ptr) #1
 declare i32 @pthread_create(ptr, ptr, ptr, ptr) #1
 declare i32 @pthread_detach(i64) #1
 declare i32 @pthread_sigmask(i32, ptr, ptr) #1
+declare i32 @open(ptr, i32, ...) #1
+declare i64 @read(i32, ptr, i64) #1
+declare i32 @close(i32) #1
 declare i32 @getpid() #1
 declare i32 @sched_getcpu() #1
 declare i32 @sched_getaffinity(i32, i64, ptr) #1
@@ -150,7 +161,21 @@ quiet:
   %waited = sub i64 %ended, %first
   %most = add i64 %worked, {held_up}
   %late = icmp sgt i64 %waited, %most
-  br i1 %late, label %note, label %return
+  br i1 %late, label %ask, label %return
+ask:
+  %runnable = call i32 @runnable()
+  %too.many = icmp sgt i32 %runnable, {cores}
+  %last = load atomic i64, ptr {last} monotonic, align 8
+  store atomic i64 %ended, ptr {last} monotonic, align 8
+  %gap = sub i64 %ended, %last
+  %soon = icmp slt i64 %gap, {within}
+  %streak.before = load atomic i32, ptr {streak} monotonic, align 4
+  %streak.known = select i1 %soon, i32 %streak.before, i32 0
+  %streak.more = add i32 %streak.known, 1
+  %streak = select i1 %too.many, i32 %streak.more, i32 0
+  store atomic i32 %streak, ptr {streak} monotonic, align 4
+  %certain = icmp sge i32 %streak, {times}
+  br i1 %certain, label %note, label %return
 note:
   %period.before = load atomic i64, ptr {period} monotonic, align 8
   %doubled = shl i64 %period.before, 1
@@ -181,6 +206,42 @@ define internal void @member(ptr %record) #0 {{
   %first.at = getelementptr i8, ptr %record, i64 16
   %before = atomicrmw min ptr %first.at, i64 %ready monotonic
   ret void
+}}
+
+; How many threads of the whole system run or wait for a core: the number before the stroke in "0.20 0.18 0.12 3/602 11206".
+; 0 if that cannot be known.
+define internal i32 @runnable() #2 {{
+  %line = alloca [64 x i8]
+  %file = call i32 (ptr, i32, ...) @open(ptr @loadavg, i32 524288)
+  %opened = icmp sge i32 %file, 0
+  br i1 %opened, label %get, label %unknown
+get:
+  %length = call i64 @read(i32 %file, ptr %line, i64 64)
+  %closed = call i32 @close(i32 %file)
+  br label %scan
+scan:
+  %i = phi i64 [ 0, %get ], [ %i.next, %next ]
+  %number = phi i32 [ 0, %get ], [ %number.next, %next ]
+  %inside = icmp slt i64 %i, %length
+  br i1 %inside, label %look, label %unknown
+look:
+  %at = getelementptr i8, ptr %line, i64 %i
+  %character = load i8, ptr %at
+  %stroke = icmp eq i8 %character, 47
+  br i1 %stroke, label %found, label %next
+next:
+  %wide = zext i8 %character to i32
+  %digit = sub i32 %wide, 48
+  %is.digit = icmp ult i32 %digit, 10
+  %tens = mul i32 %number, 10
+  %more = add i32 %tens, %digit
+  %number.next = select i1 %is.digit, i32 %more, i32 0
+  %i.next = add i64 %i, 1
+  br label %scan
+found:
+  ret i32 %number
+unknown:
+  ret i32 0
 }}
 
 define internal i64 @now() #2 {{
