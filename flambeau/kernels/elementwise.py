@@ -3,7 +3,7 @@
 The signature of a kernel follows from `kinds`, one character per operand, outputs first:
 
     c  inner stride 1        b  inner stride 0 (one element per row)        s  any other inner stride
-    d  a Python float by value        l  a Python int or bool by value
+    d  a Python float by value        l  a Python int or bool by value        z  a Python complex by value, as two floats
 
 Rank 1 without "s":  kernel(n, outputs..., inputs...)
 Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is an int64 array: sizes[rank], then for
@@ -24,6 +24,9 @@ from .ir import Assign, Buffer, For, Kernel, Scalar, Statement, Store, load, var
 CHUNK = 8192
 # Width of a block when an operand is transposed.
 TILE = 16
+
+# Numbers passed by value, by kind.
+PASSED = {"d": dt.float64, "l": dt.int64, "z": dt.complex128}
 
 # Operators that take about as long as moving an element; everything else counts as a function of a dozen of them.
 _CHEAP = frozenset(
@@ -57,8 +60,8 @@ class Operands:
         self.inputs: list[Buffer | Scalar] = []
         for i, d in enumerate(in_dtypes):
             kind = kinds[len(out_dtypes) + i]
-            if kind in "dl":
-                self.inputs.append(Scalar(f"value{i}", dt.float64 if kind == "d" else dt.int64))
+            if kind in PASSED:
+                self.inputs.append(Scalar(f"value{i}", PASSED[kind]))
             else:
                 self.inputs.append(Buffer(f"in{i}", d))
         self.params: list[Buffer | Scalar] = [*self.outputs, *self.inputs]
@@ -85,6 +88,11 @@ def weight(roots: tuple[Expr, ...]) -> int:
     """How much an element costs, relative to adding two numbers: decides when threads pay."""
     nodes = [x.op for x in walk(roots)]
     return 1 + sum(op in _CHEAP for op in nodes) // 8 + 4 * sum(op not in _CHEAP for op in nodes)
+
+
+def passing(d: dtype) -> str:
+    """The kind of a number that stands for dtype `d`."""
+    return "z" if d.is_complex else "d" if d is dt.float64 else "l"
 
 
 def index_var(name: str) -> Expr:
@@ -259,4 +267,4 @@ def _advance(operands: Operands, outer: int) -> list[Statement]:
     return advance(outer, "at", "size", {f"{p.name}.offset": f"{p.name}.stride" for p in operands.pointers})
 
 
-__all__ = ["Operands", "build", "formula_text"]
+__all__ = ["Operands", "PASSED", "build", "formula_text", "passing"]

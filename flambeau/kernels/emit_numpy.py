@@ -1,7 +1,6 @@
 """The reference: formulas, reductions and loop nests interpreted with NumPy.
 
-Slow and obviously right. It is the oracle of the native emitters, runs complex dtypes, and takes over where llvmlite
-is missing.
+Slow and obviously right. It is the oracle of the native emitters, and takes over where llvmlite is missing.
 """
 
 from __future__ import annotations

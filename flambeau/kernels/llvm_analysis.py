@@ -54,7 +54,7 @@ def dependents(root: Expr, leaf: Expr | None) -> set[int]:
     return found
 
 
-def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
+def expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
     for s in statements:
         if isinstance(s, ir.Assign):
             yield s.value
@@ -62,13 +62,13 @@ def _expressions(statements: Iterable[ir.Statement]) -> Iterator[Expr]:
             yield from (s.index, s.value)
         elif isinstance(s, ir.For):
             yield from (s.start, s.stop, s.step, *([s.cost] if s.cost is not None else []))
-            yield from _expressions(s.body)
+            yield from expressions(s.body)
         elif isinstance(s, ir.If):
             yield s.condition
-            yield from _expressions([*s.then, *s.otherwise])
+            yield from expressions([*s.then, *s.otherwise])
         elif isinstance(s, ir.While):
             yield s.condition
-            yield from _expressions(s.body)
+            yield from expressions(s.body)
 
 
 def only_forks(statements: Iterable[ir.Statement]) -> bool:
@@ -111,7 +111,7 @@ def reads(statements: list[ir.Statement]) -> tuple[set[str], set[ir.Buffer]]:
     """Names of variables and buffers that statements mention."""
     names: set[str] = set()
     buffers = set(_stored(statements))
-    for x in walk(tuple(_expressions(statements))):
+    for x in walk(tuple(expressions(statements))):
         if x.op == "var":
             names.add(x.args[0])
         elif x.op == "load":

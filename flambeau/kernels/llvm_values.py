@@ -28,7 +28,7 @@ def value_type(d: dtype) -> str:
     if d.is_floating_point:
         return "float"
     if d.is_complex:
-        raise NotImplementedError(f"native kernels do not compute in {d}; the NumPy emitter does")
+        raise NotImplementedError(f"native kernels compute on the parts of {d}: see complex_nests")
     return f"i{_INT_BITS[d.name]}"
 
 

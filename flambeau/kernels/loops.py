@@ -164,8 +164,8 @@ class LoopKernel:
         templates = [_template(v) for v in operands.values()]
 
         def build(key: tuple) -> Callable:
-            # The CPU compiler has no complex arithmetic and no 8-bit floats; the interpreter does.
-            only_interpreted = any(d.is_complex or d in dt.FLOAT8 for d in key)
+            # The CPU compiler has no 8-bit floats; the interpreter does.
+            only_interpreted = any(d in dt.FLOAT8 for d in key)
             found = table[key] = slow if only_interpreted else self._compile(templates, key, known)
             return found
 

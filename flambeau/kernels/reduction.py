@@ -5,7 +5,7 @@ sums run in many vector lanes over short blocks, and block sums are added in flo
 partial results: the error stays near that of one rounding per block whatever the length.
 
 Signature of a kernel: kernel(geometry, out, inputs...), inputs in the order of `in_dtypes` (pointers, or values for
-kinds "d" and "l"). Geometry is an int64 array: kept sizes, reduced sizes, out's strides over the kept dimensions, then
+kinds "d", "l" and "z"). Geometry is an int64 array: kept sizes, reduced sizes, out's strides over the kept dimensions, then
 for each pointer input its strides over the kept and then the reduced dimensions (elements, outermost first).
 """
 

@@ -130,7 +130,7 @@ def _gather(r: Reduction, arrays: _Arrays) -> Statement:
 def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
     """Add rows into the tile. Float sums first collect a block of rows in the narrow type."""
     low, high, j = index_var("low"), index_var("high"), index_var("j")
-    blocked = r.combine == "sum" and r.acc_dtype.is_floating_point
+    blocked = r.combine == "sum" and r.acc_dtype.category >= 2
     target = arrays.part if blocked else arrays.total
     if not blocked:
         return [*_rows(r, target, low, high)]
@@ -150,7 +150,7 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
 def _fold_factor(r: Reduction) -> Expr:
     """How many neighbouring rows are treated as one wide row. Where short rows follow each other without gaps, a tile
     holds several of them, and its parts are added up at the end."""
-    if r.reduced_rank > 1 or r.is_arg or any(k not in "cdl" for k in r.kinds):
+    if r.reduced_rank > 1 or r.is_arg or any(k not in "cdlz" for k in r.kinds):
         return const(1)
     width = index_var(f"kept{r.kept_rank - 1}")
     gapless: Expr = const(True)

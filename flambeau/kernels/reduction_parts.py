@@ -9,11 +9,13 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.functions import cast, isnan, maximum, minimum, where
 from ..expr.node import Expr, arg, const, node, substitute
-from .elementwise import advance, assign, index_var, locate, quotient
+from .elementwise import PASSED, advance, assign, index_var, locate, quotient
 from .ir import Assign, Buffer, Scalar, Statement, load, var
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "maximum", "all": "minimum"}
 ARG_COMBINES = {"argmax": "gt", "argmin": "lt"}
+
+_WIDE = {dt.float32: dt.float64, dt.complex64: dt.complex128}
 
 # Elements worth a task of their own.
 TASK = 16384
@@ -36,15 +38,15 @@ class Reduction:
             self.map_root = cast(cast(self.map_root, dt.bool_), dt.uint8)
             self.acc_dtype = dt.uint8
         self.acc_dtype = opmath(self.acc_dtype)
-        # Sums of float32 are collected in float64 after each block.
-        self.wide = dt.float64 if self.combine == "sum" and self.acc_dtype is dt.float32 else self.acc_dtype
+        # Sums of single precision are collected in double precision after each block.
+        self.wide = _WIDE.get(self.acc_dtype, self.acc_dtype) if self.combine == "sum" else self.acc_dtype
         self.is_arg = self.combine in ARG_COMBINES
         self.geometry = Buffer("geometry", dt.int64)
         self.out = Buffer("out", self.out_dtype)
         self.inputs: list[Buffer | Scalar] = []
         for i, (kind, d) in enumerate(zip(self.kinds, self.in_dtypes, strict=True)):
-            if kind in "dl":
-                self.inputs.append(Scalar(f"value{i}", dt.float64 if kind == "d" else dt.int64))
+            if kind in PASSED:
+                self.inputs.append(Scalar(f"value{i}", PASSED[kind]))
             else:
                 self.inputs.append(Buffer(f"in{i}", d))
         self.pointers = [p for p in self.inputs if isinstance(p, Buffer)]
@@ -135,7 +137,7 @@ class Reduction:
         total = cast(total, self.acc_dtype)
         if self.final is None:
             return total
-        floating = self.acc_dtype if self.acc_dtype.is_floating_point else dt.float64
+        floating = dt.float64 if self.acc_dtype.category < 2 else self.acc_dtype.to_real()
         count = cast(index_var("count"), floating)
         return substitute((self.final,), lambda x: (total if x is arg(0) else count) if x.op == "arg" else None)[0]
 

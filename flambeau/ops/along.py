@@ -47,9 +47,6 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
         out._array()[...] = input._array()
         return out
     outer, n, inner = split_at(input.shape, dim)
-    if input.dtype.is_complex:
-        out._array()[...] = np.take_along_axis(input._array(), index._array(), dim)
-        return out
     error = np.zeros(2, np.int64)
     gather_kernel(out, contiguous(input), contiguous(index), error, outer, n, index.shape[dim], inner)
     _check(error, n)
@@ -69,11 +66,6 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
         return out
     out._array()[...] = 0
     outer, n, inner = split_at(tuple(shape), dim)
-    if values.dtype.is_complex:
-        lines = np.moveaxis(out._array(), dim, -1)
-        places = np.meshgrid(*map(np.arange, np.moveaxis(index._array(), dim, -1).shape), indexing="ij")
-        np.add.at(lines, (*places[:-1], np.moveaxis(index._array(), dim, -1)), np.moveaxis(values._array(), dim, -1))
-        return out
     error = np.zeros(2, np.int64)
     scatter_kernel(
         out, contiguous(index), contiguous(values), 0, error, outer, n, index.shape[dim], inner, reduce="add"

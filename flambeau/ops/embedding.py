@@ -35,15 +35,6 @@ def _check_indices(name: str, indices: Tensor) -> None:
         )
 
 
-def _words(t: Tensor) -> Tensor:
-    """A table that kernels can move but not compute with, seen as numbers of the same size."""
-    if not t.dtype.is_complex:
-        return t
-    if t.dtype is dt.complex64:
-        return t.view(dt.float64)  # type: ignore[attr-defined]
-    return t.view(dt.float64).reshape(t.shape[0], -1)  # type: ignore[attr-defined]
-
-
 # -- embedding --------------------------------------------------------------------------------------------------------
 
 
@@ -85,8 +76,6 @@ def embedding_dense_backward(
     count = numel_of(indices.shape)
     if grad_output.device is not cpu or not num_weights * dim:
         return grad_weight
-    if grad_output.dtype.is_complex:
-        return _scatter_rows(grad_weight, grad_output, indices, padding_idx)
     counts = np.empty(num_weights, np.int64) if scale_grad_by_freq else None
     parts = _parts(count, num_weights, dim)
     kernels.embedding_backward(
@@ -100,15 +89,6 @@ def _parts(count: int, rows: int, dim: int) -> int:
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
-def _scatter_rows(out: Tensor, grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
-    rows, flat = grad._array().reshape(-1, out.shape[1]), indices._array().reshape(-1)
-    result = np.zeros(out.shape, out.dtype.numpy)
-    kept = flat != padding_idx
-    np.add.at(result, flat[kept], rows[kept])
-    out._array()[...] = result
-    return out
-
-
 @primitive(grads={"weight": _embedding_grad}, label="EmbeddingBackward0", function=False, method=False)
 def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     n, dim = weight.shape
@@ -118,8 +98,6 @@ def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
         return out
     error = np.zeros(2, np.int64)
     table, result = dense(weight), out
-    if weight.dtype.is_complex:
-        table, result = _words(table), _words(out.view(count, dim))  # type: ignore[attr-defined]
     kernels.embedding(result, table, dense(indices), error, count, n, table.shape[1])
     if error[0]:
         raise IndexError("index out of range in self")

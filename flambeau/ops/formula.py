@@ -24,6 +24,7 @@ from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ..expr import functions as vocabulary
 from ..expr.node import cast
 from ..expr.simplify import simplify
+from ..kernels.elementwise import passing
 from .dtype_rules import (
     compare,
     floating_only,
@@ -253,10 +254,10 @@ class Pointwise:
         is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
         plan.roots = (simplify(root, is_real),)
         plan.fn = plan.native = plan.first = None
-        is_native = is_real and NATIVE and not any(d in dt.FLOAT8 for d in (*plan.in_dtypes, plan.dtype))
+        is_native = NATIVE and not any(d in dt.FLOAT8 for d in (*plan.in_dtypes, plan.dtype))
         if plan.device is cpu and plan.nbytes and is_native:
             plan.native, plan.first = kernel(plan.roots, [plan], inputs)
-            plan.fn = plan.native if plan.guard is None else None
+            plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
 
     def evaluate(self, symbols: list, compute: dtype | None) -> Expr:
         """The formula of these operands and parameters."""
@@ -307,8 +308,8 @@ class Pointwise:
                 letters += "-"
             else:
                 d, strides = next(rest)
-                letters += "p" if strides is not None else "d" if d is dt.float64 else "l"
-        return letters + "".join("d" if d is dt.float64 else "l" for d, _ in rest)
+                letters += "p" if strides is not None else passing(d)
+        return letters + "".join(passing(d) for d, _ in rest)
 
     # -- derivative -------------------------------------------------------------------------------------------------
     def share(self, index: int, plan: Plan) -> Expr | None:

@@ -50,11 +50,6 @@ def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
     return t
 
 
-def _as_words(t: Tensor) -> Tensor:
-    """Complex numbers as plain 8-byte words, for kernels that only move them."""
-    return t.view(dt.int64) if t.dtype is dt.complex64 else t
-
-
 # -- gather -----------------------------------------------------------------------------------------------------------
 
 
@@ -89,17 +84,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     out = empty(index.shape, input.dtype, input.device)
     if input.device is not cpu:
         return out
-    if input.dtype is dt.complex128:
-        where = index._array().astype(np.int64)
-        _raise_if(bad_index(where, input.shape[d] if input.shape else 1), d, input.shape[d] if input.shape else 1)
-        source = _narrowed(input, index.shape, d)._array() if input.shape else input._array().reshape(1)
-        out._array()[...] = np.take_along_axis(source, where.reshape(index.shape or (1,)), d).reshape(out.shape)
-        return out
     source = _narrowed(input, index.shape, d).contiguous()
     outer, picked, inner = _split(index.shape, d)
     size = source.shape[d] if source.shape else 1
     error = np.zeros(2, np.int64)
-    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), error, outer, size, picked, inner)
+    kernels.gather(out, source, index.contiguous(), error, outer, size, picked, inner)
     _raise_if(error, d, size)
     return out
 
@@ -165,7 +154,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return out
     source = input.contiguous()
     outer, _, inner = _split(input.shape, d)
-    if d == 0 and not input.dtype.is_complex:
+    if d == 0:
         error = np.zeros(2, np.int64)
         kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
     else:
@@ -201,7 +190,7 @@ def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tenso
     return d
 
 
-_NUMPY_REDUCE = {"add": np.add, "multiply": np.multiply}
+_COMPLEX_REDUCE = ("none", "add", "multiply")  # complex numbers have no order
 
 
 def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
@@ -210,9 +199,8 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
         return
     size = out.shape[d] if out.shape else 1
     _raise_if(bad_index(index._array(), size), d, size)
-    if out.dtype.is_complex:
-        _scatter_numpy(out, d, index, src, value, reduce)
-        return
+    if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
+        raise RuntimeError(f"scatter with reduce '{reduce}' is not supported for complex tensors")
     if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
         reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
         out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
@@ -231,26 +219,6 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     kernels.scatter(words[0], index.contiguous(), words[1], value, error, outer, size, picked, inner, reduce=reduce)
     if whole is not part:
         raw_copy(part, whole)
-
-
-def _scatter_numpy(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: Any, reduce: str) -> None:
-    array = out._array().reshape(out.shape or (1,))
-    where = index._array().reshape(index.shape or (1,))
-    at: list[Any] = list(np.indices(where.shape))
-    at[d] = where
-    if src is None:
-        values: Any = value
-    else:
-        shape: tuple[int, ...] = where.shape
-        corner: Any = tuple(slice(0, n) for n in shape)
-        values = src._array().reshape(src.shape or (1,))[corner]
-    if reduce == "none":
-        array[tuple(at)] = values
-    elif reduce in _NUMPY_REDUCE:
-        _NUMPY_REDUCE[reduce].at(array, tuple(at), values)
-    else:
-        raise RuntimeError(f"scatter with reduce '{reduce}' is not supported for complex tensors")
-    out._array()[...] = array.reshape(out.shape)
 
 
 def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -283,10 +251,7 @@ def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, None)
     out = input.clone(memory_format=contiguous_format)
-    if input.dtype.is_complex:
-        scatter_raw(out, d, index, None, value, "none")
-    else:
-        scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=input.dtype), 0.0, "none")
+    scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=input.dtype), 0.0, "none")
     return out
 
 

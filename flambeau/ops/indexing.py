@@ -268,26 +268,15 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     out = empty(where.shape, input.dtype)
     if numel_of(where.shape):
         strides = output_strides(where.shape, where.layouts)
-        if input.dtype.is_complex:
-            flat = np.ndarray(
-                1 + _extent(input), input.dtype.numpy, input._storage.buffer(), input._offset * input.dtype.itemsize
-            )
-            at = where.before[:, None, None] + where.picked[None, :, None] + where.after[None, None, :]
-            out._array()[...] = flat[at.reshape(where.shape)]
-        else:
-            take_positions(
-                out, input, where.before, where.picked, where.after, where.before.size, where.picked.size, where.after.size,
-                dense=where.dense,
-            )  # fmt: skip
+        take_positions(
+            out, input, where.before, where.picked, where.after, where.before.size, where.picked.size, where.after.size,
+            dense=where.dense,
+        )  # fmt: skip
         if strides != out._strides:
             turned = empty_strided(where.shape, strides, input.dtype)
             raw_copy(turned, out)
             return turned
     return out
-
-
-def _extent(t: Tensor) -> int:
-    return sum((n - 1) * s for n, s in zip(t.shape, t._strides))
 
 
 def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
@@ -305,16 +294,6 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     if not numel_of(where.shape):
         return
     values = values.expand(where.shape).contiguous()
-    if t.dtype.is_complex:
-        flat = np.ndarray(1 + _extent(t), t.dtype.numpy, t._storage.buffer(), t._offset * t.dtype.itemsize)
-        at = (where.before[:, None, None] + where.picked[None, :, None] + where.after[None, None, :]).reshape(
-            where.shape
-        )
-        if accumulate:
-            np.add.at(flat, at, values._array())
-        else:
-            flat[at] = values._array()
-        return
     if accumulate and t.dtype is dt.bool_:
         accumulate = False
         values = values | index(t, indices)

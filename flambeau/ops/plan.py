@@ -11,7 +11,6 @@ import numpy as np
 
 from ..backends.cpu import jit
 from ..backends.cpu.compiled import map_kernel
-from ..core import dtype as dt
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.layout import broadcast_two, dense_strides, output_strides
@@ -19,6 +18,7 @@ from ..core.size import Size, make_size
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
 from ..expr.node import Expr
 from ..kernels import emit_numpy, geometry
+from ..kernels.elementwise import passing
 
 NATIVE = jit.available()
 # Below this many bytes of output a kernel is done before it would pay to let other Python threads run.
@@ -55,7 +55,7 @@ class Layout:
 class Plan(Layout):
     """The layout of the result and the kernel that computes it.
 
-    `fn` is None when there is no native kernel to call directly: empty results, complex numbers, values to be checked."""
+    `fn` is None when there is no native kernel to call directly: empty results, values to be checked, a complex number by value."""
 
     __slots__ = (
         "fn", "native", "first", "passing", "roots", "in_dtypes", "guard", "op", "operands", "constants", "params", "natural",
@@ -65,7 +65,7 @@ class Plan(Layout):
     fn: Any
     native: Any  # the kernel, also where `fn` is None because values are checked first
     first: Any  # its first argument: the number of elements, or sizes and strides
-    passing: str  # per value: p pointer, d float, l integer, - not at all (a constant of the formula)
+    passing: str  # per value: p pointer, d float, l integer, z complex, - not at all (a constant of the formula)
     roots: tuple[Expr, ...]
     in_dtypes: tuple[dtype, ...]
     guard: Callable | None  # looks at the values before every call
@@ -91,6 +91,8 @@ class Plan(Layout):
         for x, how in zip(values, self.passing):
             if how == "p":
                 arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
+            elif how == "z":
+                arguments += (x.real, x.imag)
             elif how != "-":
                 arguments.append(x)
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
@@ -160,7 +162,7 @@ def kernel(
     pointers = iter(pointer_kinds[len(outputs) :])
     kinds = pointer_kinds[: len(outputs)]
     for d, s in inputs:
-        kinds += next(pointers) if s is not None else "d" if d is dt.float64 else "l"
+        kinds += next(pointers) if s is not None else passing(d)
     out_dtypes = tuple(o.dtype for o in outputs)
     brief = sum(o.nbytes for o in outputs) < _BRIEF
     fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, brief)

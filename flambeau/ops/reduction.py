@@ -152,7 +152,7 @@ class Plan:
     dtype: dtype
     device: device
     dims: tuple[int, ...]
-    reference: tuple | None  # arguments of emit_numpy.reduce: complex dtypes, and nothing to reduce
+    reference: tuple | None  # arguments of emit_numpy.reduce: 8-bit floats, and nothing to reduce
 
     def new(self) -> Tensor:
         out = _new_object(Tensor)
@@ -265,7 +265,7 @@ class Reduction:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
-        if any(d.is_complex or d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
+        if any(d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
                 (final,) = substitute((final,), lambda x: const(count) if x is arg(1) else None)

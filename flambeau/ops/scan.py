@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,15 +46,12 @@ def _complex_logsumexp(array: np.ndarray, dim: int) -> np.ndarray:
     return np.moveaxis(result, 0, dim)
 
 
-_COMPLEX: dict[str, Callable] = {"sum": np.cumsum, "prod": np.cumprod, "logsumexp": _complex_logsumexp}
-
-
 def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
-    if input.dtype.is_complex and input.device is cpu and numel_of(input.shape):
+    if op == "logsumexp" and input.dtype.is_complex and input.device is cpu and numel_of(input.shape):
         array = input._array().reshape(-1) if not input.shape else input._array()
         if reverse:
             array = np.flip(array, dim)
-        result = _COMPLEX[op](array, dim)
+        result = _complex_logsumexp(array, dim)
         return copy_of_array((np.flip(result, dim) if reverse else result).reshape(input.shape), input.dtype)
     return _RUNNING[op, reverse].one(input, dim)
 

@@ -293,8 +293,3 @@ def test_shared_subexpressions_are_computed_once():
     for _ in range(40):  # the text of this formula has 2**40 terms
         value = value + value
     np.testing.assert_array_equal(run((value,), [np.ones(3)], [dt.float64], (dt.float64,))[0], np.full(3, 2.0**40))
-
-
-def test_complex_is_left_to_numpy():
-    with pytest.raises(NotImplementedError, match="complex64"):
-        map_kernel((A + B,), (dt.complex64,) * 2, (dt.complex64,), "ccc", 1)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...kernels import cache, emit_llvm, ir
+from ...kernels import cache, complex_nests, emit_llvm, ir
 from . import image, native_call, object_loader, team, threads
 
 
@@ -82,7 +82,7 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
     if stored is not None:
         stats.loaded += 1
         return _place(*_unpack(stored))
-    kernel = source if isinstance(source, ir.Kernel) else source()
+    kernel = complex_nests.split(source if isinstance(source, ir.Kernel) else source())
     signature = "".join("p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params)
     code = _build(emit_llvm.emit(kernel), kernel.name)
     cache.write(name, _pack(signature, code))
@@ -153,7 +153,7 @@ def _compiler() -> Compiler:
 def assembly(kernel: ir.Kernel) -> str:
     """The machine code of a kernel as text, for people."""
     compiler = _compiler()
-    return compiler.machine.emit_assembly(compiler.optimised(emit_llvm.emit(kernel)))
+    return compiler.machine.emit_assembly(compiler.optimised(emit_llvm.emit(complex_nests.split(kernel))))
 
 
 # ---------------------------------------------------------------------------------------------- loading

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...core.dtype import float32
+from ...core.dtype import complex64, float32
 from ..loops import (
+    c128,
     exp,
     f64,
     inf,
@@ -46,8 +47,9 @@ def advance(running, v, *, op):
 
 @loop_kernel
 def cumulate(out, x, outer, n, inner, *, op, reverse=False):
-    """op: "sum", "prod" or "logsumexp", from the end if `reverse`. float32 accumulates in float64, as PyTorch does."""
-    kind = f64 if x.dtype is float32 else out
+    """op: "sum", "prod" or "logsumexp", from the end if `reverse`. float32 accumulates in float64, complex64 in complex128,
+    as PyTorch does."""
+    kind = f64 if x.dtype is float32 else c128 if x.dtype is complex64 else out
     start = 1 if op == "prod" else -inf if op == "logsumexp" else 0
     if inner == 1:
         # LINES at a time: each step of one line has to wait for the one before.

@@ -1,0 +1,139 @@
+"""Formulas of complex numbers rewritten as formulas of real ones, so that every emitter can compile them.
+
+Each complex node becomes a pair of real expressions. What a complex leaf (an operand, a variable, an element in memory)
+becomes is the caller's business: it knows where the two parts lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..core import dtype as dt
+from ..core.dtype import dtype
+from .complex_functions import COMPLEX, REAL, Pair, converted, power
+from .functions import cast, const, where
+from .node import Expr, children, rebuild, walk
+from .typing import infer, operand_dtype
+
+_LEAVES = ("arg", "var", "load")
+
+
+def is_complex(root: Expr, arg_dtypes: tuple[dtype, ...] = ()) -> bool:
+    """Whether any node of a formula is a complex number."""
+    return any(d.is_complex for d in infer((root,), arg_dtypes).values())
+
+
+class Parts:
+    """Rewrites the expressions of one kernel. `leaf` gives the parts of a complex leaf whose operands are rewritten."""
+
+    def __init__(self, leaf: Callable[[Expr], Pair], replace: Callable[[Expr], Expr], arg_dtypes: tuple = ()):
+        self.leaf = leaf
+        self.replace = replace  # what a real leaf becomes
+        self.arg_dtypes = arg_dtypes
+        self.types: dict[int, dtype] = {}
+        self.done: dict[int, Expr | Pair] = {}
+
+    def real(self, root: Expr, to: dtype) -> Expr:
+        """The expression as a real number of dtype `to`."""
+        value = self._visit(root)
+        return value if isinstance(value, Expr) else _as_real(value, to)
+
+    def pair(self, root: Expr, to: dtype) -> Pair:
+        """The expression as a complex number of dtype `to`, both parts written out."""
+        z = self._operand_after(self._visit(root), root, to)
+        return Pair(z.re, cast(z.imaginary, to.to_real()))
+
+    def dtype_of(self, root: Expr) -> dtype:
+        self._visit(root)
+        return self.types[id(root)]
+
+    def _visit(self, root: Expr) -> Expr | Pair:
+        if id(root) not in self.done:
+            self.types.update(infer((root,), self.arg_dtypes))
+            for x in walk((root,)):
+                if id(x) not in self.done:
+                    self.done[id(x)] = self._node(x)
+        return self.done[id(root)]
+
+    def _operand_after(self, value: Expr | Pair, x: Expr, to: dtype) -> Pair:
+        """A rewritten operand as a pair of the complex dtype `to`. A real operand stays one: no zero is added."""
+        real = to.to_real()
+        if x.op == "const":
+            number = x.args[0]
+            if not isinstance(number, complex):
+                return Pair(cast(const(number), real), None)
+            return Pair(cast(const(number.real), real), cast(const(number.imag), real))
+        if isinstance(value, Expr):
+            return Pair(value if self.types[id(x)] is real else cast(value, real), None)
+        return value if self.types[id(x)] is to else converted(value, real)
+
+    def _operand(self, x: Expr, to: dtype) -> Pair:
+        return self._operand_after(self.done[id(x)], x, to)
+
+    def _rebuilt(self, x: Expr) -> Expr:
+        """The node on rewritten real operands."""
+        kids = children(x)
+        new = [self.done[id(k)] for k in kids]
+        return rebuild(x, [k for k in new if isinstance(k, Expr)]) if kids else x
+
+    def _node(self, x: Expr) -> Expr | Pair:
+        kids = children(x)
+        mine = self.types[id(x)]
+        if x.op == "const":
+            return x
+        if x.op in _LEAVES:
+            new = self._rebuilt(x)
+            return self.leaf(new) if mine.is_complex else self.replace(new)
+        if x.op == "cast":
+            return self._cast(x, mine)
+        if not mine.is_complex and not any(self.types[id(k)].is_complex for k in kids):
+            return self._rebuilt(x)
+        if x.op in ("call", "bitcast"):
+            raise TypeError(f"'{x.op}' is not defined on complex numbers")
+        if x.op == "complex":
+            real = mine.to_real()
+            parts = [self.real(k, real) if k.op != "const" else k for k in kids]
+            return Pair(cast(parts[0], real), cast(parts[1], real))
+        return self._apply(x, kids, mine)
+
+    def _apply(self, x: Expr, kids: tuple[Expr, ...], mine: dtype) -> Expr | Pair:
+        if x.op == "where":
+            return self._where(x, mine)
+        to = operand_dtype(x, self.types)
+        real = to.to_real()
+        if x.op in REAL:
+            return REAL[x.op](*(self._operand(k, to) for k in kids), real)
+        if x.op not in COMPLEX:
+            raise TypeError(f"'{x.op}' is not defined on complex numbers")
+        operands = [self._operand(k, to) for k in kids]
+        if x.op == "pow" and kids[1].op == "const":
+            special = power(operands[0], kids[1].args[0], real)
+            if special is not None:
+                return special
+        return COMPLEX[x.op](*operands, real)
+
+    def _where(self, x: Expr, mine: dtype) -> Expr | Pair:
+        condition = self.real(x.args[0], dt.bool_)
+        a, b = (self._operand(k, mine) for k in x.args[1:])
+        if a.im is None and b.im is None:
+            return Pair(where(condition, a.re, b.re), None)
+        zero = cast(const(0.0), mine.to_real())
+        ims = (zero if z.im is None else z.im for z in (a, b))
+        return Pair(where(condition, a.re, b.re), where(condition, *ims))
+
+    def _cast(self, x: Expr, mine: dtype) -> Expr | Pair:
+        """A cast to a complex dtype writes the zero out: 0 * inf is nan where a real number was made complex."""
+        source = x.args[0]
+        value = self.done[id(source)]
+        if not mine.is_complex:
+            return self._rebuilt(x) if isinstance(value, Expr) else cast(_as_real(value, mine), x.args[1])
+        z = self._operand(source, mine)
+        return Pair(z.re, cast(const(0.0), mine.to_real()) if z.im is None else z.im)
+
+
+def _as_real(z: Pair, to: dtype) -> Expr:
+    """A complex number is true if either part is not zero; any other conversion takes the real part."""
+    return (z.re != 0) | (z.imaginary != 0) if to is dt.bool_ else z.re
+
+
+__all__ = ["Parts", "is_complex"]
