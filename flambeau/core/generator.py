@@ -44,8 +44,8 @@ class Generator:
 
     __slots__ = (
         "__weakref__",
-        "_bits",
         "_device",
+        "_engine",
         "_kept_float",
         "_native",
         "_seed",
@@ -62,19 +62,31 @@ class Generator:
         if self._device.type != "cpu":
             raise RuntimeError(f"Generator is implemented for device type cpu, but got {self._device}")
         self._device = Device("cpu")
-        self._bits = np.random.MT19937(0)
-        self._seeder = np.random.RandomState(self._bits)
+        self._engine: np.random.MT19937 | None = None
         self._native: tuple[Tensor, Tensor, Tensor, np.ndarray] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
         self.lock = threading.RLock()
         self._reset(DEFAULT_SEED)
+
+    @property
+    def _bits(self) -> np.random.MT19937:
+        """NumPy's engine. It is made at the first draw: loading `numpy.random` is a few per cent of `import flambeau`."""
+        if self._engine is None:
+            with self.lock:
+                if self._engine is None:
+                    engine = np.random.MT19937(0)
+                    self._seeder = np.random.RandomState(engine)
+                    self._seeder.seed(self._seed & 0xFFFFFFFF)
+                    self._engine = engine
+        return self._engine
 
     # -- seeds ------------------------------------------------------------------------------------------------------
 
     def _reset(self, seed: int) -> None:
         with self.lock:
             self._seed = seed
-            self._seeder.seed(seed & 0xFFFFFFFF)
+            if self._engine is not None:
+                self._seeder.seed(seed & 0xFFFFFFFF)
             self._untouched = True
             self.kept_normal: float | None = None
             self._kept_float: float | None = None

@@ -11,6 +11,8 @@ from typing import Any
 
 @dataclass
 class PrintOptions:
+    """See `set_printoptions`."""
+
     precision: int = 4
     threshold: float = 1000
     edgeitems: int = 3

@@ -48,6 +48,8 @@ class Assign(Statement):
 
 @dataclass
 class Store(Statement):
+    """buffer[index] = value. `reassociate` as in Assign."""
+
     buffer: Buffer
     index: Expr
     value: Expr
@@ -56,6 +58,8 @@ class Store(Statement):
 
 @dataclass
 class DeclareLocal(Statement):
+    """Room on the stack for a buffer with a `local_size`."""
+
     buffer: Buffer
 
 
@@ -77,6 +81,8 @@ class For(Statement):
 
 @dataclass
 class If(Statement):
+    """if condition: then, else: otherwise."""
+
     condition: Expr
     then: list[Statement]
     otherwise: list[Statement] = field(default_factory=list)
@@ -84,18 +90,20 @@ class If(Statement):
 
 @dataclass
 class While(Statement):
+    """while condition: body."""
+
     condition: Expr
     body: list[Statement]
 
 
 @dataclass
 class Break(Statement):
-    pass
+    """Leave the innermost loop."""
 
 
 @dataclass
 class Continue(Statement):
-    pass
+    """Go on with the innermost loop's next iteration."""
 
 
 @dataclass

@@ -40,6 +40,8 @@ _EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 
 @dataclass
 class Loop:
+    """A loop whose body is being translated."""
+
     parallel: bool
     breaks: list[set[str]] = field(default_factory=list)  # what is defined at each `break`
 

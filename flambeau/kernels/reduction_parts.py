@@ -23,6 +23,8 @@ TASK = 16384
 
 @dataclass
 class Reduction:
+    """What is reduced and how: `final(combine(map_root(inputs)))` over the reduced dimensions."""
+
     map_root: Expr
     combine: str
     final: Expr | None

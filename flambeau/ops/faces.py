@@ -16,6 +16,7 @@ from .calls import general, note_write, run_inplace
 from .former import former_call
 from .formula import OPTIONAL, Pointwise
 from .gradient import record
+from .parameters import NO_DEFAULT
 
 # What an operand raises that has no plan: it is no tensor, or a sparse one.
 _UNPLANNED = (AttributeError, SparseOperand)
@@ -155,11 +156,11 @@ def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
     conditions = ["out is None"] if has_out else []
     keyword_only = False
     for p in impl.signature:
-        if p.kind is p.KEYWORD_ONLY and not keyword_only:
+        if p.keyword_only and not keyword_only:
             keyword_only = True
             parts.append("*_more" if impl.former else "*")
-        if p.default is p.empty or p.default is OPTIONAL:
-            parts.append(p.name if p.default is p.empty else f"{p.name}=None")
+        if p.default is NO_DEFAULT or p.default is OPTIONAL:
+            parts.append(p.name if p.default is NO_DEFAULT else f"{p.name}=None")
         else:
             parts.append(f"{p.name}=_default_{p.name}")
             conditions.append(f"{p.name} is _default_{p.name}")

@@ -38,7 +38,7 @@ from .dtype_rules import (
     type_word,
 )
 from .gradient import PointwiseNode, record
-from .parameters import parameter_names, positional_count
+from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
 from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
 
 _new_object = object.__new__
@@ -101,10 +101,10 @@ class Pointwise:
         self.differentiable = differentiable
         self.check = check
         self.kinds, self.kernel, self.guard = kinds, kernel or name + "_cpu", guard
-        every = list(inspect.signature(formula).parameters.values())
+        every = parameters(formula)
         self.sees_dtype = any(p.name == "compute" for p in every)
         self.signature = [p for p in every if p.name != "compute"]
-        is_operand = [p.default is p.empty or p.default is OPTIONAL for p in self.signature]
+        is_operand = [p.default is NO_DEFAULT or p.default is OPTIONAL for p in self.signature]
         self.operand_names = tuple(p.name for p, yes in zip(self.signature, is_operand) if yes)
         self.parameters = tuple((p.name, p.default) for p, yes in zip(self.signature, is_operand) if not yes)
         self.defaults = tuple(d for _, d in self.parameters)

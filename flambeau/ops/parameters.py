@@ -1,34 +1,72 @@
-"""What a function's parameters are called: read often while operators are declared, so without `inspect` where possible."""
+"""What parameters a function has: read often while operators are declared, so without `inspect` where possible."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple
 
+NO_DEFAULT = inspect.Parameter.empty
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+class Parameter(NamedTuple):
+    """One parameter of a function."""
+
+    name: str
+    default: Any
+    keyword_only: bool
+
+
+def parameters(function: Callable) -> list[Parameter]:
+    """All of them, in order of declaration."""
+    own = _plain(function)
+    if own is None:
+        every = inspect.signature(function).parameters.values()
+        return [Parameter(p.name, p.default, p.kind is p.KEYWORD_ONLY) for p in every]
+    positional, given, named = own.__code__.co_argcount, own.__defaults__ or (), own.__kwdefaults__ or {}
+    names = _names(own)
+    defaults = [NO_DEFAULT] * (positional - len(given)) + [*given]
+    found = [Parameter(n, d, False) for n, d in zip(names, defaults)]
+    found += [Parameter(n, named.get(n, NO_DEFAULT), True) for n in names[positional:]]
+    return found if own is function else found[1:]
+
+
+def starred(function: Callable) -> str | None:
+    """The name of `*args`, if there is one."""
+    if _plain(function) is not None:
+        return None
+    every = inspect.signature(function).parameters.values()
+    return next((p.name for p in every if p.kind is p.VAR_POSITIONAL), None)
 
 
 def parameter_names(function: Callable) -> tuple[str, ...]:
     """Names in order of declaration."""
-    if not _is_plain(function):
+    own = _plain(function)
+    if own is None:
         return tuple(inspect.signature(function).parameters)
-    code = function.__code__
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return _names(own) if own is function else _names(own)[1:]
 
 
 def positional_count(function: Callable) -> int:
     """How many parameters can be given by position (`*args` not counted)."""
-    if not _is_plain(function):
+    own = _plain(function)
+    if own is None:
         kinds = [p.kind for p in inspect.signature(function).parameters.values()]
         return sum(k in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for k in kinds)
-    return function.__code__.co_argcount
+    return own.__code__.co_argcount - (own is not function)
 
 
-def _is_plain(function: Callable) -> bool:
-    """Whether the code object tells the whole truth: no decorator claims another signature, no `*args`."""
-    return (
-        type(function) is FunctionType
-        and not function.__code__.co_flags & _VARIADIC
-        and not {"__signature__", "__wrapped__"} & function.__dict__.keys()
-    )
+def _names(function: FunctionType) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _plain(function: Callable) -> FunctionType | None:
+    """The function itself, or that of a bound method, if its code object tells the whole truth: no decorator claims another
+    signature, no `*args`."""
+    own = function.__func__ if type(function) is MethodType else function
+    if type(own) is not FunctionType or own.__code__.co_flags & _VARIADIC:
+        return None
+    return None if own.__dict__ and {"__signature__", "__wrapped__"} & own.__dict__.keys() else own

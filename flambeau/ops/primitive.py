@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.tensor import Tensor
 from .formula import RETRY_MESSAGE, camel
-from .parameters import parameter_names
+from .parameters import NO_DEFAULT, parameter_names, parameters, starred
 
 
 class Saved:
@@ -47,10 +47,10 @@ class Primitive:
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
-        signature = inspect.signature(fn)
-        self.names = tuple(signature.parameters)
-        self.star = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL), None)
-        self.defaults = {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
+        every = parameters(fn)
+        self.names = tuple(p.name for p in every)
+        self.star = starred(fn)
+        self.defaults = {p.name: p.default for p in every if p.default is not NO_DEFAULT}
         self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
         for names, rule in grads.items():
             reads = parameter_names(rule)[1:]

@@ -8,7 +8,11 @@ from ..core.tensor import Tensor
 from .declare import primitive
 
 
-@primitive(grads={"parts": list}, label="TogetherBackward0", function=False, method=False)
+def _shares(grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    return list(grads)
+
+
+@primitive(grads={"parts": _shares}, label="TogetherBackward0", function=False, method=False)
 def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if p is None else p._bare_alias() for p in parts)
 

@@ -9,7 +9,6 @@ The rule may read the input's shape, strides and offset and the (int or tuple) a
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
+from .parameters import NO_DEFAULT, parameters
 from .primitive import remember_no_grad_view
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -239,9 +239,8 @@ def _internal_face(impl: ViewOp) -> Any:
 
 def _public_face(impl: ViewOp, fn: Callable) -> Any:
     """For users: arguments may be named, and must be ints."""
-    signature = inspect.signature(fn)
-    names = tuple(signature.parameters)[1:]
-    defaults = tuple(p.default for p in list(signature.parameters.values())[1:])
+    own = parameters(fn)[1:]
+    names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
     count = len(names)
 
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -274,7 +273,7 @@ def _bound(name: str, names: tuple[str, ...], defaults: tuple, args: tuple, kwar
         values[key] = value
     for n, default in zip(names, defaults):
         if n not in values:
-            if default is inspect.Parameter.empty:
+            if default is NO_DEFAULT:
                 raise TypeError(f'{name}() missing 1 required positional arguments: "{n}"')
             values[n] = default
     return tuple(values[n] for n in names)

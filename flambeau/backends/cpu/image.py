@@ -32,6 +32,8 @@ class Image:
 
 @dataclass
 class _Section:
+    """A row of the section table; the numbers are ELF's."""
+
     name: str
     kind: int
     flags: int

