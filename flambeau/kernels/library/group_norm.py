@@ -3,7 +3,8 @@ group, `scale`s per channel; sums are in the dtype of `mean`."""
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, prange, rsqrt, simd
+from ..loops import like, loop_kernel, prange, simd
+from .layer_norm import row_statistics
 
 
 @loop_kernel
@@ -12,15 +13,7 @@ def group_norm(out, mean, rstd, x, weight, bias, batch, groups, channels, space,
     for row in prange(batch * groups, 4 * channels * space):
         n = channels * space
         base = row * n
-        total = like(mean, 0)
-        for j in range(n):
-            total += x[base + j]
-        m = total / n
-        squares = like(mean, 0)
-        for j in range(n):
-            d = x[base + j] - m
-            squares += d * d
-        r = rsqrt(squares / n + eps)
+        m, r = row_statistics(x, base, n, eps, mean)
         mean[row] = m
         rstd[row] = r
         for c in range(channels):

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, minimum, prange, rsqrt, simd
+from ..loops import like, loop_kernel, minimum, prange, rsqrt, scalar_function, simd
+
+
+@scalar_function
+def row_statistics(x, base, n, eps, kind):
+    """Mean and 1 / standard deviation of n elements from `base` on, summed in the dtype of `kind`."""
+    total = like(kind, 0)
+    for j in range(n):
+        total += x[base + j]
+    m = total / n
+    # A second pass over the row: the difference of two large sums would lose the variance's digits.
+    squares = like(kind, 0)
+    for j in range(n):
+        d = x[base + j] - m
+        squares += d * d
+    return m, rsqrt(squares / n + eps)
 
 
 @loop_kernel
@@ -10,16 +25,7 @@ def layer_norm(out, mean, rstd, x, weight, bias, rows, n, eps):
     """out = (x - mean) * rstd * weight + bias; weight and bias may be None. `mean` and `rstd` are kept for backward."""
     for i in prange(rows, 4 * n):
         base = i * n
-        total = like(x, 0)
-        for j in range(n):
-            total += x[base + j]
-        m = total / n
-        # A second pass over the row: the difference of two large sums would lose the variance's digits.
-        squares = like(x, 0)
-        for j in range(n):
-            d = x[base + j] - m
-            squares += d * d
-        r = rsqrt(squares / n + eps)
+        m, r = row_statistics(x, base, n, eps, x)
         mean[i] = m
         rstd[i] = r
         for j in simd(n):
