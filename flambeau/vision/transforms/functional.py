@@ -13,6 +13,7 @@ import flambeau
 from flambeau import Tensor
 
 from ...utils.pillow import is_pil
+from .arguments import affine_arguments, blur_arguments, check_warp_fill, crop_size, sampling_mode
 from .interpolation import InterpolationMode, interpolation_mode
 from .kernels import color, conversion, filters, geometry, matrices, pil, warp
 
@@ -163,19 +164,9 @@ def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
     return _by_kind(img, geometry.crop, pil.crop, top, left, height, width)
 
 
-def _pair(size: Any, message: str | None = None) -> tuple[int, int]:
-    if isinstance(size, numbers.Number):
-        return int(size), int(size)  # type: ignore[call-overload]
-    if isinstance(size, (list, tuple)) and len(size) == 1:
-        return size[0], size[0]
-    if message is not None and len(size) != 2:
-        raise ValueError(message)
-    return size[0], size[1]
-
-
 def center_crop(img: Any, output_size: Any) -> Any:
     """The middle of the image, with a black border where it is smaller than that."""
-    size = _pair(output_size)
+    size = crop_size(output_size)
     _, height, width = get_dimensions(img)
     padding, top, left = geometry.center_window((height, width), size)
     if padding is not None:
@@ -209,12 +200,9 @@ def vflip(img: Any) -> Any:
     return _by_kind(img, geometry.vflip, pil.vflip)
 
 
-_CROP_SIZE = "Please provide only two dimensions (h, w) for size."
-
-
 def five_crop(img: Any, size: Any) -> tuple:
     """The four corners and the centre."""
-    height, width = _pair(size, _CROP_SIZE)
+    height, width = crop_size(size, exact=True)
     _, own_h, own_w = get_dimensions(img)
     if width > own_w or height > own_h:
         raise ValueError(f"Requested crop size {(height, width)} is bigger than input size {(own_h, own_w)}")
@@ -224,7 +212,7 @@ def five_crop(img: Any, size: Any) -> tuple:
 
 def ten_crop(img: Any, size: Any, vertical_flip: bool = False) -> tuple:
     """The five crops of the image and of its mirror image."""
-    size = _pair(size, _CROP_SIZE)
+    size = crop_size(size, exact=True)
     mirrored = vflip(img) if vertical_flip else hflip(img)
     return five_crop(img, size) + five_crop(mirrored, size)
 
@@ -237,27 +225,6 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = F
 
 
 # -- warps ------------------------------------------------------------------------------------------------------------
-
-
-def _warp_mode(mode: InterpolationMode, *allowed: InterpolationMode) -> str:
-    if mode not in allowed:
-        raise ValueError(f"Interpolation mode '{mode.value}' is unsupported with Tensor input")
-    return mode.value
-
-
-def _check_fill(fill: Any, img: Tensor) -> None:
-    if fill is None:
-        return
-    if not isinstance(fill, (int, float, tuple, list)):
-        raise ValueError("Argument fill should be either int, float, tuple or list")
-    channels = get_dimensions(img)[0]
-    if isinstance(fill, (tuple, list)) and 1 < len(fill) != channels:
-        raise ValueError(
-            f"The number of elements in 'fill' cannot broadcast to match the number of channels of the image ({len(fill)} != {channels})"
-        )
-
-
-_NEAREST_BILINEAR = (InterpolationMode.NEAREST, InterpolationMode.BILINEAR)
 
 
 def rotate(
@@ -276,32 +243,13 @@ def rotate(
         raise TypeError("Argument center should be a sequence")
     if not _is_tensor(img):
         return pil.rotate(img, angle, mode, expand, center, fill)
-    _check_fill(fill, img)
+    check_warp_fill(fill, get_dimensions(img)[0])
     _, height, width = get_dimensions(img)
-    middle = [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]
+    middle = matrices.from_middle(center, height, width)
     # The matrix counts angles with the clock, because y points down.
     matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
     size = matrices.rotated_size(matrix, width, height) if expand else None
-    return warp.affine(img, matrix, _warp_mode(mode, *_NEAREST_BILINEAR), fill, size)
-
-
-def _check_affine(angle: Any, translate: Any, scale: Any, shear: Any) -> tuple[float, list, list]:
-    if not isinstance(angle, (int, float)):
-        raise TypeError("Argument angle should be int or float")
-    if not isinstance(translate, (list, tuple)):
-        raise TypeError("Argument translate should be a sequence")
-    if len(translate) != 2:
-        raise ValueError("Argument translate should be a sequence of length 2")
-    if scale <= 0.0:
-        raise ValueError("Argument scale should be positive")
-    if not isinstance(shear, (numbers.Number, list, tuple)):
-        raise TypeError("Shear should be either a single value or a sequence of two values")
-    shears = [shear, 0.0] if isinstance(shear, numbers.Number) else list(shear)
-    if len(shears) == 1:
-        shears = [shears[0], shears[0]]
-    if len(shears) != 2:
-        raise ValueError(f"Shear should be a sequence containing two values. Got {shear}")
-    return float(angle), list(translate), shears
+    return warp.affine(img, matrix, sampling_mode(mode), fill, size)
 
 
 def affine(
@@ -316,7 +264,7 @@ def affine(
 ) -> Any:
     """Rotated, moved, scaled and sheared about the centre."""
     mode = interpolation_mode(interpolation, names=False)
-    angle, translate, shear = _check_affine(angle, translate, scale, shear)
+    angle, translate, shear = affine_arguments(angle, translate, scale, shear)
     if center is not None and not isinstance(center, (list, tuple)):
         raise TypeError("Argument center should be a sequence")
     is_tensor = _is_tensor(img)
@@ -324,10 +272,10 @@ def affine(
     if not is_tensor:
         middle = [width * 0.5, height * 0.5] if center is None else center
         return pil.affine(img, matrices.affine_matrix(middle, angle, translate, scale, shear), mode, fill)
-    _check_fill(fill, img)
-    middle = [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]
+    check_warp_fill(fill, get_dimensions(img)[0])
+    middle = matrices.from_middle(center, height, width)
     matrix = matrices.affine_matrix(middle, angle, [1.0 * t for t in translate], scale, shear)
-    return warp.affine(img, matrix, _warp_mode(mode, *_NEAREST_BILINEAR), fill)
+    return warp.affine(img, matrix, sampling_mode(mode), fill)
 
 
 def perspective(
@@ -342,8 +290,8 @@ def perspective(
     mode = interpolation_mode(interpolation, names=False)
     if not _is_tensor(img):
         return pil.perspective(img, coefficients, mode, fill)
-    _check_fill(fill, img)
-    return warp.perspective(img, coefficients, _warp_mode(mode, *_NEAREST_BILINEAR), fill)
+    check_warp_fill(fill, get_dimensions(img)[0])
+    return warp.perspective(img, coefficients, sampling_mode(mode), fill)
 
 
 def elastic_transform(
@@ -356,13 +304,13 @@ def elastic_transform(
     if not isinstance(img, Tensor):
         pil.check_pil(img)
         return to_pil_image(elastic_transform(pil_to_tensor(img), displacement, mode, fill), mode=img.mode)
-    _check_fill(fill, img)
+    check_warp_fill(fill, get_dimensions(img)[0])
     _, height, width = get_dimensions(img)
     if tuple(displacement.shape) != (1, height, width, 2):
         raise ValueError(
             f"Argument displacement shape should be {(1, height, width, 2)}, but given {displacement.shape}"
         )
-    return warp.elastic(img, displacement, _warp_mode(mode, *_NEAREST_BILINEAR, InterpolationMode.BICUBIC), fill)
+    return warp.elastic(img, displacement, sampling_mode(mode, InterpolationMode.BICUBIC), fill)
 
 
 # -- colour -----------------------------------------------------------------------------------------------------------
@@ -462,31 +410,6 @@ def equalize(img: Any) -> Any:
     if isinstance(img, Tensor) and img.dtype != flambeau.uint8:
         raise TypeError(f"Only torch.uint8 image tensors are supported, but found {img.dtype}")
     return _by_kind(img, color.equalize, pil.equalize, channels=(1, 3))
-
-
-def blur_arguments(kernel_size: Any, sigma: Any) -> tuple[list[int], list[float]]:
-    """Kernel size and standard deviation as (x, y), checked."""
-    if not isinstance(kernel_size, (int, list, tuple)):
-        raise TypeError(f"kernel_size should be int or a sequence of integers. Got {type(kernel_size)}")
-    sizes = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
-    if len(sizes) != 2:
-        raise ValueError(f"If kernel_size is a sequence its length should be 2. Got {len(sizes)}")
-    for size in sizes:
-        if size % 2 == 0 or size < 0:
-            raise ValueError(f"kernel_size should have odd and positive integers. Got {sizes}")
-    if sigma is None:
-        sigma = [size * 0.15 + 0.35 for size in sizes]
-    if not isinstance(sigma, (int, float, list, tuple)):
-        raise TypeError(f"sigma should be either float or sequence of floats. Got {type(sigma)}")
-    sigmas = [float(sigma)] * 2 if isinstance(sigma, (int, float)) else list(sigma)
-    if len(sigmas) == 1:
-        sigmas = [sigmas[0], sigmas[0]]
-    if len(sigmas) != 2:
-        raise ValueError(f"If sigma is a sequence, its length should be 2. Got {len(sigmas)}")
-    for value in sigmas:
-        if value <= 0.0:
-            raise ValueError(f"sigma should have positive values. Got {sigmas}")
-    return sizes, sigmas
 
 
 def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:

@@ -77,3 +77,8 @@ def perspective_coefficients(startpoints: Sequence[Sequence[int]], endpoints: Se
         wanted += [sx, sy]
     solution, *_ = np.linalg.lstsq(np.array(rows, dtype=np.float64), np.array(wanted, dtype=np.float64), rcond=None)
     return [float(value) for value in solution.astype(np.float32)]
+
+
+def from_middle(center: Sequence[float] | None, height: int, width: int) -> list[float]:
+    """A point of the image as seen from its middle; None is the middle."""
+    return [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]

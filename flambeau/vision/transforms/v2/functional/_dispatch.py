@@ -129,6 +129,13 @@ def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
     return _find(face, type(inpt), inpt, passthrough=True)(inpt, *args, **kwargs)
 
 
+def mask_call(function: Any, mask: Tensor, *args: Any) -> Tensor:
+    """Applies a kernel of images to a mask (H, W) or masks (N, H, W)."""
+    if mask.ndim < 3:
+        return function(mask.unsqueeze(0), *args).squeeze(0)
+    return function(mask, *args)
+
+
 def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable:
     """Registers a user's kernel for a TVTensor class of their own; it gets and returns instances of that class."""
     if isinstance(functional, str) or not hasattr(functional, "kernels"):

@@ -1,27 +1,21 @@
-"""Where pixels are: images, videos and masks. What the same functions do to boxes and points is in `_shapes`."""
+"""Which pixels are kept: flips, sizes and windows of images, videos and masks. What the same functions do to boxes and points is in
+`_shapes`."""
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
 from flambeau import Tensor
 
 from ....tv_tensors import Image, Mask, Video
+from ...arguments import crop_size
 from ...interpolation import InterpolationMode, interpolation_mode
-from ...kernels import conversion, geometry, matrices, pil, warp
-from ._dispatch import PIL, functional, kernel
+from ...kernels import geometry, pil
+from ._dispatch import PIL, functional, kernel, mask_call
 
 _TENSORS = (Tensor, Image, Video)
 _NEAREST = InterpolationMode.NEAREST
-
-
-def _mask_call(function: Any, mask: Tensor, *args: Any) -> Tensor:
-    """A kernel of images on masks (H, W) or (N, H, W)."""
-    if mask.ndim < 3:
-        return function(mask.unsqueeze(0), *args).squeeze(0)
-    return function(mask, *args)
 
 
 # -- flips ------------------------------------------------------------------------------------------------------------
@@ -103,7 +97,7 @@ def resize_mask(
 ) -> Tensor:
     # Classes must not be blended, so only the nearest pixels are ever read.
     exact = interpolation_mode(interpolation) == InterpolationMode.NEAREST_EXACT
-    return _mask_call(resize_image, mask, size, InterpolationMode.NEAREST_EXACT if exact else _NEAREST, max_size)
+    return mask_call(resize_image, mask, size, InterpolationMode.NEAREST_EXACT if exact else _NEAREST, max_size)
 
 
 @kernel(resize, PIL)
@@ -173,7 +167,7 @@ def pad_image(image: Tensor, padding: Any, fill: Any = None, padding_mode: str =
 def pad_mask(mask: Tensor, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Tensor:
     if isinstance(fill, (tuple, list)):
         raise ValueError("Non-scalar fill value is not supported")
-    return _mask_call(pad_image, mask, padding, fill, padding_mode)
+    return mask_call(pad_image, mask, padding, fill, padding_mode)
 
 
 @kernel(pad, PIL)
@@ -190,14 +184,6 @@ pad_video = pad_image
 def center_crop(inpt: Any, output_size: Any) -> Any:
     """The middle, with a black border where the input is smaller."""
     raise NotImplementedError
-
-
-def crop_size(output_size: Any) -> tuple[int, int]:
-    if isinstance(output_size, numbers.Number):
-        return int(output_size), int(output_size)  # type: ignore[call-overload]
-    if len(output_size) == 1:
-        return output_size[0], output_size[0]
-    return output_size[0], output_size[1]
 
 
 @kernel(center_crop, *_TENSORS, Mask)
@@ -274,10 +260,8 @@ def ten_crop(inpt: Any, size: Any, vertical_flip: bool = False) -> Any:
 
 
 def _five_windows(own: Sequence[int], size: Any) -> list[tuple[int, int, int, int]]:
-    if not isinstance(size, numbers.Number) and len(size) not in (1, 2):
-        raise ValueError("Please provide only two dimensions (h, w) for size.")
     own_h, own_w = own
-    height, width = crop_size(size)
+    height, width = crop_size(size, exact=True)
     if width > own_w or height > own_h:
         raise ValueError(f"Requested crop size {size} is bigger than input size {(own_h, own_w)}")
     _, top, left = geometry.center_window((own_h, own_w), (height, width))
@@ -308,251 +292,3 @@ def _ten_crop_pil(image: Any, size: Any, vertical_flip: bool = False) -> tuple[A
 
 
 five_crop_video, ten_crop_video = five_crop_image, ten_crop_image
-
-
-# -- warps ------------------------------------------------------------------------------------------------------------
-
-
-def _sampling(interpolation: Any, fill: Any, image: Tensor, *more: InterpolationMode) -> str:
-    """grid_sample's name of the mode; checks it and the fill."""
-    mode = interpolation_mode(interpolation)
-    allowed = (InterpolationMode.NEAREST, InterpolationMode.BILINEAR, *more)
-    if mode not in allowed:
-        raise ValueError(f"Interpolation mode '{mode.value}' is unsupported with Tensor input")
-    if fill is not None:
-        if not isinstance(fill, (int, float, tuple, list)):
-            raise ValueError("Argument fill should be either int, float, tuple or list")
-        channels = image.shape[-3]
-        if isinstance(fill, (tuple, list)) and 1 < len(fill) != channels:
-            raise ValueError(
-                f"The number of elements in 'fill' cannot broadcast to match the number of channels of the image ({len(fill)} != {channels})"
-            )
-    return mode.value
-
-
-def affine_arguments(angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[float, list, list, Any]:
-    """(angle, translate, shear, center), checked."""
-    if not isinstance(angle, (int, float)):
-        raise TypeError("Argument angle should be int or float")
-    if not isinstance(translate, (list, tuple)):
-        raise TypeError("Argument translate should be a sequence")
-    if len(translate) != 2:
-        raise ValueError("Argument translate should be a sequence of length 2")
-    if scale <= 0.0:
-        raise ValueError("Argument scale should be positive")
-    if not isinstance(shear, (numbers.Number, list, tuple)):
-        raise TypeError("Shear should be either a single value or a sequence of two values")
-    shears = [shear, 0.0] if isinstance(shear, numbers.Number) else list(shear)
-    if len(shears) == 1:
-        shears = [shears[0], shears[0]]
-    if len(shears) != 2:
-        raise ValueError(f"Shear should be a sequence containing two values. Got {shear}")
-    if center is not None:
-        if not isinstance(center, (list, tuple)):
-            raise TypeError("Argument center should be a sequence")
-        center = [float(c) for c in center]
-        if len(center) != 2:
-            raise ValueError("Argument center should be a sequence of length 2")
-    return float(angle), list(translate), shears, center
-
-
-def _from_middle(center: Any, height: int, width: int) -> list[float]:
-    return [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, (width, height))]
-
-
-@functional
-def affine(
-    inpt: Any,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    interpolation: Any = _NEAREST,
-    fill: Any = None,
-    center: Any = None,
-) -> Any:
-    """Rotated, moved, scaled and sheared about the centre."""
-    raise NotImplementedError
-
-
-@kernel(affine, *_TENSORS)
-def affine_image(
-    image: Tensor,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    interpolation: Any = _NEAREST,
-    fill: Any = None,
-    center: Any = None,
-) -> Tensor:
-    angle, translate, shear, center = affine_arguments(angle, translate, scale, shear, center)
-    middle = _from_middle(center, *image.shape[-2:])
-    matrix = matrices.affine_matrix(middle, angle, [float(t) for t in translate], scale, shear)
-    return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill)
-
-
-@kernel(affine, Mask)
-def affine_mask(
-    mask: Tensor,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    fill: Any = None,
-    center: Any = None,
-) -> Tensor:
-    return _mask_call(affine_image, mask, angle, translate, scale, shear, _NEAREST, fill, center)
-
-
-@kernel(affine, PIL)
-def _affine_pil(
-    image: Any,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    interpolation: Any = _NEAREST,
-    fill: Any = None,
-    center: Any = None,
-) -> Any:
-    angle, translate, shear, center = affine_arguments(angle, translate, scale, shear, center)
-    middle = [image.width * 0.5, image.height * 0.5] if center is None else center
-    matrix = matrices.affine_matrix(middle, angle, translate, scale, shear)
-    return pil.affine(image, matrix, interpolation_mode(interpolation), fill)
-
-
-@functional
-def rotate(
-    inpt: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
-) -> Any:
-    """Turned by `angle` degrees against the clock."""
-    raise NotImplementedError
-
-
-@kernel(rotate, *_TENSORS)
-def rotate_image(
-    image: Tensor,
-    angle: float,
-    interpolation: Any = _NEAREST,
-    expand: bool = False,
-    center: Any = None,
-    fill: Any = None,
-) -> Tensor:
-    angle = angle % 360
-    height, width = image.shape[-2:]
-    middle = _from_middle(None if expand else center, height, width)
-    matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
-    size = matrices.rotated_size(matrix, width, height) if expand else None
-    return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill, size)
-
-
-@kernel(rotate, Mask)
-def rotate_mask(mask: Tensor, angle: float, expand: bool = False, center: Any = None, fill: Any = None) -> Tensor:
-    return _mask_call(rotate_image, mask, angle, _NEAREST, expand, center, fill)
-
-
-@kernel(rotate, PIL)
-def _rotate_pil(
-    image: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
-) -> Any:
-    return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
-
-
-@functional
-def perspective(
-    inpt: Any,
-    startpoints: Any,
-    endpoints: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    fill: Any = None,
-    coefficients: Any = None,
-) -> Any:
-    """Projected so that the four `startpoints` come to lie on the `endpoints`; or by given coefficients."""
-    raise NotImplementedError
-
-
-def perspective_numbers(startpoints: Any, endpoints: Any, coefficients: Any) -> list[float]:
-    """The coefficients, given or from the points."""
-    if coefficients is not None:
-        if startpoints is not None and endpoints is not None:
-            raise ValueError("The startpoints/endpoints and the coefficients shouldn't be defined concurrently.")
-        if len(coefficients) != 8:
-            raise ValueError("Argument coefficients should have 8 float values")
-        return list(coefficients)
-    if startpoints is None or endpoints is None:
-        raise ValueError("Either the startpoints/endpoints or the coefficients must have non `None` values.")
-    return matrices.perspective_coefficients(startpoints, endpoints)
-
-
-@kernel(perspective, *_TENSORS)
-def perspective_image(
-    image: Tensor,
-    startpoints: Any,
-    endpoints: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    fill: Any = None,
-    coefficients: Any = None,
-) -> Tensor:
-    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
-    return warp.perspective(image, numbers_, _sampling(interpolation, fill, image), fill)
-
-
-@kernel(perspective, Mask)
-def perspective_mask(
-    mask: Tensor, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None
-) -> Tensor:
-    return _mask_call(perspective_image, mask, startpoints, endpoints, _NEAREST, fill, coefficients)
-
-
-@kernel(perspective, PIL)
-def _perspective_pil(
-    image: Any,
-    startpoints: Any,
-    endpoints: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    fill: Any = None,
-    coefficients: Any = None,
-) -> Any:
-    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
-    return pil.perspective(image, numbers_, interpolation_mode(interpolation), fill)
-
-
-@functional
-def elastic(inpt: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
-    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
-    raise NotImplementedError
-
-
-@kernel(elastic, *_TENSORS)
-def elastic_image(
-    image: Tensor, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
-) -> Tensor:
-    if not isinstance(displacement, Tensor):
-        raise TypeError("Argument displacement should be a Tensor")
-    expected = (1, *image.shape[-2:], 2)
-    if tuple(displacement.shape) != expected:
-        raise ValueError(f"Argument displacement shape should be {expected}, but given {displacement.shape}")
-    return warp.elastic(image, displacement, _sampling(interpolation, fill, image, InterpolationMode.BICUBIC), fill)
-
-
-@kernel(elastic, Mask)
-def elastic_mask(mask: Tensor, displacement: Tensor, fill: Any = None) -> Tensor:
-    return _mask_call(elastic_image, mask, displacement, _NEAREST, fill)
-
-
-@kernel(elastic, PIL)
-def _elastic_pil(
-    image: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
-) -> Any:
-    warped = elastic_image(conversion.pil_to_tensor(image), displacement, interpolation, fill)
-    return conversion.to_pil_image(warped, mode=image.mode)
-
-
-affine_video, rotate_video, perspective_video, elastic_video = (
-    affine_image,
-    rotate_image,
-    perspective_image,
-    elastic_image,
-)
-elastic_transform = elastic

@@ -14,7 +14,7 @@ from flambeau import Tensor
 from .....utils.pillow import is_pil, pillow
 from ....tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from ....tv_tensors._base import plain
-from ...functional import blur_arguments
+from ...arguments import blur_arguments
 from ...kernels import conversion, filters, geometry
 from ._dispatch import PIL, functional, kernel
 

@@ -8,9 +8,11 @@ from typing import Any
 from flambeau import Tensor
 
 from ....tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, is_rotated_bounding_format
+from ...arguments import affine_arguments, crop_size
 from ...kernels import boxes as box_kernels
 from ...kernels import matrices, warp
 from . import _geometry as G
+from . import _warps as W
 from ._dispatch import kernel
 
 Canvas = Sequence[int]
@@ -161,14 +163,14 @@ def center_crop_bounding_boxes(
     output_size: Any,
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, tuple[int, int]]:
-    height, width = G.crop_size(output_size)
+    height, width = crop_size(output_size)
     top, left = (int(round((own - new) / 2.0)) for own, new in zip(canvas_size, (height, width)))
     return crop_bounding_boxes(bounding_boxes, format, top, left, height, width, clamping_mode)
 
 
 @kernel(G.center_crop, KeyPoints)
 def center_crop_keypoints(inpt: Tensor, canvas_size: Canvas, output_size: Any) -> tuple[Tensor, tuple[int, int]]:
-    height, width = G.crop_size(output_size)
+    height, width = crop_size(output_size)
     top, left = (int(round((own - new) / 2.0)) for own, new in zip(canvas_size, (height, width)))
     return crop_keypoints(inpt, top, left, height, width)
 
@@ -202,13 +204,14 @@ def resized_crop_keypoints(
 def _affine_move(
     canvas_size: Canvas, angle: float, translate: Any, scale: float, shear: Any, center: Any
 ) -> box_kernels.Points:
-    angle, translate, shear, center = G.affine_arguments(angle, translate, scale, shear, center)
+    angle, translate, shear = affine_arguments(angle, translate, scale, shear)
+    center = W.center_point(center)
     middle = [canvas_size[1] * 0.5, canvas_size[0] * 0.5] if center is None else center
     matrix = matrices.affine_matrix(middle, angle, [float(t) for t in translate], scale, shear, inverted=False)
     return box_kernels.affine_points(matrix)
 
 
-@kernel(G.affine, BoundingBoxes)
+@kernel(W.affine, BoundingBoxes)
 def affine_bounding_boxes(
     bounding_boxes: Tensor,
     format: BoundingBoxFormat,
@@ -224,7 +227,7 @@ def affine_bounding_boxes(
     return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode)
 
 
-@kernel(G.affine, KeyPoints)
+@kernel(W.affine, KeyPoints)
 def affine_keypoints(
     keypoints: Tensor,
     canvas_size: Canvas,
@@ -256,7 +259,7 @@ def _rotation(
     return box_kernels.affine_points(matrix), (new_h, new_w)
 
 
-@kernel(G.rotate, BoundingBoxes)
+@kernel(W.rotate, BoundingBoxes)
 def rotate_bounding_boxes(
     bounding_boxes: Tensor,
     format: BoundingBoxFormat,
@@ -270,7 +273,7 @@ def rotate_bounding_boxes(
     return box_kernels.moved(bounding_boxes, format, move, canvas, clamping_mode), canvas
 
 
-@kernel(G.rotate, KeyPoints)
+@kernel(W.rotate, KeyPoints)
 def rotate_keypoints(
     keypoints: Tensor, canvas_size: Canvas, angle: float, expand: bool = False, center: Any = None
 ) -> tuple[Tensor, tuple[int, int]]:
@@ -278,7 +281,7 @@ def rotate_keypoints(
     return _move_points(keypoints, move), canvas
 
 
-@kernel(G.perspective, BoundingBoxes)
+@kernel(W.perspective, BoundingBoxes)
 def perspective_bounding_boxes(
     bounding_boxes: Tensor,
     format: BoundingBoxFormat,
@@ -288,15 +291,15 @@ def perspective_bounding_boxes(
     coefficients: Any = None,
     clamping_mode: str | None = "soft",
 ) -> Tensor:
-    move = box_kernels.projected_points(G.perspective_numbers(startpoints, endpoints, coefficients))
+    move = box_kernels.projected_points(W.perspective_numbers(startpoints, endpoints, coefficients))
     return box_kernels.moved(bounding_boxes, format, move, canvas_size, clamping_mode)
 
 
-@kernel(G.perspective, KeyPoints)
+@kernel(W.perspective, KeyPoints)
 def perspective_keypoints(
     keypoints: Tensor, canvas_size: Canvas, startpoints: Any, endpoints: Any, coefficients: Any = None
 ) -> Tensor:
-    move = box_kernels.projected_points(G.perspective_numbers(startpoints, endpoints, coefficients))
+    move = box_kernels.projected_points(W.perspective_numbers(startpoints, endpoints, coefficients))
     return _move_points(keypoints, move)
 
 
@@ -311,7 +314,7 @@ def _elastic_move(displacement: Tensor, canvas_size: Canvas, up: bool = False) -
     return box_kernels.displaced_points(inverse, canvas_size, up)
 
 
-@kernel(G.elastic, BoundingBoxes)
+@kernel(W.elastic, BoundingBoxes)
 def elastic_bounding_boxes(
     bounding_boxes: Tensor,
     format: BoundingBoxFormat,
@@ -329,6 +332,6 @@ def elastic_bounding_boxes(
     return box_kernels.clamp(moved, format, canvas_size, clamping_mode)
 
 
-@kernel(G.elastic, KeyPoints)
+@kernel(W.elastic, KeyPoints)
 def elastic_keypoints(keypoints: Tensor, canvas_size: Canvas, displacement: Tensor) -> Tensor:
     return _move_points(keypoints, _elastic_move(displacement, canvas_size))

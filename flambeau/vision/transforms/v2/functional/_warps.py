@@ -1,0 +1,235 @@
+"""Where pixels come from: images, videos and masks turned, sheared, projected and distorted. What the same functions do to boxes and points
+is in `_shapes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import Tensor
+
+from ....tv_tensors import Image, Mask, Video
+from ...arguments import affine_arguments, check_warp_fill, sampling_mode
+from ...interpolation import InterpolationMode, interpolation_mode
+from ...kernels import conversion, matrices, pil, warp
+from ._dispatch import PIL, functional, kernel, mask_call
+
+_TENSORS = (Tensor, Image, Video)
+_NEAREST = InterpolationMode.NEAREST
+
+
+def _sampling(interpolation: Any, fill: Any, image: Tensor, *more: InterpolationMode) -> str:
+    """grid_sample's name of the mode; checks it and the fill."""
+    mode = sampling_mode(interpolation_mode(interpolation), *more)
+    check_warp_fill(fill, image.shape[-3])
+    return mode
+
+
+def center_point(center: Any) -> list[float] | None:
+    """The point to turn about, checked."""
+    if center is None:
+        return None
+    if not isinstance(center, (list, tuple)):
+        raise TypeError("Argument center should be a sequence")
+    if len(center) != 2:
+        raise ValueError("Argument center should be a sequence of length 2")
+    return [float(c) for c in center]
+
+
+@functional
+def affine(
+    inpt: Any,
+    angle: float,
+    translate: list[float],
+    scale: float,
+    shear: list[float],
+    interpolation: Any = _NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Any:
+    """Rotated, moved, scaled and sheared about the centre."""
+    raise NotImplementedError
+
+
+@kernel(affine, *_TENSORS)
+def affine_image(
+    image: Tensor,
+    angle: float,
+    translate: list[float],
+    scale: float,
+    shear: list[float],
+    interpolation: Any = _NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Tensor:
+    angle, translate, shear = affine_arguments(angle, translate, scale, shear)
+    center = center_point(center)
+    middle = matrices.from_middle(center, *image.shape[-2:])
+    matrix = matrices.affine_matrix(middle, angle, [float(t) for t in translate], scale, shear)
+    return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill)
+
+
+@kernel(affine, Mask)
+def affine_mask(
+    mask: Tensor,
+    angle: float,
+    translate: list[float],
+    scale: float,
+    shear: list[float],
+    fill: Any = None,
+    center: Any = None,
+) -> Tensor:
+    return mask_call(affine_image, mask, angle, translate, scale, shear, _NEAREST, fill, center)
+
+
+@kernel(affine, PIL)
+def _affine_pil(
+    image: Any,
+    angle: float,
+    translate: list[float],
+    scale: float,
+    shear: list[float],
+    interpolation: Any = _NEAREST,
+    fill: Any = None,
+    center: Any = None,
+) -> Any:
+    angle, translate, shear = affine_arguments(angle, translate, scale, shear)
+    center = center_point(center)
+    middle = [image.width * 0.5, image.height * 0.5] if center is None else center
+    matrix = matrices.affine_matrix(middle, angle, translate, scale, shear)
+    return pil.affine(image, matrix, interpolation_mode(interpolation), fill)
+
+
+@functional
+def rotate(
+    inpt: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
+) -> Any:
+    """Turned by `angle` degrees against the clock."""
+    raise NotImplementedError
+
+
+@kernel(rotate, *_TENSORS)
+def rotate_image(
+    image: Tensor,
+    angle: float,
+    interpolation: Any = _NEAREST,
+    expand: bool = False,
+    center: Any = None,
+    fill: Any = None,
+) -> Tensor:
+    angle = angle % 360
+    height, width = image.shape[-2:]
+    middle = matrices.from_middle(None if expand else center, height, width)
+    matrix = matrices.affine_matrix(middle, -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
+    size = matrices.rotated_size(matrix, width, height) if expand else None
+    return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill, size)
+
+
+@kernel(rotate, Mask)
+def rotate_mask(mask: Tensor, angle: float, expand: bool = False, center: Any = None, fill: Any = None) -> Tensor:
+    return mask_call(rotate_image, mask, angle, _NEAREST, expand, center, fill)
+
+
+@kernel(rotate, PIL)
+def _rotate_pil(
+    image: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
+) -> Any:
+    return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
+
+
+@functional
+def perspective(
+    inpt: Any,
+    startpoints: Any,
+    endpoints: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+    coefficients: Any = None,
+) -> Any:
+    """Projected so that the four `startpoints` come to lie on the `endpoints`; or by given coefficients."""
+    raise NotImplementedError
+
+
+def perspective_numbers(startpoints: Any, endpoints: Any, coefficients: Any) -> list[float]:
+    """The coefficients, given or from the points."""
+    if coefficients is not None:
+        if startpoints is not None and endpoints is not None:
+            raise ValueError("The startpoints/endpoints and the coefficients shouldn't be defined concurrently.")
+        if len(coefficients) != 8:
+            raise ValueError("Argument coefficients should have 8 float values")
+        return list(coefficients)
+    if startpoints is None or endpoints is None:
+        raise ValueError("Either the startpoints/endpoints or the coefficients must have non `None` values.")
+    return matrices.perspective_coefficients(startpoints, endpoints)
+
+
+@kernel(perspective, *_TENSORS)
+def perspective_image(
+    image: Tensor,
+    startpoints: Any,
+    endpoints: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+    coefficients: Any = None,
+) -> Tensor:
+    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
+    return warp.perspective(image, numbers_, _sampling(interpolation, fill, image), fill)
+
+
+@kernel(perspective, Mask)
+def perspective_mask(
+    mask: Tensor, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None
+) -> Tensor:
+    return mask_call(perspective_image, mask, startpoints, endpoints, _NEAREST, fill, coefficients)
+
+
+@kernel(perspective, PIL)
+def _perspective_pil(
+    image: Any,
+    startpoints: Any,
+    endpoints: Any,
+    interpolation: Any = InterpolationMode.BILINEAR,
+    fill: Any = None,
+    coefficients: Any = None,
+) -> Any:
+    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
+    return pil.perspective(image, numbers_, interpolation_mode(interpolation), fill)
+
+
+@functional
+def elastic(inpt: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
+    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
+    raise NotImplementedError
+
+
+@kernel(elastic, *_TENSORS)
+def elastic_image(
+    image: Tensor, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
+) -> Tensor:
+    if not isinstance(displacement, Tensor):
+        raise TypeError("Argument displacement should be a Tensor")
+    expected = (1, *image.shape[-2:], 2)
+    if tuple(displacement.shape) != expected:
+        raise ValueError(f"Argument displacement shape should be {expected}, but given {displacement.shape}")
+    return warp.elastic(image, displacement, _sampling(interpolation, fill, image, InterpolationMode.BICUBIC), fill)
+
+
+@kernel(elastic, Mask)
+def elastic_mask(mask: Tensor, displacement: Tensor, fill: Any = None) -> Tensor:
+    return mask_call(elastic_image, mask, displacement, _NEAREST, fill)
+
+
+@kernel(elastic, PIL)
+def _elastic_pil(
+    image: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
+) -> Any:
+    warped = elastic_image(conversion.pil_to_tensor(image), displacement, interpolation, fill)
+    return conversion.to_pil_image(warped, mode=image.mode)
+
+
+affine_video, rotate_video, perspective_video, elastic_video = (
+    affine_image,
+    rotate_image,
+    perspective_image,
+    elastic_image,
+)
+elastic_transform = elastic
