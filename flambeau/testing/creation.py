@@ -1,0 +1,109 @@
+"""`make_tensor`: random inputs of any shape and dtype, for tests."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from ..core.device import device as Device
+from ..core.dtype import BY_NAME, dtype
+from ..core.layout import memory_format as MemoryFormat
+from ..core.numeric_limits import finfo, iinfo
+from ..core.tensor import Tensor
+from ..ops.complex_views import view_as_real
+from ..ops.creation import empty
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_COMPLEX = {"complex64": "float32", "complex128": "float64"}
+_INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+
+def make_tensor(
+    *shape: Any,
+    dtype: dtype,
+    device: str | Device,
+    low: float | None = None,
+    high: float | None = None,
+    requires_grad: bool = False,
+    noncontiguous: bool = False,
+    exclude_zero: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
+    """A tensor of numbers drawn evenly from [low, high); by default [-9, 9), [0, 10) for uint8 and [0, 2) for bool.
+
+    `noncontiguous` leaves gaps between the elements, `exclude_zero` puts a tiny number (or 1) where a zero was drawn.
+    """
+    name = str(dtype).split(".")[-1]
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got"
+            f" noncontiguous={noncontiguous} and memory_format={memory_format}"
+        )
+    if requires_grad and name not in _FLOATS and name not in _COMPLEX:
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
+        )
+    first, last = _interval(name, dtype, low, high)
+    gaps = noncontiguous and math.prod(sizes) > 1
+    result = empty((*sizes[:-1], 2 * sizes[-1]) if gaps else sizes, dtype=dtype, device=device)
+    _fill(result, name, first, last)
+    if gaps:
+        result = result[..., 1::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    if exclude_zero:
+        result[result == 0] = 1 if name in _INTEGERS or name == "bool" else finfo(dtype).tiny
+    return result.requires_grad_() if requires_grad else result
+
+
+def _fill(result: Tensor, name: str, low: Any, high: Any) -> None:
+    if name in _COMPLEX:
+        _fill(view_as_real(result), _COMPLEX[name], low, high)
+    elif name not in _FLOATS:
+        result.random_(int(low), int(high))
+    elif high - low > finfo(BY_NAME[name]).max:  # wider than the dtype can say: drawn from half of it, then doubled
+        result.uniform_(low / 2, high / 2).mul_(2)
+    else:
+        result.uniform_(low, high)
+
+
+def _interval(name: str, dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
+    """The interval asked for, within what the dtype can hold; for integers with whole ends."""
+    lowest: float
+    highest: float
+    if name == "bool":
+        bounds, (lowest, highest) = (0, 2), (0, 2)
+    elif name in _INTEGERS:
+        limits = iinfo(dtype)
+        bounds = (0 if limits.min == 0 else -9, 10)
+        lowest, highest = limits.min, limits.max + (name != "int64")
+    elif name in _FLOATS or name in _COMPLEX:
+        bounds, (lowest, highest) = (-9, 9), (finfo(dtype).min, finfo(dtype).max)
+    else:
+        raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor().")
+    whole = name == "bool" or name in _INTEGERS
+    low, high = bounds[0] if low is None else low, bounds[1] if high is None else high
+    _require_interval(name, dtype, low, high, (lowest, highest), whole)
+    low, high = max(low, lowest), min(high, highest)
+    return (math.ceil(low), math.ceil(high)) if whole else (low, high)
+
+
+def _require_interval(name: str, dtype: dtype, low: float, high: float, limits: tuple, whole: bool) -> None:
+    if math.isnan(low) or math.isnan(high):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got low={low!r} and high={high!r}")
+    if low == high and not whole:
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1"
+            " and will be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=4,
+        )
+    elif low >= high:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    elif high < limits[0] or low >= limits[1]:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports"
+            f" [{limits[0]}, {limits[1]})"
+        )
