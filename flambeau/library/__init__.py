@@ -1,0 +1,30 @@
+"""Operators of your own: `custom_op` makes one of a Python function, with autograd, called as `flambeau.ops.<namespace>.<name>`.
+
+>>> import flambeau, numpy as np
+>>> @custom_op("shop::sine", mutates_args=())
+... def sine(x: flambeau.Tensor) -> flambeau.Tensor:
+...     return flambeau.from_numpy(np.sin(x.numpy(force=True)))
+>>> sine.register_autograd(lambda ctx, g: g * ctx.x.cos(), setup_context=lambda ctx, inputs, output: setattr(ctx, "x", *inputs))
+>>> flambeau.ops.shop.sine(flambeau.zeros(2))
+tensor([0., 0.])
+"""
+
+from .custom_op import CustomOpDef, custom_op
+from .registration import Library, define, fallthrough_kernel, impl, register_autograd, register_fake, register_kernel
+from .schema import infer_schema
+
+impl_abstract = register_fake
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+]

@@ -1,0 +1,123 @@
+"""`custom_op`: a Python function becomes an operator, opaque to autograd until it is told the derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .operator import OPERATORS, Operator, define_operator, forget_operator
+from .schema import Schema, inferred, parse_schema
+
+
+def custom_op(
+    name: str,
+    fn: Callable | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
+    """Make an operator `namespace::name` of a function whose arguments and result are annotated (or described by `schema`).
+
+    `mutates_args` names the arguments it changes in place. The operator is a black box: say its derivative with
+    `register_autograd`, and what it does to shapes with `register_fake`.
+    """
+
+    def wrap(function: Callable) -> CustomOpDef:
+        if schema is None:
+            described = Schema(name, *inferred(function, mutates_args))
+        else:
+            read = parse_schema(schema)
+            described = Schema(name, read.arguments, read.returns)
+        return CustomOpDef(described, function, device_types)
+
+    return wrap if fn is None else wrap(fn)
+
+
+class CustomOpDef:
+    """What `custom_op` returns: call it, or register more about it."""
+
+    def __init__(self, schema: Schema, function: Callable, device_types: str | Sequence[str] | None) -> None:
+        if schema.name in OPERATORS:  # defined again, as in a notebook's cell that is run twice
+            forget_operator(schema.name)
+        self._opoverload: Operator = define_operator(schema, own_gradient=True)
+        self._init_fn = function
+        self._namespace, self._name = schema.name.split("::")
+        self._disabled: dict[str, Callable] = {}
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+        self.register_kernel(device_types, function)
+
+    @property
+    def _qualname(self) -> str:
+        return f"{self._namespace}::{self._name}"
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opoverload(*args, **kwargs)
+
+    def register_kernel(self, device_types: str | Sequence[str] | None, fn: Callable | None = None, /) -> Callable:
+        """Use a function for tensors on these devices; None stands for every device."""
+
+        def register(function: Callable) -> Callable:
+            for device_type in ["default"] if device_types is None else _listed(device_types):
+                self._opoverload.kernels[device_type] = function
+            if self._opoverload.fake is None:
+                self._opoverload.fake = self._no_fake
+            return function
+
+        return register if fn is None else register(fn)
+
+    def _no_fake(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            f"There was no fake impl registered for {self}. This is necessary for torch.compile/export/fx tracing to work."
+            f" Please use `{self._init_fn.__name__}.register_fake` to add an fake impl."
+        )
+
+    def register_fake(self, fn: Callable, /) -> Callable:
+        """Say what the result looks like for tensors without values (device "meta")."""
+        self._opoverload.fake = fn
+        return fn
+
+    def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
+        """Say the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+        if self._opoverload.schema.is_mutable:
+            raise RuntimeError(
+                f"Cannot register autograd formula for non-functional operator {self} with schema"
+                f" {self._opoverload.schema}. Please create a functional operator and register an autograd formula for that."
+            )
+        self._opoverload.backward, self._opoverload.setup_context = backward, setup_context
+
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
+        """Switch the kernel of one device off or on, for good or, as a context manager, for a while."""
+        return _KernelSwitch(self, device_type, enabled)
+
+    def _switch(self, device_type: str, enabled: bool) -> bool:
+        """Whether the kernel was on."""
+        kernels = self._opoverload.kernels
+        if enabled and device_type in self._disabled:
+            kernels[device_type] = self._disabled.pop(device_type)
+            return False
+        if not enabled and device_type in kernels:
+            self._disabled[device_type] = kernels.pop(device_type)
+            return True
+        return device_type in kernels
+
+
+class _KernelSwitch:
+    def __init__(self, op: CustomOpDef, device_type: str, enabled: bool) -> None:
+        self.op, self.device_type = op, device_type
+        self.before = op._switch(device_type, enabled)
+
+    def __enter__(self) -> CustomOpDef:
+        return self.op
+
+    def __exit__(self, *exc: Any) -> None:
+        self.op._switch(self.device_type, self.before)
+
+
+def _listed(device_types: str | Sequence[str]) -> list[str]:
+    return [device_types] if isinstance(device_types, str) else list(device_types)

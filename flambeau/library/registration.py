@@ -1,0 +1,132 @@
+"""Operators by name: `define` a schema, `impl` a kernel for it, `register_autograd` its derivative; `Library` groups a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
+from .schema import Schema, parse_schema
+
+_DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
+
+
+def fallthrough_kernel() -> None:
+    """Stands for "no kernel of its own" in `Library.impl`; it is never called."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """A namespace of operators: "DEF" makes a new one, "FRAGMENT" adds to one, "IMPL" adds kernels."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._defined: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Add an operator by its schema, such as `add_one(Tensor x) -> Tensor`; returns its name."""
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
+        read = parse_schema(schema)
+        name = f"{self.ns}::{read.name}"
+        define_operator(Schema(name, read.arguments, read.returns), own_gradient=False)
+        self._defined.append(name)
+        return read.name
+
+    def impl(self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
+        """Give an operator of this namespace a kernel; the dispatch key says for which device ("CPU", "Autograd", ...)."""
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        op = f"{self.ns}::{op_name}" if isinstance(op_name, str) and "::" not in op_name else op_name
+        key = _device_key(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
+        if fn is fallthrough_kernel:
+            find_operator(op).kernels.pop(key, None)
+        else:
+            find_operator(op).kernels[key] = fn
+
+    def _destroy(self) -> None:
+        """Forget the operators defined here."""
+        while self._defined:
+            forget_operator(self._defined.pop())
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._destroy()
+
+
+def _device_key(key: str) -> str:
+    lower = key.lower()
+    if lower in ANY_DEVICE:
+        return lower
+    if lower not in _DEVICES:
+        raise ValueError(f"expected a device ('cpu', 'meta', ...) or a dispatch key of Flambeau's, but got {key!r}")
+    return _DEVICES[lower]
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Define an operator: `define("shop::twice", "(Tensor x) -> Tensor")`."""
+    if qualname.count("::") != 1:
+        raise ValueError(
+            f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
+        )
+    read = parse_schema(schema)
+    define_operator(Schema(qualname, read.arguments, read.returns), own_gradient=False)
+    if lib is not None:
+        lib._defined.append(qualname)
+
+
+def impl(qualname: str, types: str | Sequence[str], func: Callable | None = None, *, lib: Library | None = None) -> Any:
+    """Use a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator."""
+
+    def register(function: Callable) -> Callable:
+        for key in [types] if isinstance(types, str) else types:
+            find_operator(qualname).kernels[_device_key(key)] = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_kernel(
+    op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *, lib: Library | None = None
+) -> Any:
+    """`impl` for an operator given as an object or by name; None stands for every device."""
+    target = find_operator(op).schema.name
+    return impl(target, "default" if device_types is None else device_types, func, lib=lib)
+
+
+def register_fake(
+    op: Any,
+    func: Callable | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+    _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:
+    """Say what an operator's result looks like for tensors without values (device "meta")."""
+
+    def register(function: Callable) -> Callable:
+        find_operator(op).fake = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autograd(
+    op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Library | None = None
+) -> None:
+    """Say an operator's derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
+    target = find_operator(op)
+    if target.schema.is_mutable:
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {op} with schema {target.schema}. Please create"
+            " a functional operator and register an autograd formula for that."
+        )
+    target.backward, target.setup_context = backward, setup_context
