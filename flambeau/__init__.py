@@ -33,6 +33,7 @@ from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
 from .core.dtype import BY_NAME as _DTYPES
 from .core.dtype import dtype
+from .core.errors import AcceleratorError, OutOfMemoryError
 from .core.layout import (
     channels_last,
     channels_last_3d,
@@ -68,9 +69,11 @@ from .core.size import Size
 from .core.storage import UntypedStorage
 from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
+from .ops.foreach import FOREACH as _FOREACH
 from .ops.legacy import STORAGE_TYPES as _STORAGE_TYPES
 from .ops.legacy import TENSOR_TYPES as _TENSOR_TYPES
 from .ops.legacy import is_storage, set_default_tensor_type, typename
+from .ops.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
 from .random import (
     Generator,
     default_generator,
@@ -92,17 +95,28 @@ globals().update(_DTYPE_ALIASES)
 globals().update(_STORAGE_TYPES)
 globals().update(_TENSOR_TYPES)
 globals().update(ops.namespace("torch"))
+globals().update(_FOREACH)
+globals().update(_PLAIN_FUNCTIONS)
+Storage = _STORAGE_TYPES["FloatStorage"]
 
 
 # Names that live in modules imported only when they are used.
 _HOMES = {
+    **dict.fromkeys(("SymBool", "SymFloat", "SymInt"), "symbolic"),
+    **dict.fromkeys(
+        ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
+    ),
+    **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     "GradScaler": "amp",
+    "_assert": "symbolic",
     "autocast": "amp",
     "compile": "compiler",
     "install_as_torch": "posing",
     "load": "serialization",
     "save": "serialization",
 }
+
+has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
 _PRIVATE_MODULES = ("_C", "__config__", "_dynamo", "_tensor", "_utils")
 
 

@@ -1,6 +1,6 @@
 """Automatic differentiation."""
 
-from . import functional, graph
+from . import anomaly_mode, functional, graph
 from .api import backward, bind, grad
 from .function import Function, FunctionCtx, once_differentiable
 from .grad_mode import (
@@ -25,6 +25,7 @@ __all__ = [
     "FunctionCtx",
     "GradcheckError",
     "Variable",
+    "anomaly_mode",
     "backward",
     "detect_anomaly",
     "enable_grad",

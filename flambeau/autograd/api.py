@@ -6,21 +6,26 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core.graph import INFERENCE, HookHandle, gradient_edge, mode
+from ..core.graph import INFERENCE, GradientEdge, HookHandle, gradient_edge, mode
 from ..core.tensor import Tensor
 from .engine import TensorHook, run_backward
 
 
 def _as_list(value: Any) -> list:
     """One tensor, or any iterable of them: a list, a generator, the values of a dictionary."""
-    return [value] if isinstance(value, Tensor) or not isinstance(value, Iterable) else list(value)
+    return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
 def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
     result: list[Tensor] = []
     for out, g in zip(outputs, gradients):
-        if g is None:
+        if isinstance(out, GradientEdge):
+            if g is None:
+                raise RuntimeError(
+                    "grad can be implicitly created only for scalar outputs; for a GradientEdge, give it"
+                )
+        elif g is None:
             if not out.requires_grad:
                 raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
             if out.numel() != 1:

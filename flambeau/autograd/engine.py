@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import sys
+import threading
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 from ..core.graph import AccumulateGrad, Node, gradient_edge, mode, unusual
@@ -39,6 +41,15 @@ def leading_to(nodes: list[Node], wanted: set[Node]) -> set[Node]:
     return useful
 
 
+class _Running(threading.local):
+    """The pass that runs in this thread."""
+
+    current: Pass | None = None
+
+
+running = _Running()
+
+
 class Pass:
     """One run of the engine. Without `captures` every leaf accumulates; with them only paths to the captured
     gradients run, and those are returned."""
@@ -51,10 +62,12 @@ class Pass:
         self.captures = captures  # (node, output_nr) -> which inputs want that gradient
         self.results: list = [None] * count
         self.accumulates = captures is None
+        self.reachable: Collection[Node] = ()
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
         counts, reachable = dependencies([r[0] for r in roots])
         useful = None if wanted is None else leading_to(reachable, wanted)
+        self.reachable = counts if useful is None else useful
         buffers: dict[Node, list] = {}
         for node, output_nr, gradient in roots:
             add_gradient(buffers, node, output_nr, gradient)
@@ -315,7 +328,8 @@ def run_backward(
     kind = AccumulatingPass if accumulate_grad else Pass
     run = kind(retain_graph, create_graph, captures, len(inputs or ()))
     before, mode.enabled = mode.enabled, create_graph
+    outer, running.current = running.current, run
     try:
         return run.run(roots, wanted)
     finally:
-        mode.enabled = before
+        mode.enabled, running.current = before, outer

@@ -217,6 +217,13 @@ class Function:
         return tuple(outputs)
 
 
+class InplaceFunction(Function):
+    """For functions with an option `inplace`; kept for programs that derive from it."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        self.inplace = inplace
+
+
 def once_differentiable(function: Callable) -> Callable:
     """Decorator of backward: its result cannot be differentiated again."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..core.device import cpu
-from ..core.graph import Node, pop_saved_hooks, push_saved_hooks
+from ..core.graph import GradientEdge, Node, gradient_edge, pop_saved_hooks, push_saved_hooks
 from ..core.tensor import Tensor
+from .engine import Pass, running
 
 
 class _Refusal(threading.local):
@@ -69,4 +70,114 @@ def increment_version(tensor: Any) -> None:
         t._storage.version += 1
 
 
-__all__ = ["Node", "disable_saved_tensors_hooks", "increment_version", "save_on_cpu", "saved_tensors_hooks"]
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the gradient of a tensor arrives; `grad` takes it in the place of the tensor, which may then be freed."""
+    edge = gradient_edge(tensor) if tensor.requires_grad else None
+    if edge is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    return GradientEdge(*edge)
+
+
+class MultiGradHandle:
+    """Removes the hooks that `register_multi_grad_hook` made."""
+
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> MultiGradHandle:
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        self.remove()
+
+
+class _Gathering:
+    """The gradients of several tensors in one backward pass."""
+
+    def __init__(self, nodes: list[Node], function: Callable[[Any], None], waits_for_all: bool) -> None:
+        self.nodes, self.function, self.waits_for_all = nodes, function, waits_for_all
+        self.owner: Pass | None = None
+        self.lock = threading.Lock()
+
+    def hook(self, position: int) -> Callable[[Tensor], None]:
+        return lambda gradient: self.arrived(position, gradient)
+
+    def arrived(self, position: int, gradient: Tensor) -> None:
+        with self.lock:
+            first = self.owner is not running.current
+            if first:  # of a new pass
+                self.owner = running.current
+                self.found: list[Tensor | None] = [None] * len(self.nodes)
+                self.left = sum(node in running.current.reachable for node in self.nodes) if running.current else 0
+            self.found[position] = gradient
+            self.left -= 1
+            complete = self.left == 0
+        if complete:
+            self.owner = None
+        if self.waits_for_all and complete:
+            self.function(self.found)
+        elif not self.waits_for_all and first:
+            self.function(gradient)
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
+) -> MultiGradHandle:
+    """Call `fn(gradients)` when all of the tensors that take part in a backward pass have their gradient (None for the
+    others); with mode="any", `fn(gradient)` at the first that arrives."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    edges = [gradient_edge(t) if t.requires_grad else None for t in tensors]
+    if any(edge is None for edge in edges):
+        raise AssertionError("Expected gradient function to be set: one of the tensors does not require gradients")
+    gathering = _Gathering([edge[0] for edge in edges if edge is not None], fn, mode == "all")
+    return MultiGradHandle([t.register_hook(gathering.hook(i)) for i, t in enumerate(tensors)])
+
+
+class _Copies:
+    """What `allow_mutation_on_saved_tensors` has kept."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, Tensor] = {}
+        self.open = True
+
+    def pack(self, tensor: Tensor) -> int:
+        self.kept[len(self.kept)] = tensor.clone()
+        return len(self.kept) - 1
+
+    def unpack(self, key: int) -> Tensor:
+        if not self.open or key not in self.kept:
+            raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context")
+        return self.kept[key]
+
+    def clear(self) -> None:
+        self.kept.clear()
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
+    """Inside, tensors may be changed in place after they were saved for backward: a copy of each is kept."""
+    copies = _Copies()
+    try:
+        with saved_tensors_hooks(copies.pack, copies.unpack):
+            yield copies
+    finally:
+        copies.open = False
+        copies.clear()
+
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]

@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class LinAlgError(RuntimeError):
     """The numbers of a matrix do not allow what was asked: singular, not positive-definite, no convergence."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device has no memory left for what was asked."""
+
+
+class AcceleratorError(RuntimeError):
+    """A device reported an error."""

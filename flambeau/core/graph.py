@@ -12,7 +12,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 _sequence = itertools.count()
 _ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they are complete
@@ -297,8 +297,18 @@ class AccumulateGrad(Node):
         pass
 
 
+class GradientEdge(NamedTuple):
+    """Where gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and `backward`."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Any = None
+
+
 def gradient_edge(tensor: Any) -> tuple | None:
     """Where the gradient of `tensor` goes, or None if it needs none."""
+    if type(tensor) is GradientEdge:
+        return (tensor.node, tensor.output_nr)
     meta = tensor._meta
     if tensor._base is not None or (meta is not None and meta.grad_fn is not None):
         fn = tensor.grad_fn  # may rebuild the node of a view whose base was changed

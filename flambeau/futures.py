@@ -1,0 +1,122 @@
+"""Values that arrive later: `Future`, with callbacks.
+
+>>> future = Future()
+>>> after = future.then(lambda f: f.value() + 1)
+>>> future.set_result(1)
+>>> after.wait()
+2
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from .core.device import device as Device
+
+__all__ = ["Future", "collect_all", "wait_all"]
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Future(Generic[T]):
+    """A value, or an error, that another thread will set."""
+
+    def __init__(self, *, devices: list[int | str | Device] | None = None) -> None:
+        for where in devices or []:
+            if Device(where).type == "cpu":
+                raise ValueError(f"Expected devices to be accelerators, but got {where}")
+        self._changed = threading.Condition()
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Future], Any]] = []
+
+    def done(self) -> bool:
+        """Whether there is a value or an error."""
+        return self._done
+
+    def wait(self) -> T:
+        """Wait for the value; an error is raised here."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._done)
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def value(self) -> T:
+        """The value of a future that is done."""
+        if not self._done:
+            raise RuntimeError("value() can only be called on a future that is done; use wait()")
+        return self.wait()
+
+    def set_result(self, result: T) -> None:
+        """Give the value; once only. Callbacks run in this thread."""
+        self._finish(result, None)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Give an error in place of the value; `wait` will raise it."""
+        if not isinstance(result, Exception):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self._finish(None, result)
+
+    def _finish(self, value: Any, error: BaseException | None) -> None:
+        with self._changed:
+            if self._done:
+                raise RuntimeError(
+                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked"
+                    " completed once."
+                )
+            self._value, self._error, self._done = value, error, True
+            callbacks, self._callbacks = self._callbacks, []
+            self._changed.notify_all()
+        for callback in callbacks:
+            callback(self)
+
+    def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
+        """Call `callback(self)` when done; at once if it is."""
+        with self._changed:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """A future of what `callback(self)` will return, or raise."""
+        after: Future[S] = Future()
+
+        def run(future: Future[T]) -> None:
+            try:
+                result = callback(future)
+            except Exception as problem:  # it belongs to whoever waits for the new future
+                after.set_exception(problem)
+            else:
+                after.set_result(result)
+
+        self.add_done_callback(run)
+        return after
+
+
+def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
+    """A future of the whole list, done when all are."""
+    together: Future[list[Future]] = Future()
+    waiting, lock = [len(futures)], threading.Lock()
+
+    def count(_: Future) -> None:
+        with lock:
+            waiting[0] -= 1
+            last = waiting[0] == 0
+        if last:
+            together.set_result(list(futures))
+
+    for future in futures:
+        future.add_done_callback(count)
+    if not futures:
+        together.set_result([])
+    return together
+
+
+def wait_all(futures: Sequence[Future]) -> list:
+    """The values of all, in order; the first error found is raised."""
+    return [future.wait() for future in collect_all(futures).wait()]

@@ -1,0 +1,97 @@
+"""`torch.sym_*`: arithmetic that PyTorch's tracers can follow; on plain numbers it is plain arithmetic.
+
+Shapes are always numbers here, so nothing is ever a `SymInt`, `SymFloat` or `SymBool`: the classes are there for `isinstance`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+
+class _Symbol:
+    def __init__(self, node: Any) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} stands for a size unknown while tracing; Flambeau's sizes are always numbers"
+        )
+
+
+class SymInt(_Symbol):
+    """An integer unknown while tracing; never made by Flambeau."""
+
+
+class SymFloat(_Symbol):
+    """A float unknown while tracing; never made by Flambeau."""
+
+
+class SymBool(_Symbol):
+    """A truth unknown while tracing; never made by Flambeau."""
+
+
+def sym_int(a: Any) -> int:
+    """`int(a)`, rounding towards zero."""
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    """`float(a)`."""
+    return float(a)
+
+
+def sym_not(a: Any) -> bool:
+    """`not a`."""
+    return not a
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger of two numbers; a float if either is one."""
+    _require_numbers(a, b)
+    larger = builtins.max(a, b)
+    return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller of two numbers; a float if either is one."""
+    _require_numbers(a, b)
+    smaller = builtins.min(a, b)
+    return float(smaller) if isinstance(a, float) or isinstance(b, float) else smaller
+
+
+def _require_numbers(*values: Any) -> None:
+    for value in values:
+        if not isinstance(value, (int, float)):
+            raise AssertionError(f"expected int or float, got {type(value)}")
+
+
+def sym_sum(args: Iterable[Any]) -> Any:
+    """The sum of the numbers."""
+    return builtins.sum(args)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t if b else f`, for two values of one type."""
+    if not isinstance(b, bool):
+        raise AssertionError(f"expected SymBool or bool, got {type(b)}")
+    if type(t) is not type(f):
+        raise AssertionError(f"type mismatch: {type(t)} vs {type(f)}")
+    return t if b else f
+
+
+def _of_math(name: str) -> Any:
+    def function(a: Any) -> float:
+        return getattr(math, name)(a)
+
+    function.__name__ = function.__qualname__ = f"sym_{name}"
+    function.__doc__ = f"`math.{name}(a)`."
+    return function
+
+
+sym_sqrt = _of_math("sqrt")
+
+
+def _assert(condition: Any, message: str) -> None:
+    """`assert` as a function, which tracers can follow."""
+    if not condition:
+        raise AssertionError(message)
