@@ -10,10 +10,12 @@ _NONE = "Cannot access accelerator device when none is available."
 
 
 def is_available() -> bool:
+    """Whether there is a GPU that Flambeau can use."""
     return False
 
 
 def device_count() -> int:
+    """How many there are."""
     return 0
 
 

@@ -104,10 +104,12 @@ def is_compiling() -> bool:
 
 
 def is_dynamo_compiling() -> bool:
+    """Whether a program is being captured."""
     return False
 
 
 def is_exporting() -> bool:
+    """Whether a program is being exported."""
     return False
 
 
@@ -120,6 +122,7 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The names that `compile(backend=...)` takes."""
     return list(BACKENDS)
 
 

@@ -144,10 +144,12 @@ class inference_mode(_Switch):
 
 
 def is_grad_enabled() -> bool:
+    """Whether operations are recorded for backward."""
     return mode.enabled
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on."""
     return mode.inference
 
 
@@ -181,8 +183,10 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
+    """Whether gradients are checked and errors name the forward line."""
     return mode.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
+    """Whether a NaN in a gradient is an error."""
     return mode.anomaly_check_nan

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 def is_built() -> bool:
+    """False: it is not part of Flambeau."""
     return False
 
 
 def is_available() -> bool:
+    """False: it is not used."""
     return False

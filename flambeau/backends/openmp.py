@@ -6,4 +6,5 @@ from .cpu import threads
 
 
 def is_available() -> bool:
+    """Whether libgomp was found."""
     return threads.library() is not None

@@ -86,8 +86,10 @@ _default: list[device] = [cpu]
 
 
 def default_device() -> device:
+    """The device on which new tensors are made."""
     return _default[0]
 
 
 def set_default_device(where: Any) -> None:
+    """Choose the device on which new tensors are made; None for the CPU."""
     _default[0] = cpu if where is None else device(where)

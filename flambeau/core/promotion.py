@@ -11,10 +11,12 @@ _default_dtype: list[dtype] = [dt.float32]
 
 
 def get_default_dtype() -> dtype:
+    """The dtype of tensors made of Python floats."""
     return _default_dtype[0]
 
 
 def set_default_dtype(d: dtype) -> None:
+    """Choose the dtype of tensors made of Python floats."""
     if not isinstance(d, dtype):
         raise TypeError(f"invalid dtype object: only floating-point types are supported as the default type, got {d!r}")
     if not d.is_floating_point:

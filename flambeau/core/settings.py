@@ -28,10 +28,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
+    """Whether only algorithms that give the same bits each time may run."""
     return _State.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether others warn instead of failing."""
     return _State.warn_only
 
 
@@ -49,6 +51,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
+    """0, 1 (warn) or 2 (fail): see `set_deterministic_debug_mode`."""
     return (1 if _State.warn_only else 2) if _State.deterministic else 0
 
 
@@ -61,6 +64,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
+    """ "highest", "high" or "medium": how exact float32 matrix products must be."""
     return _State.precision
 
 
@@ -72,6 +76,7 @@ def set_warn_always(b: bool) -> None:
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings that come once come every time."""
     return _State.warn_always
 
 

@@ -17,22 +17,27 @@ _NO_CUDA = "Torch not compiled with CUDA enabled"
 
 
 def is_available() -> bool:
+    """Whether there is a GPU that Flambeau can use."""
     return False
 
 
 def is_initialized() -> bool:
+    """Whether CUDA has been started."""
     return False
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the GPU computes in bfloat16."""
     return False
 
 
 def device_count() -> int:
+    """How many there are."""
     return 0
 
 
 def get_arch_list() -> list[str]:
+    """The GPU architectures there are kernels for."""
     return []
 
 

@@ -160,7 +160,7 @@ def _gradient_function(operator: Operator) -> type[Function]:
         return (None, *_flat_gradients(operator, ctx._call, given))
 
     name = f"GeneratedBackwardFor_{operator.namespace}_{operator.__name__}_default"
-    methods = {"forward": forward, "setup_context": setup_context, "backward": backward}
+    methods: dict[str, Callable[..., Any]] = {"forward": forward, "setup_context": setup_context, "backward": backward}
     return type(name, (Function,), {key: staticmethod(value) for key, value in methods.items()})
 
 

@@ -6,7 +6,7 @@
 
 from typing import Any
 
-from . import _reduction, common_types, functional, grad, init, modules, parallel, parameter, utils
+from . import _reduction, attention, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -18,6 +18,7 @@ __all__ = [
     "UninitializedBuffer",
     "UninitializedParameter",
     "_reduction",
+    "attention",
     "common_types",
     "factory_kwargs",
     "functional",

@@ -131,11 +131,13 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
+    """Fill with ones."""
     return tensor.fill_(1.0)
 
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
+    """Fill with zeros."""
     return tensor.zero_()
 
 

@@ -82,6 +82,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 def is_lazy(parameter: Any) -> bool:
+    """Whether the parameter waits for its shape."""
     return isinstance(parameter, UninitializedTensorMixin)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..backends.cuda import attention_kernels
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.dtype import opmath
@@ -252,8 +253,13 @@ def scaled_dot_product_attention(
     if wide is not given:
         query, key, value = query.to(wide), key.to(wide), value.to(wide)
         attn_mask = attn_mask.to(wide) if attn_mask is not None and attn_mask.dtype is given else attn_mask
-    if dropout_p == 0 and _flash_takes(query, key, value, attn_mask, enable_gqa):
+    if attention_kernels["flash"] and dropout_p == 0 and _flash_takes(query, key, value, attn_mask, enable_gqa):
         result = flash_attention(query, key, value, attn_mask, factor, is_causal)
+    elif not attention_kernels["math"]:
+        raise RuntimeError(
+            "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math"
+            " kernel and the fused kernels."
+        )
     else:
         if enable_gqa:
             key, value = (_repeated_heads(t, query.shape[-3] // t.shape[-3]) for t in (key, value))

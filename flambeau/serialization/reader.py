@@ -53,10 +53,12 @@ def add_safe_globals(safe_globals: list) -> None:
 
 
 def get_safe_globals() -> list:
+    """The classes and functions that `load` may use besides its own."""
     return list(_user_safe.values())
 
 
 def clear_safe_globals() -> None:
+    """Forget what `add_safe_globals` was told."""
     _user_safe.clear()
 
 

@@ -6,6 +6,13 @@ from ..core import naming as _naming
 from .summary import summary as summary
 
 
+def set_module(obj: object, mod: str) -> None:
+    """Say which module an object belongs to, in its `__module__`."""
+    if not isinstance(mod, str):
+        raise TypeError("The mod argument should be a string")
+    obj.__module__ = mod
+
+
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name.startswith("_") and name != "_pytree":
         raise _naming.no_attribute(__name__, name)

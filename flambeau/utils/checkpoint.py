@@ -22,6 +22,7 @@ class CheckpointError(RuntimeError):
 
 
 def noop_context_fn() -> tuple[AbstractContextManager, AbstractContextManager]:
+    """Two contexts that do nothing."""
     return nullcontext(), nullcontext()
 
 
@@ -63,6 +64,7 @@ class CheckpointFunction(Function):
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn if no input requires gradients: the part would get none."""
     if not any(isinstance(i, Tensor) and i.requires_grad for i in inputs):
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 

@@ -1,5 +1,28 @@
-"""`torch.utils.hooks`: what `register_forward_hook` and its kin return."""
+"""`torch.utils.hooks`: what `register_forward_hook` and its kin return, and hooks that are not saved with a tensor."""
 
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from ..core.tensor import Tensor
 from ..nn.modules.hooks import RemovableHandle
 
-__all__ = ["RemovableHandle"]
+__all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
+
+
+def unserializable_hook(f: Callable) -> Callable:
+    """Mark a hook as one that need not be saved: no warning when its tensor is."""
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return f
+
+
+def warn_if_has_hooks(tensor: Tensor) -> None:
+    """Warn of hooks that saving this tensor will lose."""
+    for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the"
+                " function with @torch.utils.hooks.unserializable_hook to suppress this warning",
+                stacklevel=2,
+            )

@@ -1,10 +1,10 @@
-"""`torch.backends.cuda`: switches for matrix products and attention on CUDA. Kept for whoever asks; the CPU heeds none."""
+"""`torch.backends.cuda`: switches for matrix products and attention on CUDA. The CPU heeds those of attention."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 class _MatmulSettings:
@@ -25,12 +25,14 @@ def is_built() -> bool:
 
 def _pair(kind: str) -> tuple[Any, Any]:
     def enabled() -> bool:
-        return _attention[kind]
+        return attention_kernels[kind]
 
     def enable(enabled: bool) -> None:
-        _attention[kind] = bool(enabled)
+        attention_kernels[kind] = bool(enabled)
 
     enabled.__name__ = enabled.__qualname__ = f"{kind}_sdp_enabled"
+    enabled.__doc__ = f"Whether attention may use the {kind} kernel."
+    enable.__doc__ = f"Let attention use the {kind} kernel, or not."
     enable.__name__ = enable.__qualname__ = f"enable_{kind}_sdp"
     return enabled, enable
 

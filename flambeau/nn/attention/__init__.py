@@ -1,0 +1,58 @@
+"""Which kernels `scaled_dot_product_attention` may use.
+
+>>> with sdpa_kernel(SDPBackend.MATH):
+...     out = flambeau.nn.functional.scaled_dot_product_attention(q, k, v)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+from ...backends import cuda as _switches
+from ...core import naming as _naming
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(IntEnum):
+    """A way to compute attention: step by step (MATH), or row by row without the whole matrix of weights (FLASH_ATTENTION)."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+_KINDS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "mem_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+
+@contextmanager
+def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
+    """Inside, attention is computed by one of these kernels, or not at all. On the CPU there are MATH and FLASH_ATTENTION."""
+    chosen = [backends] if isinstance(backends, SDPBackend) else backends
+    if not isinstance(chosen, (list, tuple, set)) or not all(isinstance(b, SDPBackend) for b in chosen):
+        raise AssertionError(
+            "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got"
+            f" {type(backends).__name__}"
+        )
+    before = dict(_switches.attention_kernels)
+    _switches.attention_kernels.update({kind: backend in chosen for kind, backend in _KINDS.items()})
+    try:
+        yield
+    finally:
+        _switches.attention_kernels.update(before)
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    if name.startswith("_"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)
