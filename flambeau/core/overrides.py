@@ -10,6 +10,9 @@ from typing import Any
 
 from . import modes
 
+_REGISTERED: set[type] = set()  # the classes that override operators
+_LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
+
 
 def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
     """The override of classes that want none: results of operators on them are plain tensors."""
@@ -21,7 +24,7 @@ def overriding_types(args: tuple, kwargs: dict) -> list[type]:
     found: list[type] = []
     for value in _flat((*args, *kwargs.values())):
         cls = type(value)
-        if cls in found or not _overrides(cls):
+        if cls in found or cls not in _REGISTERED:
             continue
         position = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
         found.insert(position, cls)
@@ -36,25 +39,12 @@ def _flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-_KNOWN: dict[type, bool] = {}
-
-
-def _overrides(cls: type) -> bool:
-    known = _KNOWN.get(cls)
-    if known is None:
-        known = _KNOWN[cls] = cls in _REGISTERED
-    return known
-
-
-_REGISTERED: set[type] = set()
-
-
 def register_subclass(cls: type) -> None:
     """Called for every new subclass of Tensor."""
     if getattr(cls, "__torch_function__", None) is disabled_torch_function:
         return
     _REGISTERED.add(cls)
-    _KNOWN.pop(cls, None)
+    _LOOKED_INTO.add(cls)
     if _subclass_mode not in modes.stack:
         modes.stack.insert(0, _subclass_mode)
 
@@ -74,6 +64,8 @@ def call_override(function: Callable, types: list[type], args: tuple, kwargs: di
 
 class _SubclassMode(modes.Mode):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if not kwargs and _LOOKED_INTO.isdisjoint(map(type, args)):  # by far most calls
+            return function(*args)
         types = overriding_types(args, kwargs)
         if not types:
             return function(*args, **kwargs)

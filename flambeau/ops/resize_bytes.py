@@ -37,16 +37,21 @@ class _Tables:
         for late in np.flatnonzero(begin != band.first):
             padded[late] = np.roll(padded[late], band.first[late] - begin[late])
         self.begin = copy_of_array(begin, dt.int64)
-        self.along = copy_of_array(padded, dt.int32)
+        self._weights = padded
         self.width = copy_of_array(np.full(band.out, width), dt.int64)
+
+    @cached_property
+    def along(self) -> Tensor:
+        """The weights [output, tap]."""
+        return copy_of_array(self._weights, dt.int32)
 
     @cached_property
     def across(self) -> Tensor:
         """The weights [tap, output]."""
-        return self.along.t().contiguous()
+        return copy_of_array(np.ascontiguousarray(self._weights.T), dt.int32)
 
 
-@lru_cache(512)
+@lru_cache(1024)  # random crops of pictures meet every size up to theirs
 def _tables(band: Band) -> _Tables:
     within = band.first.min(initial=0) >= 0 and (band.first + band.count).max(initial=0) <= band.size
     return _Tables(band if within else band.inside)

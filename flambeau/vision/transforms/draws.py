@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import flambeau
+from flambeau import Tensor
+from flambeau.core.generator import default_generator
+from flambeau.core.tensor import empty
+from flambeau.ops.random_fill import fill
+from flambeau.ops.samplers import Integers, Uniform
 
 
 def uniform(low: float, high: float) -> float:
     """One number from the default generator."""
-    return flambeau.empty(1).uniform_(low, high).item()
+    return _uniform_tensor(low, high).item()
+
+
+def _uniform_tensor(low: float, high: float) -> Tensor:
+    number = empty((1,), flambeau.get_default_dtype())
+    return fill(number, default_generator, _uniform(low, high))
+
+
+@lru_cache(64)
+def _uniform(low: float, high: float) -> Uniform:
+    return Uniform(low, high)
+
+
+@lru_cache(64)
+def _logarithms(values: tuple[float, ...], dtype: Any) -> list[float]:
+    """A data loader asks for the same ones for every picture."""
+    return flambeau.log(flambeau.tensor(values, dtype=dtype)).tolist()
 
 
 def happens(p: float) -> bool:
     """True with probability p, which is compared in float32 as a tensor would do it."""
-    return flambeau.rand(1).item() < np.float32(p)
+    return uniform(0.0, 1.0) < np.float32(p)
 
 
 def whole(low: int, high: int) -> int:
     """One whole number in low..high-1."""
-    return int(flambeau.randint(low, high, size=(1,)).item())
+    return fill(empty((1,), flambeau.int64), default_generator, Integers(low, high)).item()  # type: ignore[attr-defined]
 
 
 def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
@@ -35,10 +57,10 @@ def resized_crop(own: Sequence[int], scale: Sequence[float], ratio: Sequence[flo
     """(top, left, height, width): a window of random area and shape, ten tries; else the largest central one that fits `ratio`."""
     height, width = own
     area = height * width
-    log_ratio = flambeau.log(flambeau.tensor(ratio)).tolist()
+    log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
     for _ in range(10):
         target = area * uniform(scale[0], scale[1])
-        aspect = flambeau.exp(flambeau.empty(1).uniform_(log_ratio[0], log_ratio[1])).item()
+        aspect = _uniform_tensor(*log_ratio).exp_().item()
         w, h = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
         if 0 < w <= width and 0 < h <= height:
             return whole(0, height - h + 1), whole(0, width - w + 1), h, w
@@ -58,10 +80,10 @@ def erasing(
     """(top, left, height, width, colour) of a box to erase, or None where ten tries found none that fits."""
     channels, height, width = own
     area = height * width
-    log_ratio = flambeau.log(flambeau.tensor(ratio)).tolist()
+    log_ratio = _logarithms(tuple(ratio), flambeau.get_default_dtype())
     for _ in range(10):
         target = area * uniform(scale[0], scale[1])
-        aspect = flambeau.exp(flambeau.empty(1).uniform_(log_ratio[0], log_ratio[1])).item()
+        aspect = _uniform_tensor(*log_ratio).exp_().item()
         h, w = int(round(math.sqrt(target * aspect))), int(round(math.sqrt(target / aspect)))
         if not (h < height and w < width):
             continue
