@@ -348,6 +348,12 @@ def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]
 
 def _network(kind: str, args: tuple) -> tuple:
     """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
+    if len(args) != 9:
+        raise TypeError(
+            f"{kind}() takes (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) or"
+            f" (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional), but got {len(args)}"
+            " arguments"
+        )
     if isinstance(args[1], Tensor) and isinstance(args[3], (tuple, list)):  # data, batch_sizes, hx, params, ...
         data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional = args
         sizes = tuple(int(n) for n in batch_sizes.tolist())

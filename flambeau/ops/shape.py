@@ -87,19 +87,16 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
     return swapped(input, dim0, dim1)
 
 
-def _swap_alias(name: str, first: str, second: str) -> None:
-    """The same operator with NumPy's argument names."""
-
-    def alias(input: Tensor, *args: Any, **named: Any) -> Tensor:
-        """Two dimensions exchanged."""
-        given = dict(zip((first, second), args), **named)
-        return transpose(input, given.pop(first), given.pop(second), **given)
-
-    composite(alias, name=name)
+@composite
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dimensions exchanged; NumPy's name."""
+    return transpose(input, axis0, axis1)
 
 
-_swap_alias("swapaxes", "axis0", "axis1")
-_swap_alias("swapdims", "dim0", "dim1")
+@composite
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    return transpose(input, dim0, dim1)
 
 
 def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...], int]:
