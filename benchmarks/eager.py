@@ -111,7 +111,9 @@ def convolution(lib: Any) -> Callable[[], Any]:
     return step
 
 
-CASES: dict[str, tuple[Callable[[Any], Callable[[], Any]], float | None]] = {
+Case = Callable[[Any], Callable[[], Any]]  # from a library to what is timed
+
+CASES: dict[str, tuple[Case, float | None]] = {
     "pointwise chain, 1e6 elements": (lambda lib: chain(lib, 1_000_000), 1.5),
     "pointwise chain, 64 elements": (lambda lib: chain(lib, 64), 0.5),
     "pointwise chain, 64 elements, with backward": (lambda lib: chain_training(lib, 64), None),
@@ -133,11 +135,11 @@ CASES: dict[str, tuple[Callable[[Any], Callable[[], Any]], float | None]] = {
 Times = tuple[float, float]  # median, mean
 
 
-def measure(libraries: list[Any], cases: list[str], seconds: float) -> dict[str, list[Times]]:
+def measure(libraries: list[Any], cases: dict[str, Case], seconds: float) -> dict[str, list[Times]]:
     """Seconds per call for each case, one entry per library, rounds alternating."""
     results = {}
-    for name in cases:
-        runs = [CASES[name][0](lib) for lib in libraries]
+    for name, make in cases.items():
+        runs = [make(lib) for lib in libraries]
         repeats = [repeats_of(run) for run in runs]
         samples: list[list[float]] = [[] for _ in runs]
         stop = time.perf_counter() + seconds
@@ -288,7 +290,7 @@ def main() -> None:
         if options.alone:
             print(json.dumps(measure_beside_loops(libraries[0], cases, options.seconds)))
             return
-        times = measure(libraries, cases, options.seconds)
+        times = measure(libraries, {name: CASES[name][0] for name in cases}, options.seconds)
         imports = {} if options.only else {"import": (import_seconds("torch"), import_seconds("flambeau"))}
         table = format_table(imports | {name: (theirs[0], ours[0]) for name, (theirs, ours) in times.items()})
     print(table)
