@@ -95,6 +95,19 @@ class LoopKernel:
             entry = self._entries[key] = self._entry(args, constants)
         entry(*args)
 
+    def with_constants(self, **constants: Any) -> Callable[..., None]:
+        """The kernel with its keyword arguments given once: calls cost less."""
+        entries: dict[tuple, Callable] = {}
+
+        def run(*args: Any) -> None:
+            key = (*map(type, args),)
+            entry = entries.get(key)
+            if entry is None:
+                entry = entries[key] = self._entry(args, constants)
+            entry(*args)
+
+        return run
+
     def __repr__(self) -> str:
         return f"<loop kernel {self.__name__}({', '.join(self.positional + self.constants)})>"
 

@@ -7,15 +7,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..core import modes
+from ..core import graph, modes
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from .calls import run_inplace
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, PointwiseNode, formula_globals, promote
-from .inplace import assign, check_disjoint, check_writable, resize_out, write_out
-from .primitive import Primitive
+from .inplace import assign, check_disjoint, check_writable, needs_copy_before_write, resize_out, same_memory, write_out
+from .primitive import Primitive, any_needs_grad
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
 
@@ -142,7 +142,7 @@ def primitive(
     name: str | None = None,
     function: bool = True,
     method: bool = True,
-    inplace: bool = False,
+    inplace: bool | Callable = False,
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
@@ -185,7 +185,7 @@ def composite(
     name: str | None = None,
     function: bool = True,
     method: bool = True,
-    inplace: bool = False,
+    inplace: bool | Callable = False,
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
@@ -225,7 +225,7 @@ def _declare(
     name: str | None,
     function: bool,
     method: bool,
-    inplace: bool,
+    inplace: bool | Callable,
     out: bool | str,
     namespaces: tuple[str, ...],
     aliases: tuple[str, ...],
@@ -241,7 +241,7 @@ def _declare(
         aliases, fn.__doc__ or "",
     )  # fmt: skip
     if inplace:
-        op.inplace = _assigning_inplace(op_name, run)
+        op.inplace = _assigning_inplace(op_name, run, inplace if callable(inplace) else None)
     _dress(face, op, fn)
     face.__wrapped__ = fn
     return register(op).function
@@ -299,7 +299,9 @@ def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, 
     return face
 
 
-def _assigning_inplace(base_name: str, run: Callable) -> Any:
+def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None = None) -> Any:
+    """The method with an underscore: `direct` changes the tensor itself, where nothing is to be recorded and no argument
+    lies in the tensor's memory (it may decline by returning False); else the result is copied into it."""
     name = base_name + "_"
 
     def face(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -307,6 +309,9 @@ def _assigning_inplace(base_name: str, run: Callable) -> Any:
             return _intercept(face.op, face, (self, *args), kwargs)  # type: ignore[attr-defined]
         try:
             check_writable(self, name)
+            if direct is not None and _is_apart(self, args, kwargs) and direct(self, *args, **kwargs):
+                self._bump(name)
+                return self
             return assign(self, run(self, *args, **kwargs), name)
         except SparseOperand as problem:
             reason = problem.reason
@@ -315,6 +320,19 @@ def _assigning_inplace(base_name: str, run: Callable) -> Any:
     face.__name__ = face.__qualname__ = name
     face.op = Op(name, "composite", face, (), face)  # type: ignore[attr-defined]
     return face
+
+
+def _is_apart(self: Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
+    if graph.mode.enabled and any_needs_grad((self, *args), kwargs):
+        return False
+    return not any(_shares_memory(self, x) for x in (*args, *kwargs.values()))
+
+
+def _shares_memory(t: Tensor, x: Any) -> bool:
+    if isinstance(x, Tensor):
+        return same_memory(t, x) or needs_copy_before_write(t, x)
+    return isinstance(x, (tuple, list)) and any(_shares_memory(t, i) for i in x)
 
 
 __all__ = [

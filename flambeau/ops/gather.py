@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
         )
 
 
-def _raise_if(error: np.ndarray, dim: int, size: int) -> None:
-    if error[0]:
-        raise RuntimeError(f"index {int(error[1])} is out of bounds for dimension {dim} with size {size}")
+def _check_bounds(index: Tensor, dim: int, size: int) -> None:
+    bad = bad_index(index, size)
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _split(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -87,15 +89,28 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     source = _narrowed(input, index.shape, d).contiguous()
     outer, picked, inner = _split(index.shape, d)
     size = source.shape[d] if source.shape else 1
-    error = np.zeros(2, np.int64)
+    error = _no_error()
     kernels.gather(out, source, index.contiguous(), error, outer, size, picked, inner)
-    _raise_if(error, d, size)
+    if ctypes.c_int64.from_address(error._storage.ptr).value:
+        _check_bounds(index, d, size)
     return out
 
 
-def bad_index(index: np.ndarray, size: int) -> np.ndarray:
-    wrong = index[(index < 0) | (index >= size)]
-    return np.array([1, wrong.flat[0]] if wrong.size else [0, 0], np.int64)
+def _no_error() -> Tensor:
+    """Two zeros for a kernel to report a bad index in."""
+    error = empty((2,), dt.int64)
+    ctypes.memset(error._storage.ptr, 0, 16)
+    return error
+
+
+def bad_index(index: Tensor, size: int) -> int | None:
+    """An index outside of 0 ... size - 1, if there is one."""
+    if index.device is not cpu:
+        return None
+    error = _no_error()
+    kernels.out_of_bounds(error, index.contiguous(), numel_of(index.shape), size)
+    found = (ctypes.c_int64 * 2).from_address(error._storage.ptr)
+    return found[1] if found[0] else None
 
 
 @composite
@@ -146,19 +161,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     shape = (*input.shape[:d], count, *input.shape[d + 1 :])
     out = empty(shape, input.dtype, input.device)
     size = input.shape[d]
-    where = index.reshape(-1)._array()
-    wrong = bad_index(where, size)
-    if wrong[0]:
-        raise IndexError(f"index out of range in self: {int(wrong[1])} for dimension {d} with size {size}")
+    bad = bad_index(index, size)
+    if bad is not None:
+        raise IndexError(f"index out of range in self: {bad} for dimension {d} with size {size}")
     if not numel_of(shape) or input.device is not cpu:
         return out
     source = input.contiguous()
     outer, _, inner = _split(input.shape, d)
-    if d == 0:
-        error = np.zeros(2, np.int64)
-        kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
+    if d == 0:  # its rows are shared out among the threads
+        kernels.embedding(out, source, index.contiguous(), _no_error(), count, size, inner)
     else:
-        out._array()[...] = np.take(source._array(), where, axis=d)
+        kernels.select_slices(out, source, index.contiguous(), outer, size, count, inner)
     return out
 
 
@@ -198,7 +211,7 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     if index.numel() == 0:
         return
     size = out.shape[d] if out.shape else 1
-    _raise_if(bad_index(index._array(), size), d, size)
+    _check_bounds(index, d, size)
     if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
         raise RuntimeError(f"scatter with reduce '{reduce}' is not supported for complex tensors")
     if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
@@ -214,9 +227,7 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
                 source = source.narrow(i, 0, n)
         source = source.contiguous()
     outer, picked, inner = _split(index.shape, d)
-    error = np.zeros(2, np.int64)
-    words = (whole, source)
-    kernels.scatter(words[0], index.contiguous(), words[1], value, error, outer, size, picked, inner, reduce=reduce)
+    kernels.scatter(whole, index.contiguous(), source, value, _no_error(), outer, size, picked, inner, reduce=reduce)
     if whole is not part:
         raw_copy(part, whole)
 
@@ -251,11 +262,30 @@ def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, None)
     out = input.clone(memory_format=contiguous_format)
-    scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=input.dtype), 0.0, "none")
+    _scatter_number(out, d, index, value)
     return out
 
 
-@composite(inplace=True, out=True)
+def _scatter_number(out: Tensor, d: int, index: Tensor, value: Any) -> None:
+    scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=out.dtype), 0.0, "none")
+
+
+def _scatter_into(
+    out: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> bool:
+    source = value if src is None else src
+    if source is None or reduce is not None:
+        return False
+    tensor = source if isinstance(source, Tensor) else None
+    d = _check_scatter("scatter", out, dim, index, tensor)
+    if tensor is None:
+        _scatter_number(out, d, index, source)
+    else:
+        scatter_raw(out, d, index, tensor, 0.0, "none")
+    return True
+
+
+@composite(inplace=_scatter_into, out=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -282,15 +312,17 @@ def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     return out
 
 
-@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=True, out=True)
+def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool:
+    d = _check_scatter("scatter_add", out, dim, index, src)
+    scatter_raw(out, d, index, src, 0.0, "amax" if out.dtype is dt.bool_ else "add")
+    return True
+
+
+@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=_scatter_add_into, out=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""
-    d = _check_scatter("scatter_add", input, dim, index, src)
     out = input.clone(memory_format=contiguous_format)
-    if input.dtype is dt.bool_:
-        scatter_raw(out, d, index, src, 0.0, "amax")
-    else:
-        scatter_raw(out, d, index, src, 0.0, "add")
+    _scatter_add_into(out, dim, index, src)
     return out
 
 

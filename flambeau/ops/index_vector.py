@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import cpu
 from ..core.layout import contiguous_format, memory_format, preserve_format, wrap_dim
-from ..core.tensor import Tensor, copy_of_array
+from ..core.tensor import Tensor, copy_of_array, numel_of
+from ..kernels.library import index as kernels
+from .along import split_at
 from .declare import primitive
 from .formula import type_word
 from .gather import bad_index, scatter_raw, scatter_reduce, scatter_reduce_grads
@@ -42,14 +45,10 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
                     f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}"
                 )
     size = input.shape[d] if input.shape else 1
-    wrong = bad_index(_positive(index, size), size)
-    if wrong[0]:
-        raise IndexError(f"index {int(wrong[1])} is out of bounds for dimension {d} with size {size}")
+    bad = bad_index(index, size)
+    if bad is not None:
+        raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
     return d
-
-
-def _positive(index: Tensor, size: int) -> np.ndarray:
-    return index.reshape(-1)._array()
 
 
 def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
@@ -70,10 +69,32 @@ def _scatter_vector(
 ) -> Tensor:
     scalar = not input.shape
     out = input.clone().reshape(1) if scalar else input.clone(memory_format=layout)
-    source = _flat_source(source, input)
-    if index.numel() and out.numel():
-        scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
+    _scatter_into(out, d, index, source, reduce)
     return out.reshape(()) if scalar else out
+
+
+def _scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> None:
+    """out[..., index, ...] (op)= source; the indices are known to be good."""
+    source = source.reshape(1) if not source.shape else source
+    if not index.numel() or not out.numel():
+        return
+    if out._contig and out.device is cpu and not out.dtype.is_complex:
+        outer, n, inner = split_at(out.shape, d)
+        if out.dtype is dt.bool_:
+            out, source = out.view(dt.uint8), source.view(dt.uint8)
+        kernels.scatter_slices(
+            out, index.contiguous(), source.contiguous(), outer, n, numel_of(index.shape), inner, reduce=reduce
+        )
+    else:
+        scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
+
+
+def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> bool:
+    d = _check_vector("index_add", out, dim, index, source)
+    if not out.shape:
+        return False
+    _scatter_into(out, d, index, source if alpha == 1 else source * alpha, "amax" if out.dtype is dt.bool_ else "add")
+    return True
 
 
 @primitive(
@@ -81,7 +102,7 @@ def _scatter_vector(
         "input": lambda g: g,
         "source": lambda g, dim, index, source_shape, alpha: (g.index_select(dim, index) * alpha).reshape(source_shape),
     },
-    inplace=True,
+    inplace=_index_add_into,
     out=True,
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import modes
 from ..core.device import cpu
 from ..core.graph import mode
-from ..core.layout import broadcast_shapes, has_internal_overlap, output_strides
+from ..core.layout import broadcast_shapes, has_internal_overlap
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
-from ..kernels.library.advanced_index import put_positions, take_positions
+from ..kernels.library import advanced_index as kernels
 from .creation import fill_raw
 from .declare import composite, primitive, view
 from .inplace import assign, check_writable, raw_copy
+from .positions import places, split_positions, true_positions
 from .shape import select, slice_dim, unsqueeze
 
 _INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
@@ -155,7 +157,18 @@ def _select_index(t: Tensor, dim: int, i: int) -> Tensor:
     return select(t, dim, i)
 
 
-def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list) -> tuple[Tensor, int]:
+def _is_one_run(t: Tensor, dim: int, count: int) -> bool:
+    """Whether `count` dimensions lie in memory like a single one."""
+    return all(t._strides[d] == t._strides[d + 1] * t.shape[d + 1] for d in range(dim, dim + count - 1))
+
+
+def _collapsed(t: Tensor, dim: int, count: int) -> Tensor:
+    end = dim + count
+    shape = (*t.shape[:dim], numel_of(t.shape[dim:end]), *t.shape[end:])
+    return t._view(shape, t._strides[:dim] + t._strides[end - 1 :], t._offset)
+
+
+def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list, collapse: bool = True) -> tuple[Tensor, int]:
     if item.dtype in (dt.bool_, dt.uint8):
         for i, n in enumerate(item.shape):
             if n != t.shape[dim + i]:
@@ -167,8 +180,16 @@ def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list) -> tup
             t = unsqueeze(t, dim)
             advanced.append(copy_of_array(np.zeros(int(bool(item.item())), np.int64), dt.int64))
             return t, dim + 1
-        for axis in item._array().nonzero():
-            advanced.append(copy_of_array(axis, dt.int64))
+        positions = true_positions(item)
+        if len(item.shape) == 1:
+            advanced.append(positions)
+            return t, dim + 1
+        if collapse and not (mode.enabled and t.requires_grad) and _is_one_run(t, dim, len(item.shape)):
+            advanced.append(positions)
+            return _collapsed(t, dim, len(item.shape)), dim + 1
+        found = empty((len(item.shape), positions.shape[0]), dt.int64)
+        split_positions(positions, item.shape, found)
+        advanced += found.unbind(0)
         return t, dim + len(item.shape)
     if item.dtype not in _INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -176,79 +197,6 @@ def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list) -> tup
         return _select_index(t, dim, int(item.item())), dim
     advanced.append(item)
     return t, dim + 1
-
-
-# -- positions in memory ----------------------------------------------------------------------------------------------
-
-
-class Positions:
-    """Where the elements named by index tensors lie: before x picked x after offsets, and the result's shape."""
-
-    def __init__(self, t: Tensor, indices: Sequence[Tensor | None], name: str = "index"):
-        ndim = len(t.shape)
-        where = [d for d, i in enumerate(indices) if i is not None]
-        tensors = [indices[d] for d in where]
-        arrays = [_checked(i._array(), t.shape[d], d) for i, d in zip(tensors, where)]  # type: ignore[union-attr]
-        try:
-            picked_shape = broadcast_shapes(*[a.shape for a in arrays])
-        except RuntimeError:
-            shapes = ", ".join(str(list(a.shape)) for a in arrays)
-            raise IndexError(
-                f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
-            ) from None
-        picked = np.zeros(picked_shape, np.int64)
-        for a, d in zip(arrays, where):
-            picked += a * t._strides[d]
-        self.picked = picked.reshape(-1)
-        together = where[-1] - where[0] == len(where) - 1
-        first = where[0] if together else 0
-        others = [d for d in range(ndim) if d not in where]
-        before = [d for d in others if d < first]
-        after = [d for d in others if d >= first]
-        self.before = _offsets(t, before)
-        self.after = _offsets(t, after)
-        self.shape = make_size([*(t.shape[d] for d in before), *picked_shape, *(t.shape[d] for d in after)])
-        self.layouts = _layouts(t, tensors, before, after, self.shape)
-        self.dense = bool(self.after.size == 0 or (self.after[-1] == self.after.size - 1 and _is_range(t, after)))
-
-
-def _layouts(t: Tensor, tensors: list, before: list[int], after: list[int], shape: tuple[int, ...]) -> list[tuple]:
-    """Shapes and strides that decide the result's layout: of the tensor, repeated along the indices, and of the indices."""
-    picked, tail = len(shape) - len(before) - len(after), (0,) * len(after)
-    head = tuple(t._strides[d] for d in before)
-    layouts: list[tuple] = [(shape, head + (0,) * picked + tuple(t._strides[d] for d in after))]
-    for i in tensors:
-        lead = len(before) + picked - len(i.shape)
-        layouts.append(((1,) * lead + tuple(i.shape) + (1,) * len(after), (0,) * lead + i._strides + tail))
-    return layouts
-
-
-def _is_range(t: Tensor, dims: list[int]) -> bool:
-    step = 1
-    for d in reversed(dims):
-        if t.shape[d] != 1 and t._strides[d] != step:
-            return False
-        step *= t.shape[d]
-    return True
-
-
-def _checked(index: np.ndarray, size: int, dim: int) -> np.ndarray:
-    """Non-negative int64 positions, or IndexError."""
-    if index.size:
-        low, high = int(index.min()), int(index.max())
-        if high >= size or low < -size:
-            bad = high if high >= size else low
-            raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
-        if low < 0:
-            return np.where(index < 0, index + np.int64(size), index)
-    return index
-
-
-def _offsets(t: Tensor, dims: list[int]) -> np.ndarray:
-    result = np.zeros(1, np.int64)
-    for d in dims:
-        result = (result[:, None] + np.arange(t.shape[d], dtype=np.int64) * t._strides[d]).reshape(-1)
-    return result
 
 
 # -- operators --------------------------------------------------------------------------------------------------------
@@ -264,43 +212,50 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     if input.device is not cpu:
         shape = broadcast_shapes(*[i.shape for i in indices if i is not None])
         return empty((*shape, *(n for n, i in zip(input.shape, indices) if i is None)), input.dtype, input.device)
-    where = Positions(input, indices)
+    where = places(input, indices)
+    picked = where.picked(indices)
     out = empty(where.shape, input.dtype)
-    if numel_of(where.shape):
-        strides = output_strides(where.shape, where.layouts)
-        take_positions(
-            out, input, where.before, where.picked, where.after, where.before.size, where.picked.size, where.after.size,
-            dense=where.dense,
-        )  # fmt: skip
-        if strides != out._strides:
-            turned = empty_strided(where.shape, strides, input.dtype)
-            raw_copy(turned, out)
-            return turned
+    if where.empty:
+        return out
+    kernels.take_positions(
+        out, input, where.before, picked, where.after, where.blocks, where.count, where.inner, dense=where.dense
+    )
+    if where.strides != out._strides:
+        turned = empty_strided(where.shape, where.strides, input.dtype)
+        raw_copy(turned, out)
+        return turned
     return out
 
 
 def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     """t[indices] = values (or +=), straight into memory."""
-    where = Positions(t, indices)
+    where = places(t, indices)
+    picked = where.picked(indices)
+    if values.shape != where.shape:
+        _check_fits(values, where.shape)
+    if where.empty:
+        return
+    single = not values.shape
+    values = values if single else values.expand(where.shape).contiguous()
+    if accumulate and t.dtype is dt.bool_:
+        accumulate = single = False
+        values = values | index(t, indices)
+    kernels.put_positions(
+        t, values, where.before, picked, where.after, where.blocks, where.count, where.inner,
+        dense=where.dense, single=single, accumulate=bool(accumulate),
+    )  # fmt: skip
+
+
+def _check_fits(values: Tensor, shape: tuple[int, ...]) -> None:
     try:
-        fits = broadcast_shapes(values.shape, where.shape) == tuple(where.shape)
+        fits = broadcast_shapes(values.shape, shape) == tuple(shape)
     except RuntimeError:
         fits = False
     if not fits:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape"
-            f" {list(where.shape)}"
+            f" {list(shape)}"
         )
-    if not numel_of(where.shape):
-        return
-    values = values.expand(where.shape).contiguous()
-    if accumulate and t.dtype is dt.bool_:
-        accumulate = False
-        values = values | index(t, indices)
-    put_positions(
-        t, values, where.before, where.picked, where.after, where.before.size, where.picked.size, where.after.size,
-        accumulate=bool(accumulate),
-    )  # fmt: skip
 
 
 def _index_put_values_grad(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
@@ -340,7 +295,7 @@ def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
 
 def _take_tensor_index_only(t: Tensor, item: Tensor, dim: int, advanced: list) -> tuple[None, None]:
     if item.dtype in (dt.bool_, dt.uint8):
-        _take_tensor_index(t, item, dim, advanced)
+        _take_tensor_index(t, item, dim, advanced, collapse=False)
     elif item.dtype in _INDEX_DTYPES:
         advanced.append(item)
     else:
@@ -364,7 +319,13 @@ def _word(t: Tensor) -> str:
     return t.type().split(".")[-1].replace("Tensor", "")
 
 
-@composite(inplace=True)
+def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> bool:
+    _check_put(out, indices, values)
+    put_raw(out, _prepare_indices(out, indices), values, accumulate)
+    return True
+
+
+@composite(inplace=_put_into)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(input, indices, values)
@@ -377,10 +338,65 @@ def alias(input: Tensor) -> Tensor:
     return input._view(input.shape, input._strides, input._offset)
 
 
+def _plain_view(t: Tensor, key: Any) -> Tensor | None:
+    """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
+    where it is not, or is wrong."""
+    base = t._base
+    if t._meta is not None or (base is not None and base._meta is not None) or modes.stack:
+        return None
+    items = key if type(key) is tuple else (key,)
+    old_shape, old_strides, dim = t.shape, t._strides, 0
+    ndim = len(old_shape)
+    shape: list[int] = []
+    strides: list[int] = []
+    offset = t._offset
+    for item in items:
+        kind = type(item)
+        if item is None:
+            shape.append(1)
+            strides.append(old_shape[dim] * old_strides[dim] if dim < ndim else 1)
+        elif item is Ellipsis:
+            end = dim + ndim - sum(type(i) is int or type(i) is slice for i in items)
+            if end < dim or sum(i is Ellipsis for i in items) > 1:
+                return None
+            shape += old_shape[dim:end]
+            strides += old_strides[dim:end]
+            dim = end
+        elif dim >= ndim:
+            return None
+        elif kind is int:
+            size = old_shape[dim]
+            if not -size <= item < size:
+                return None
+            offset += (item + size if item < 0 else item) * old_strides[dim]
+            dim += 1
+        elif kind is slice:
+            start, stop, step = item.indices(old_shape[dim])
+            if step <= 0:
+                return None
+            shape.append((stop - start + step - 1) // step if stop > start else 0)
+            strides.append(old_strides[dim] * step)
+            offset += start * old_strides[dim]
+            dim += 1
+        else:
+            return None
+    return t._view(make_size([*shape, *old_shape[dim:]]), (*strides, *old_strides[dim:]), offset)
+
+
+_PLAIN_KEYS = (tuple, slice, type(None), type(Ellipsis))
+
+
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]"""
-    if type(key) is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
+    kind = type(key)
+    if kind is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
         return _select_index(self, 0, key)
+    if kind in _PLAIN_KEYS:
+        part = _plain_view(self, key)
+        if part is not None:
+            return part
+    elif kind is Tensor and key.dtype in _INDEX_DTYPES and key.shape and self.shape:
+        return index(self, [key] + [None] * (len(self.shape) - 1))
     part, advanced = apply_basic(self, key)
     if any(i is not None for i in advanced):
         return index(part, advanced)
@@ -393,7 +409,16 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if key is True:
         key = None
-    part, advanced = apply_basic(self, key)
+    part = _plain_view(self, key) if type(key) is int or type(key) in _PLAIN_KEYS else None
+    advanced: list[Tensor | None] = []
+    if part is None:
+        if _fills_mask(self, key, value):
+            self.masked_fill_(key, value)
+            return
+        part, advanced = apply_basic(self, key)
+    elif type(value) is float and part.dtype.is_floating_point:
+        part.fill_(value)
+        return
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
     if any(i is not None for i in advanced):
@@ -405,6 +430,18 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         if value.shape != part.shape:
             value = _strip_leading_ones(value, len(part.shape))
         part.copy_(value)
+
+
+def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
+    """Whether t[key] = value gives one number to the places of a mask, with nothing to record."""
+    return (
+        (type(value) is float or type(value) is int)
+        and t.dtype.is_floating_point
+        and type(key) is Tensor
+        and key.dtype is dt.bool_
+        and key.shape == t.shape
+        and not (mode.enabled and t.requires_grad)
+    )
 
 
 def _only_masks(key: Any) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.float8 import decode
 from ..core.layout import broadcast_two, wrap_dim
 from ..core.promotion import can_cast, scalar_dtype
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
@@ -16,6 +15,7 @@ from .declare import composite, pointwise, primitive
 from .formula import select, type_word
 from .indexing import _slice_bounds
 from .inplace import write_out
+from .positions import split_positions, true_positions
 from .shape import slice_dim
 
 # -- masks --------------------------------------------------------------------------------------------------------------
@@ -82,8 +82,9 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, as a vector."""
     _need_mask("masked_select", mask)
     shape = broadcast_two(input.shape, mask.shape)
-    values = np.broadcast_to(input._array(), shape)[np.broadcast_to(mask._array(), shape)]
-    return copy_of_array(values, input.dtype)
+    positions = true_positions(mask if mask.shape == shape else mask.expand(shape))
+    source = input._bare_alias().expand(shape).contiguous().reshape(-1)
+    return source.index_select(0, positions)
 
 
 def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> Tensor:
@@ -123,18 +124,12 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def nonzero_matrix(input: Tensor) -> Tensor:
     """One row of coordinates per non-zero element."""
-    array = input._array()
-    if input.dtype is dt.bfloat16:
-        array = (array & np.uint16(0x7FFF)) != 0
-    elif input.dtype in dt.FLOAT8:
-        array = decode(array, input.dtype)
     if not input.shape:
-        return empty((int(bool(array != 0)), 0), dt.int64)
-    coordinates = np.nonzero(array)
-    count = len(coordinates[0])
+        return empty((int(bool(input)), 0), dt.int64)
+    positions = true_positions(input)
+    count = positions.shape[0]
     found = empty_strided((count, len(input.shape)), (1, max(count, 1)), dt.int64)  # each coordinate lies in one piece
-    for d, values in enumerate(coordinates):
-        found._array()[:, d] = values
+    split_positions(positions, input.shape, found)
     return found
 
 

@@ -58,7 +58,7 @@ class Primitive:
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not mode.enabled or not _any_needs_grad(args, kwargs):
+        if not mode.enabled or not any_needs_grad(args, kwargs):
             result = self.fn(*args, **kwargs)
             if self.view and not mode.enabled:
                 remember_no_grad_view(result, args[0])
@@ -130,16 +130,16 @@ def remember_no_grad_view(result: Any, source: Tensor) -> None:
             meta.view_version = out._storage.version
 
 
-def _any_needs_grad(args: tuple, kwargs: dict) -> bool:
+def any_needs_grad(args: tuple, kwargs: dict) -> bool:
     for x in args:
         if isinstance(x, Tensor):
             if x._meta is not None and x.requires_grad:
                 return True
             if x._base is not None and x.grad_fn is not None:
                 return True
-        elif type(x) in (list, tuple) and _any_needs_grad(x, {}):
+        elif type(x) in (list, tuple) and any_needs_grad(x, {}):
             return True
-    return _any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
+    return any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
 
 
 class PrimitiveNode(Node):

@@ -96,6 +96,19 @@ def scatter(out, index, src, value, error, outer, n, picked, inner, *, reduce="n
 
 
 @loop_kernel
+def out_of_bounds(error, index, count, n):
+    """error[0] = 1 and error[1] = the index if one is not in 0 ... n - 1; error is zero before."""
+    for task in prange((count + ROWS - 1) // ROWS, ROWS):
+        first = task * ROWS
+        last = minimum(first + ROWS, count)
+        bad = 0
+        for k in range(first, last):
+            bad += 0 if 0 <= index[k] < n else 1
+        if bad > 0:
+            report(index, n, first, last, error)
+
+
+@loop_kernel
 def embedding(out, weight, index, error, count, n, dim):
     """out[k, :] = weight[index[k], :]"""
     for k in prange(count, dim):
@@ -106,6 +119,35 @@ def embedding(out, weight, index, error, count, n, dim):
         else:
             for c in simd(dim):
                 out[k * dim + c] = weight[j * dim + c]
+
+
+@loop_kernel
+def select_slices(out, x, index, outer, n, picked, inner):
+    """out[o, k, :] = x[o, index[k], :]; the indices are known to be good."""
+    for row in prange(outer, 2 * picked * inner):
+        if inner == 1:
+            for k in simd(picked):
+                out[row * picked + k] = x[row * n + index[k]]
+        else:
+            for k in range(picked):
+                for i in simd(inner):
+                    out[(row * picked + k) * inner + i] = x[(row * n + index[k]) * inner + i]
+
+
+@loop_kernel
+def scatter_slices(out, index, src, outer, n, picked, inner, *, reduce):
+    """out[o, index[k], :] (op)= src[o, k, :]; the indices are known to be good. Repeated ones are applied in order: iterations
+    of the parallel loop write different slabs, or different columns of one."""
+    blocks = (inner + COLUMNS - 1) // COLUMNS
+    for task in prange(outer * blocks, 2 * picked * minimum(inner, COLUMNS)):
+        o = task // blocks
+        first = task % blocks * COLUMNS
+        last = minimum(first + COLUMNS, inner)
+        for k in range(picked):
+            source = (o * picked + k) * inner
+            target = (o * n + index[k]) * inner
+            for i in simd(first, last):
+                combine(out, target + i, src[source + i], reduce=reduce)
 
 
 @loop_kernel
