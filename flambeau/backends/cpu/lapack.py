@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
+from flambeau.backends.cpu import lapack_routines as routines
 from flambeau.core.dtype import FROM_NUMPY, int32
-from flambeau.kernels.library.lu import lu_columns
+from flambeau.kernels.library.lu import cholesky_rows, lu_columns, substitute, swap_rows
 
-_BLOCK = 24  # below this many rows, row by row; above, halves joined by matrix products
+_BLOCK = 24  # below this many rows, row by row; above, LAPACK one matrix at a time, or halves joined by matrix products
 
 
 def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
@@ -29,10 +30,28 @@ def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
 def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = False) -> np.ndarray:
     """x with a @ x = b. Only one triangle of `a` is read; a zero on its diagonal gives infinities, not an error."""
     a, b = broadcast_batches(a, b)
+    n, columns = b.shape[-2:]
+    if n > _BLOCK and routines.available(a.dtype) and b.size:
+        x, triangles = _by_columns(b), _by_columns(a)
+        if not [info for t, r in zip(triangles, x) if (info := routines.solve_triangular(t, r, upper, unit))]:
+            return _from_columns(x, b.shape)
     x = np.array(b, order="C")  # rows are what is worked on
+    if n <= _BLOCK and _has_kernel(a.dtype) and b.size:
+        substitute(x, np.ascontiguousarray(a), x.size // (n * columns), n, columns, upper=upper, unit=unit)
+        return x
     with np.errstate(all="ignore"):
         _substitute(a, x, upper, unit)
     return x
+
+
+def _by_columns(a: np.ndarray) -> np.ndarray:
+    """Copies of matrices for LAPACK: (count, columns, rows)."""
+    turned = np.swapaxes(a, -2, -1)
+    return np.array(turned, order="C").reshape(-1, *turned.shape[-2:])
+
+
+def _from_columns(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.swapaxes(columns, -2, -1).reshape(shape)
 
 
 def _substitute(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
@@ -60,6 +79,11 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     *batch, m, n = a.shape
     k = min(m, n)
     count = int(np.prod(batch))
+    if k > _BLOCK and routines.available(a.dtype) and count:
+        columns, swaps = _by_columns(a), routines.integers(count, k)
+        codes = [routines.lu(c, p) for c, p in zip(columns, swaps)]
+        found = np.array(codes, np.int32).reshape(batch)
+        return _from_columns(columns, a.shape), swaps.astype(np.int32).reshape(*batch, k), found
     work = np.array(a.reshape(count, m, n), order="C")
     pivots = np.zeros((count, k), np.int32)
     with np.errstate(all="ignore"):
@@ -129,6 +153,9 @@ def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
 def solve(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """x with a @ x = b, and info: the first zero pivot of each matrix."""
     a, b = broadcast_batches(a, b)
+    n, columns = b.shape[-2:]
+    if routines.available(a.dtype) and _has_kernel(a.dtype) and b.size:
+        return _solve_small(a, b) if n <= _BLOCK else _solve_large(a, b)
     try:
         return np.linalg.solve(a, b), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -137,12 +164,48 @@ def solve(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return solve_triangular(packed, solve_triangular(packed, moved, False, True), True), info
 
 
+def _solve_small(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    packed, pivots, info = lu(a)
+    n, columns = b.shape[-2:]
+    x = np.array(b, order="C")
+    count = x.size // (n * columns)
+    swap_rows(x, pivots, count, n, columns)
+    substitute(x, packed, count, n, columns, upper=False, unit=True)
+    substitute(x, packed, count, n, columns, upper=True, unit=False)
+    return x, info
+
+
+def _solve_large(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    matrices, x = _by_columns(a), _by_columns(b)
+    pivots, info = routines.integers(len(x), a.shape[-1]), np.zeros(len(x), np.int32)
+    for i in range(len(x)):
+        info[i] = routines.lu(matrices[i], pivots[i])
+        routines.lu_solve(matrices[i], pivots[i], x[i])
+    return _from_columns(x, b.shape), info.reshape(a.shape[:-2])
+
+
 def inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return solve(a, np.eye(a.shape[-1], dtype=a.dtype))
+    n = a.shape[-1]
+    if n <= _BLOCK or not routines.available(a.dtype) or not a.size:
+        return solve(a, np.eye(n, dtype=a.dtype))
+    matrices = _by_columns(a)
+    pivots, info = routines.integers(len(matrices), n), np.zeros(len(matrices), np.int32)
+    for i in range(len(matrices)):
+        info[i] = routines.lu(matrices[i], pivots[i]) or routines.lu_inverse(matrices[i], pivots[i])
+    return _from_columns(matrices, a.shape), info.reshape(a.shape[:-2])
 
 
 def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The lower factor, read from the lower triangle, and info: the first leading minor that is not positive."""
+    n = a.shape[-1]
+    if n <= _BLOCK and _has_kernel(a.dtype) and a.size:
+        factor, info = np.empty(a.shape, a.dtype), np.zeros(a.shape[:-2], np.int32)
+        cholesky_rows(factor, np.ascontiguousarray(a), info, info.size, n)
+        return factor, info
+    if routines.available(a.dtype) and a.size:
+        columns = _by_columns(a)
+        codes = [routines.cholesky(c) for c in columns]
+        return np.tril(_from_columns(columns, a.shape)), np.array(codes, np.int32).reshape(a.shape[:-2])
     try:
         return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -173,18 +236,92 @@ def reflectors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     *batch, m, n = a.shape
     if 0 in a.shape:
         return a.copy(), np.zeros((*batch, min(m, n)), a.dtype)
+    if routines.available(a.dtype):
+        columns = _by_columns(a)
+        factors = np.stack([routines.reflectors(c) for c in columns])
+        return _from_columns(columns, a.shape), factors.reshape(*batch, min(m, n))
     packed, tau = np.linalg.qr(a, mode="raw")
     return np.swapaxes(packed, -2, -1), tau
 
 
 def qr(a: np.ndarray, mode: Literal["reduced", "complete"]) -> tuple[np.ndarray, np.ndarray]:
     *batch, m, n = a.shape
+    k = m if mode == "complete" else min(m, n)
     if 0 in a.shape:
-        k = m if mode == "complete" else min(m, n)
-        q = np.broadcast_to(np.eye(m, k, dtype=a.dtype), (*batch, m, k))
-        return q, np.zeros((*batch, k, n), a.dtype)
-    q, r = np.linalg.qr(a, mode=mode)
-    return q, r
+        return np.broadcast_to(np.eye(m, k, dtype=a.dtype), (*batch, m, k)), np.zeros((*batch, k, n), a.dtype)
+    if not routines.available(a.dtype):
+        return np.linalg.qr(a, mode=mode)
+    packed, tau = reflectors(a)
+    columns = np.zeros((int(np.prod(batch)), k, m), a.dtype)
+    shared = min(k, n)
+    columns[:, :shared] = np.swapaxes(packed, -2, -1).reshape(-1, n, m)[:, :shared]
+    for c, t in zip(columns, tau.reshape(len(columns), -1)):
+        routines.orthogonal(c, t)
+    return _from_columns(columns, (*batch, m, k)), np.triu(packed[..., :k, :])
+
+
+def can_factor(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether `least_squares` can be called."""
+    return routines.available(a.dtype) and bool(a.size) and bool(b.size)
+
+
+def least_squares(a: np.ndarray, b: np.ndarray, rcond: float) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest x that minimise |a @ x - b|, and the ranks of the matrices, by QR with pivoting."""
+    a, b = broadcast_batches(a, b)
+    (m, n), k = a.shape[-2:], b.shape[-1]
+    matrices = _by_columns(a)
+    x = np.zeros((len(matrices), k, max(m, n)), a.dtype)
+    x[..., :m] = _by_columns(b)
+    ranks = [routines.least_squares(c, r, rcond) for c, r in zip(matrices, x)]
+    return _from_columns(x[..., :n], (*b.shape[:-2], n, k)), np.array(ranks).reshape(a.shape[:-2])
+
+
+# -- singular values and eigenvalues ----------------------------------------------------------------------------------
+
+
+def svd(a: np.ndarray, full_matrices: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, the singular values and V^H, or LinAlgError."""
+    if not routines.available(a.dtype) or not a.size:
+        return np.linalg.svd(a, full_matrices=full_matrices)
+    _need_finite(a)
+    *batch, m, n = a.shape
+    k = min(m, n)
+    found = [routines.svd(c, full_matrices, True) for c in _by_columns(a)]
+    u, s, vh = (np.stack(parts) for parts in zip(*found))
+    rows, columns = (m, n) if full_matrices else (k, k)
+    return _from_columns(u, (*batch, m, rows)), s.reshape(*batch, k), _from_columns(vh, (*batch, columns, n))
+
+
+def singular_values(a: np.ndarray) -> np.ndarray:
+    if not routines.available(a.dtype) or not a.size:
+        return np.linalg.svd(a, compute_uv=False)
+    _need_finite(a)
+    found = [routines.svd(c, False, False)[1] for c in _by_columns(a)]
+    return np.stack(found).reshape(*a.shape[:-2], min(a.shape[-2:]))
+
+
+def _need_finite(a: np.ndarray) -> None:
+    """LAPACK may not come back from the search for the singular values of a matrix with infinities or NaN in it."""
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError("the matrix has elements that are not finite")
+
+
+def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
+    if not routines.available(a.dtype) or not a.size:
+        return np.linalg.eigh(a, uplo)  # type: ignore[arg-type]
+    _need_finite(a)
+    columns = _by_columns(a)
+    values = np.stack([routines.eigh(c, uplo.upper() == "L", True) for c in columns])
+    return values.reshape(a.shape[:-1]), _from_columns(columns, a.shape)
+
+
+def eigenvalues(a: np.ndarray, uplo: str = "L") -> np.ndarray:
+    if not routines.available(a.dtype) or not a.size:
+        return np.linalg.eigvalsh(a, uplo)  # type: ignore[arg-type]
+    _need_finite(a)
+    values = np.stack([routines.eigh(c, uplo.upper() == "L", False) for c in _by_columns(a)])
+    return values.reshape(a.shape[:-1])
 
 
 # -- the exponential --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.cpu import lapack
 from ...core import dtype as dt
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
@@ -61,10 +62,10 @@ def _pinv_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
 
 def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.ndarray:
     if hermitian:
-        values, left = np.linalg.eigh(a)
+        values, left = lapack.eigh(a)
         right = np.swapaxes(left, -2, -1).conj()
     else:
-        left, values, right = np.linalg.svd(a, full_matrices=False)
+        left, values, right = lapack.svd(a, False)
     counts = np.abs(values) > _threshold(values, atol, rtol)
     inverse = np.where(counts, 1 / np.where(counts, values, 1), 0)
     return np.swapaxes(right, -2, -1).conj() @ (inverse[..., None] * np.swapaxes(left, -2, -1).conj())
@@ -166,7 +167,7 @@ def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> 
 
 
 def _lstsq_arrays(a: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    left, values, right = np.linalg.svd(a, full_matrices=False)
+    left, values, right = lapack.svd(a, False)
     counts = values > _threshold(values, 0.0, tolerance)
     scale = np.where(counts, 1 / np.where(counts, values, 1), 0)
     inside = scale[..., None] * (np.swapaxes(left, -2, -1).conj() @ b)
@@ -195,7 +196,12 @@ def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
         b = b[..., None]
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
-    x, rank, values = _lstsq_arrays(a, b, 0.0 if driver == "gels" else rcond)
+    tolerance = 0.0 if driver == "gels" else rcond
+    values = np.zeros(1, a.dtype)
+    if driver in ("gels", "gelsy") and lapack.can_factor(a, b):
+        x, rank = lapack.least_squares(a, b, tolerance)
+    else:
+        x, rank, values = _lstsq_arrays(a, b, tolerance)
     rank, values = np.broadcast_to(rank, batch), np.broadcast_to(values, (*batch, values.shape[-1]))
     nothing, d = empty((0,), A.dtype.to_real()), A.dtype.to_real()
     residuals = nothing

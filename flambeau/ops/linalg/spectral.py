@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.cpu import lapack
 from ...core.errors import LinAlgError
 from ...core.graph import mode
 from ...core.return_types import named_result
@@ -100,7 +101,7 @@ _svd_result = named_result("linalg_svd", "U", "S", "Vh")
 
 @primitive(grads={"A": _svd_gradient}, label="LinalgSvdBackward0", function=False, method=False)
 def singular(A: Tensor, full_matrices: bool) -> Any:
-    u, s, vh = _converged("linalg.svd", A._array(), np.linalg.svd, full_matrices)
+    u, s, vh = _converged("linalg.svd", A._array(), lapack.svd, full_matrices)
     d = A.dtype
     return _svd_result((support.by_columns(u, d), support.by_rows(s, d.to_real()), support.by_columns(vh, d)))
 
@@ -128,7 +129,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     _check_svd("linalg.svd", A, driver)
     if _records(A):
         return singular(A, False)[1]
-    values = _converged("linalg.svd", A._array(), lambda a: np.linalg.svd(a, compute_uv=False))
+    values = _converged("linalg.svd", A._array(), lapack.singular_values)
     return support.by_rows(values, A.dtype.to_real())
 
 
@@ -180,7 +181,7 @@ _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 def hermitian_eigen(A: Tensor, uplo: str) -> Any:
     a = A._array()
     _check_finite_hermitian(a)
-    values, vectors = _converged("linalg.eigh", a, np.linalg.eigh, uplo)
+    values, vectors = _converged("linalg.eigh", a, lapack.eigh, uplo)
     return _eigh_result((support.by_rows(values, A.dtype.to_real()), support.by_columns(vectors, A.dtype)))
 
 
@@ -215,7 +216,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     if _records(A):
         return hermitian_eigen(A, letter)[0]
     _check_finite_hermitian(A._array())
-    return support.by_rows(_converged("linalg.eigh", A._array(), np.linalg.eigvalsh, letter), A.dtype.to_real())
+    return support.by_rows(_converged("linalg.eigh", A._array(), lapack.eigenvalues, letter), A.dtype.to_real())
 
 
 # -- eigenvalues of any square matrix ---------------------------------------------------------------------------------
