@@ -50,8 +50,10 @@ def equal(input: Tensor, other: Tensor) -> bool:
         return False
     if not numel_of(input.shape):
         return True
-    common = lookup("promote_types").function(input.dtype, other.dtype)
-    x, y = to(input._bare_alias(), common), to(other._bare_alias(), common)
+    x, y = input._bare_alias(), other._bare_alias()
+    if x.dtype is not y.dtype:
+        common = lookup("promote_types").function(input.dtype, other.dtype)
+        x, y = to(x, common), to(y, common)
     return bool(_all_equal.over((x, y)).item())
 
 

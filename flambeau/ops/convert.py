@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from ..core import dtype as dt
@@ -129,6 +130,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> ones(2).to(int64)
     tensor([1, 1])
     """
+    if len(args) == 1 and not kwargs:  # the common cases, without the general path
+        kind = args[0]
+        if type(kind) is dtype:
+            return self if kind is self.dtype else converted(self, kind, self.device)
+        if (kind is cpu or (type(kind) is str and kind == "cpu")) and self.device is cpu:
+            return self
     d, where, _, copy, fmt = parse_to(args, kwargs)
     return converted(self, d or self.dtype, self.device if where is None else as_device(where), fmt, copy)
 
@@ -318,6 +325,11 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @composite
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes zero."""
+    if self._contig and self._meta is None and self._base is None and self.device is cpu:
+        check_history_writable(self)
+        ctypes.memset(self._storage.ptr + self._offset * self.dtype.itemsize, 0, self.nbytes)
+        self._bump("zero_")
+        return self
     return _overwrite(self, 0, "zero_")
 
 

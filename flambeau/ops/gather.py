@@ -161,18 +161,26 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     shape = (*input.shape[:d], count, *input.shape[d + 1 :])
     out = empty(shape, input.dtype, input.device)
     size = input.shape[d]
-    bad = bad_index(index, size)
-    if bad is not None:
-        raise IndexError(f"index out of range in self: {bad} for dimension {d} with size {size}")
     if not numel_of(shape) or input.device is not cpu:
+        _check_range(index, d, size)
         return out
     source = input.contiguous()
     outer, _, inner = _split(input.shape, d)
-    if d == 0:  # its rows are shared out among the threads
-        kernels.embedding(out, source, index.contiguous(), _no_error(), count, size, inner)
+    if d == 0:  # rows are shared out among the threads, and bad indices skipped
+        error = _no_error()
+        kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
+        if ctypes.c_int64.from_address(error._storage.ptr).value:
+            _check_range(index, d, size)
     else:
+        _check_range(index, d, size)
         kernels.select_slices(out, source, index.contiguous(), outer, size, count, inner)
     return out
+
+
+def _check_range(index: Tensor, dim: int, size: int) -> None:
+    bad = bad_index(index, size)
+    if bad is not None:
+        raise IndexError(f"index out of range in self: {bad} for dimension {dim} with size {size}")
 
 
 # -- scatter ----------------------------------------------------------------------------------------------------------

@@ -225,6 +225,8 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from start_dim to end_dim merged into one."""
     n = len(input.shape)
+    if start_dim == 0 and end_dim == -1 and n > 1:
+        return reshaped(input, (numel_of(input.shape),))
     start, end = wrap_dim(start_dim, n), wrap_dim(end_dim, n)
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")

@@ -309,7 +309,7 @@ def _need_finite(a: np.ndarray) -> None:
 def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
     if not routines.available(a.dtype) or not a.size:
-        return np.linalg.eigh(a, uplo)  # type: ignore[arg-type]
+        return np.linalg.eigh(a, uplo)  # type: ignore[call-overload]
     _need_finite(a)
     columns = _by_columns(a)
     values = np.stack([routines.eigh(c, uplo.upper() == "L", True) for c in columns])
@@ -318,7 +318,7 @@ def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
 
 def eigenvalues(a: np.ndarray, uplo: str = "L") -> np.ndarray:
     if not routines.available(a.dtype) or not a.size:
-        return np.linalg.eigvalsh(a, uplo)  # type: ignore[arg-type]
+        return np.linalg.eigvalsh(a, uplo)  # type: ignore[call-overload]
     _need_finite(a)
     values = np.stack([routines.eigh(c, uplo.upper() == "L", False) for c in _by_columns(a)])
     return values.reshape(a.shape[:-1])

@@ -75,7 +75,8 @@ def integers(*shape: int) -> np.ndarray:
 
 def _call(name: str, d: np.dtype, *arguments: Any) -> int:
     """Call a routine with letters, numbers and arrays; returns its `info`."""
-    integer, passed = _integer(), []
+    integer = _integer()
+    passed: list[Any] = []
     for x in arguments:
         if isinstance(x, np.ndarray):
             passed.append(ctypes.c_void_p(x.ctypes.data))
