@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, through NumPy's pocketfft.
+"""Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft where a length has large factors.
 
 Three primitives do all the work, as in PyTorch: complex to complex, real to complex and complex to real, each over several
 dimensions and with an explicit factor. The named functions only resize their input and choose that factor."""
@@ -21,18 +21,24 @@ from .border import pad
 from .creation import finish, new
 from .declare import composite, primitive
 from .formula import type_word
+from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
 from .reducing import require_tensor
 
 # -- primitives -------------------------------------------------------------------------------------------------------
 
 
-def _delivered(array: np.ndarray, scale: float, order: list[int], d: dtype) -> Tensor:
-    """A new tensor with the scaled values, dimensions stored in the given order (slowest first)."""
-    strides, step = [0] * array.ndim, 1
+def _laid_out(shape: Any, order: list[int], d: dtype) -> Tensor:
+    """A new tensor whose dimensions are stored in the given order (slowest first)."""
+    strides, step = [0] * len(shape), 1
     for dim in reversed(order):
         strides[dim] = step
-        step *= max(array.shape[dim], 1)
-    out = empty_strided(make_size(array.shape), tuple(strides), d)
+        step *= max(shape[dim], 1)
+    return empty_strided(make_size(shape), tuple(strides), d)
+
+
+def _delivered(array: np.ndarray, scale: float, order: list[int], d: dtype) -> Tensor:
+    """A new tensor with the scaled values, dimensions stored in the given order (slowest first)."""
+    out = _laid_out(array.shape, order, d)
     values = out._array()
     if scale == 1:
         values[...] = array
@@ -59,9 +65,19 @@ def _complex_gradient(g: Tensor, dims: tuple, scale: float, forward: bool) -> Te
 
 @primitive(grads={"input": _complex_gradient}, label="FftC2CBackward0", function=False, method=False)
 def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
+    if dims and is_supported(input, [input.shape[d] for d in dims]):
+        out = _laid_out(input.shape, _memory_order(input, dims, True), input.dtype)
+        _along_each(out, input, dims, scale, forward)
+        return out
     a = input._array()
     raw = np.fft.fftn(a, axes=dims) if forward else np.fft.ifftn(a, axes=dims, norm="forward")
     return _delivered(raw, scale, _memory_order(input, dims, True), input.dtype)
+
+
+def _along_each(out: Tensor, x: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
+    """Transform x along one dimension after the other; the first puts its result in `out`, where it stays."""
+    for i, d in enumerate(dims):
+        transform_along(out, out if i else x, d, scale if i == len(dims) - 1 else 1.0, forward)
 
 
 def _mirrored(half: np.ndarray, n: int, dims: tuple[int, ...]) -> np.ndarray:
@@ -85,6 +101,18 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
 
 @primitive(grads={"input": _real_gradient}, label="FftR2CBackward0", function=False, method=False)
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
+    sizes, d = [input.shape[d] for d in dims], input.dtype.to_complex()
+    if is_supported(input, sizes):
+        n, last, order = sizes[-1], dims[-1], _memory_order(input, dims, not onesided)
+        if onesided and is_real_supported(input, n):
+            half = _laid_out([n // 2 + 1 if i == last else m for i, m in enumerate(input.shape)], order, d)
+            real_along(half, input, last, n, scale, False)
+            _along_each(half, half, dims[:-1], 1.0, True)
+            return half
+        if not onesided or len(dims) == 1:
+            out = _laid_out(input.shape, order, d)
+            _along_each(out, input.to(d), dims, scale, True)
+            return out.narrow(last, 0, n // 2 + 1).clone() if onesided else out
     a = input._array()
     raw = np.fft.rfftn(a, axes=dims)
     if not onesided:
@@ -105,6 +133,15 @@ def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor
 @primitive(grads={"input": _to_real_gradient}, label="FftC2RBackward0", function=False, method=False)
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
     sizes = [*(input.shape[d] for d in dims[:-1]), size]
+    if is_supported(input, sizes) and is_real_supported(input, size):
+        last, order, spectrum = dims[-1], _memory_order(input, dims, False), input
+        if len(dims) > 1:
+            spectrum = _laid_out(input.shape, order, input.dtype)
+            _along_each(spectrum, input, dims[:-1], 1.0, False)
+        shape = [size if i == last else m for i, m in enumerate(input.shape)]
+        out = _laid_out(shape, order, input.dtype.to_real())
+        real_along(out, spectrum, last, size, scale, True)
+        return out
     raw = np.fft.irfftn(input._array(), sizes, dims, norm="forward")
     return _delivered(raw, scale, _memory_order(input, dims, False), input.dtype.to_real())
 

@@ -1,0 +1,353 @@
+"""Fourier transforms of many lines at a time.
+
+LANES lines are read into planes of real and imaginary parts with the lines innermost, transformed there by Stockham's
+algorithm (each pass leaves its results in order, so nothing is ever permuted by bits), and written out. Every inner loop
+runs over whole vectors whatever the length of a line.
+
+All buffers hold real numbers; a complex number is two of them. `in_lines` and `out_lines` say where each line starts and
+the steps how far apart its elements are, counted in elements of the line (real or complex).
+"""
+
+from __future__ import annotations
+
+from ..loops import like, loop_kernel, minimum, prange, scalar_function, simd, unroll
+
+LANES = 16
+TILE = 16  # elements of each line that are turned over at a time: they stay in the first-level cache
+
+
+@scalar_function
+def radix2(work, table, at, source, target, plane, m, s):
+    for p in range(m):
+        wr, wi = table[at + 2 * p], table[at + 2 * p + 1]
+        a = source + s * p
+        y = target + 2 * s * p
+        for q in simd(s):
+            ar, ai = work[a + q], work[a + q + plane]
+            br, bi = work[a + s * m + q], work[a + s * m + q + plane]
+            work[y + q], work[y + q + plane] = ar + br, ai + bi
+            dr, di = ar - br, ai - bi
+            work[y + s + q] = dr * wr - di * wi
+            work[y + s + q + plane] = dr * wi + di * wr
+
+
+@scalar_function
+def radix3(work, table, at, source, target, plane, m, s):
+    for p in range(m):
+        w = at + 4 * p
+        ur, ui, vr, vi = table[w], table[w + 1], table[w + 2], table[w + 3]
+        a = source + s * p
+        y = target + 3 * s * p
+        for q in simd(s):
+            ar, ai = work[a + q], work[a + q + plane]
+            br, bi = work[a + s * m + q], work[a + s * m + q + plane]
+            cr, ci = work[a + 2 * s * m + q], work[a + 2 * s * m + q + plane]
+            tr, ti = br + cr, bi + ci
+            er, ei = ar - 0.5 * tr, ai - 0.5 * ti
+            fr, fi = 0.8660254037844386 * (bi - ci), 0.8660254037844386 * (cr - br)
+            work[y + q], work[y + q + plane] = ar + tr, ai + ti
+            gr, gi = er + fr, ei + fi
+            work[y + s + q], work[y + s + q + plane] = gr * ur - gi * ui, gr * ui + gi * ur
+            hr, hi = er - fr, ei - fi
+            work[y + 2 * s + q], work[y + 2 * s + q + plane] = hr * vr - hi * vi, hr * vi + hi * vr
+
+
+@scalar_function
+def radix4(work, table, at, source, target, plane, m, s):
+    for p in range(m):
+        w = at + 6 * p
+        ur, ui, vr, vi, wr, wi = table[w], table[w + 1], table[w + 2], table[w + 3], table[w + 4], table[w + 5]
+        a = source + s * p
+        y = target + 4 * s * p
+        for q in simd(s):
+            ar, ai = work[a + q], work[a + q + plane]
+            br, bi = work[a + s * m + q], work[a + s * m + q + plane]
+            cr, ci = work[a + 2 * s * m + q], work[a + 2 * s * m + q + plane]
+            dr, di = work[a + 3 * s * m + q], work[a + 3 * s * m + q + plane]
+            er, ei, fr, fi = ar + cr, ai + ci, ar - cr, ai - ci
+            gr, gi, hr, hi = br + dr, bi + di, bi - di, dr - br  # h = -i (b - d)
+            work[y + q], work[y + q + plane] = er + gr, ei + gi
+            kr, ki = fr + hr, fi + hi
+            work[y + s + q], work[y + s + q + plane] = kr * ur - ki * ui, kr * ui + ki * ur
+            xr, xi = er - gr, ei - gi
+            work[y + 2 * s + q], work[y + 2 * s + q + plane] = xr * vr - xi * vi, xr * vi + xi * vr
+            zr, zi = fr - hr, fi - hi
+            work[y + 3 * s + q], work[y + 3 * s + q + plane] = zr * wr - zi * wi, zr * wi + zi * wr
+
+
+C1, C2, S1, S2 = 0.30901699437494745, -0.8090169943749475, 0.9510565162951535, 0.5877852522924731
+
+
+@scalar_function
+def radix5(work, table, at, source, target, plane, m, s):
+    for p in range(m):
+        w = at + 8 * p
+        ur, ui, vr, vi = table[w], table[w + 1], table[w + 2], table[w + 3]
+        xr, xi, zr, zi = table[w + 4], table[w + 5], table[w + 6], table[w + 7]
+        a = source + s * p
+        y = target + 5 * s * p
+        for q in simd(s):
+            ar, ai = work[a + q], work[a + q + plane]
+            br, bi = work[a + s * m + q], work[a + s * m + q + plane]
+            cr, ci = work[a + 2 * s * m + q], work[a + 2 * s * m + q + plane]
+            dr, di = work[a + 3 * s * m + q], work[a + 3 * s * m + q + plane]
+            er, ei = work[a + 4 * s * m + q], work[a + 4 * s * m + q + plane]
+            pr, pi, qr, qi = br + er, bi + ei, cr + dr, ci + di
+            fr, fi, gr, gi = bi - ei, er - br, ci - di, dr - cr  # -i times the differences
+            work[y + q], work[y + q + plane] = ar + pr + qr, ai + pi + qi
+            hr, hi = ar + C1 * pr + C2 * qr, ai + C1 * pi + C2 * qi
+            kr, ki = ar + C2 * pr + C1 * qr, ai + C2 * pi + C1 * qi
+            lr, li = S1 * fr + S2 * gr, S1 * fi + S2 * gi
+            nr, ni = S2 * fr - S1 * gr, S2 * fi - S1 * gi
+            tr, ti = hr + lr, hi + li
+            work[y + s + q], work[y + s + q + plane] = tr * ur - ti * ui, tr * ui + ti * ur
+            tr, ti = kr + nr, ki + ni
+            work[y + 2 * s + q], work[y + 2 * s + q + plane] = tr * vr - ti * vi, tr * vi + ti * vr
+            tr, ti = kr - nr, ki - ni
+            work[y + 3 * s + q], work[y + 3 * s + q + plane] = tr * xr - ti * xi, tr * xi + ti * xr
+            tr, ti = hr - lr, hi - li
+            work[y + 4 * s + q], work[y + 4 * s + q + plane] = tr * zr - ti * zi, tr * zi + ti * zr
+
+
+@scalar_function
+def adjacent(lines, first, last):
+    """Whether a whole block of lines starts at neighbouring elements."""
+    steps = 0
+    for c in range(last - first):
+        steps += 1 if lines[first + c + 1] - lines[first + c] == 1 else 0
+    return steps == LANES - 1
+
+
+@scalar_function
+def transform(work, table, radices, passes, home, plane, n):
+    """Where in `work` the results are after all passes over the planes at `home`."""
+    source = home
+    target = home + 2 * plane
+    at = 0
+    s = LANES
+    left = n
+    for k in range(passes):
+        radix = radices[k]
+        m = left // radix
+        if radix == 4:
+            radix4(work, table, at, source, target, plane, m, s)
+        elif radix == 2:
+            radix2(work, table, at, source, target, plane, m, s)
+        elif radix == 3:
+            radix3(work, table, at, source, target, plane, m, s)
+        else:
+            radix5(work, table, at, source, target, plane, m, s)
+        at += 2 * (radix - 1) * m
+        s = s * radix
+        left = m
+        held = source
+        source = target
+        target = held
+    return source
+
+
+# -- one element between a line and the planes. Tiles of elements are written out instead of looped over: as vectors they
+# would be gathered and scattered one by one.
+
+
+@scalar_function
+def read_complex(work, x, place, plane, here, *, inverse):
+    work[place] = x[here + (1 if inverse else 0)]
+    work[place + plane] = x[here + (0 if inverse else 1)]
+
+
+@scalar_function
+def write_complex(out, work, turns, place, plane, here, turn, scale, *, inverse, turned):
+    re = work[place] * scale
+    im = work[place + plane] * scale
+    if turned:
+        tr, ti = turns[turn], turns[turn + 1]
+        held = re * tr - im * ti
+        im = re * ti + im * tr
+        re = held
+    out[here + (1 if inverse else 0)] = re
+    out[here + (0 if inverse else 1)] = im
+
+
+@scalar_function
+def write_halves(out, work, done, plane, c, j, n, one, other, out_step, half, paired):
+    """Coefficient j of two real lines from those of one complex line at j and -j."""
+    place = done + j * LANES + c
+    mirror = done + (n - j if j > 0 else 0) * LANES + c
+    ar, ai, br, bi = work[place], work[place + plane], work[mirror], work[mirror + plane]
+    here = 2 * (one + j * out_step)
+    out[here] = (ar + br) * half
+    out[here + 1] = (ai - bi) * half
+    if paired:
+        here = 2 * (other + j * out_step)
+        out[here] = (ai + bi) * half
+        out[here + 1] = (br - ar) * half
+
+
+@scalar_function
+def read_halves(work, x, home, plane, c, j, n, one, other, in_step):
+    """Coefficients j and -j of one complex line from those of two real lines, real and imaginary parts exchanged."""
+    alone = j == 0 or 2 * j == n  # these are real: their imaginary parts do not count
+    ar, ai = x[2 * (one + j * in_step)], x[2 * (one + j * in_step) + 1]
+    br, bi = x[2 * (other + j * in_step)], x[2 * (other + j * in_step) + 1]
+    if alone:
+        ai = like(work, 0)
+        bi = like(work, 0)
+    place = home + j * LANES + c
+    work[place] = ai + br
+    work[place + plane] = ar - bi
+    if not alone:
+        mirror = home + (n - j) * LANES + c
+        work[mirror] = br - ai
+        work[mirror + plane] = ar + bi
+
+
+@loop_kernel(may_alias=True)
+def transform_lines(
+    out, x, out_lines, in_lines, table, radices, passes, turns, work, lines, n, out_step, in_step, scale, parts, period,
+    *, inverse=False, turned=False
+):  # fmt: skip
+    """Complex lines. The inverse transform is the transform with real and imaginary parts exchanged on the way in and out.
+    With `turned`, element k of line l is multiplied by turns[(l % period) * n + k]: the step between two transforms that
+    make a longer one. `work` has room for 4 * n * LANES numbers per part."""
+    plane = n * LANES
+    whole = n // TILE * TILE
+    blocks = (lines + LANES - 1) // LANES
+    for part in prange(parts, 8 * n * lines // parts):
+        home = part * 4 * plane
+        for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+            first = block * LANES
+            last = minimum(first + LANES, lines) - 1
+            if adjacent(in_lines, first, last):
+                start = in_lines[first]
+                for j in range(n):
+                    here = 2 * (start + j * in_step)
+                    for c in simd(LANES):
+                        read_complex(work, x, home + j * LANES + c, plane, here + 2 * c, inverse=inverse)
+            else:
+                for tile in range(0, whole, TILE):
+                    for c in range(LANES):
+                        start = in_lines[minimum(first + c, last)] + tile * in_step
+                        place = home + tile * LANES + c
+                        for j in unroll(TILE):
+                            read_complex(work, x, place + j * LANES, plane, 2 * (start + j * in_step), inverse=inverse)
+                for j in range(whole, n):
+                    for c in range(LANES):
+                        here = 2 * (in_lines[minimum(first + c, last)] + j * in_step)
+                        read_complex(work, x, home + j * LANES + c, plane, here, inverse=inverse)
+            done = transform(work, table, radices, passes, home, plane, n)
+            if not turned and adjacent(out_lines, first, last):
+                start = out_lines[first]
+                for j in range(n):
+                    here = 2 * (start + j * out_step)
+                    for c in simd(LANES):
+                        place = done + j * LANES + c
+                        write_complex(
+                            out, work, turns, place, plane, here + 2 * c, 0, scale, inverse=inverse, turned=False
+                        )
+            else:
+                for tile in range(0, whole, TILE):
+                    for c in range(last - first + 1):
+                        start = out_lines[first + c] + tile * out_step
+                        turn = 2 * (((first + c) % period) * n + tile)
+                        place = done + tile * LANES + c
+                        for j in unroll(TILE):
+                            here = 2 * (start + j * out_step)
+                            write_complex(
+                                out, work, turns, place + j * LANES, plane, here, turn + 2 * j, scale,
+                                inverse=inverse, turned=turned,
+                            )  # fmt: skip
+                for j in range(whole, n):
+                    for c in range(last - first + 1):
+                        here = 2 * (out_lines[first + c] + j * out_step)
+                        turn = 2 * (((first + c) % period) * n + j)
+                        write_complex(
+                            out, work, turns, done + j * LANES + c, plane, here, turn, scale, inverse=inverse,
+                            turned=turned,
+                        )  # fmt: skip
+
+
+@loop_kernel(may_alias=True)
+def transform_real_lines(
+    out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts
+):  # fmt: skip
+    """Real lines to the n // 2 + 1 coefficients that determine the rest. Two lines travel as one: the real and imaginary
+    part of a complex one, whose transform is taken apart by its symmetries."""
+    plane = n * LANES
+    whole = n // TILE * TILE
+    coefficients = n // 2 + 1
+    tiled = coefficients // TILE * TILE
+    half = scale * 0.5
+    blocks = (lines + 2 * LANES - 1) // (2 * LANES)
+    for part in prange(parts, 5 * n * lines // parts):
+        home = part * 4 * plane
+        for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+            first = block * 2 * LANES
+            last = minimum(first + 2 * LANES, lines) - 1
+            for tile in range(0, whole, TILE):
+                for c in range(LANES):
+                    one = in_lines[minimum(first + c, last)] + tile * in_step
+                    other = in_lines[minimum(first + LANES + c, last)] + tile * in_step
+                    place = home + tile * LANES + c
+                    for j in unroll(TILE):
+                        work[place + j * LANES] = x[one + j * in_step]
+                        work[place + j * LANES + plane] = x[other + j * in_step]
+            for j in range(whole, n):
+                for c in range(LANES):
+                    work[home + j * LANES + c] = x[in_lines[minimum(first + c, last)] + j * in_step]
+                    work[home + j * LANES + c + plane] = x[in_lines[minimum(first + LANES + c, last)] + j * in_step]
+            done = transform(work, table, radices, passes, home, plane, n)
+            for tile in range(0, tiled, TILE):
+                for c in range(minimum(last - first + 1, LANES)):
+                    one, other = out_lines[first + c], out_lines[minimum(first + LANES + c, last)]
+                    paired = first + LANES + c <= last
+                    for j in unroll(TILE):
+                        write_halves(out, work, done, plane, c, tile + j, n, one, other, out_step, half, paired)
+            for j in range(tiled, coefficients):
+                for c in range(minimum(last - first + 1, LANES)):
+                    one, other = out_lines[first + c], out_lines[minimum(first + LANES + c, last)]
+                    paired = first + LANES + c <= last
+                    write_halves(out, work, done, plane, c, j, n, one, other, out_step, half, paired)
+
+
+@loop_kernel(may_alias=True)
+def transform_half_lines(
+    out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts
+):  # fmt: skip
+    """The inverse of transform_real_lines: n real numbers from n // 2 + 1 coefficients."""
+    plane = n * LANES
+    whole = n // TILE * TILE
+    blocks = (lines + 2 * LANES - 1) // (2 * LANES)
+    for part in prange(parts, 5 * n * lines // parts):
+        home = part * 4 * plane
+        for block in range(part * blocks // parts, (part + 1) * blocks // parts):
+            first = block * 2 * LANES
+            last = minimum(first + 2 * LANES, lines) - 1
+            for tile in range(0, n // 2 + 1, TILE):
+                for c in range(LANES):
+                    one, other = in_lines[minimum(first + c, last)], in_lines[minimum(first + LANES + c, last)]
+                    for j in range(tile, minimum(tile + TILE, n // 2 + 1)):
+                        read_halves(work, x, home, plane, c, j, n, one, other, in_step)
+            done = transform(work, table, radices, passes, home, plane, n)
+            for c in range(minimum(last - first + 1, LANES)):
+                one = out_lines[first + c]
+                for j in range(whole, n):
+                    out[one + j * out_step] = work[done + j * LANES + c + plane] * scale
+            for c in range(LANES, last - first + 1):
+                other = out_lines[first + c]
+                for j in range(whole, n):
+                    out[other + j * out_step] = work[done + j * LANES + c - LANES] * scale
+            for tile in range(0, whole, TILE):
+                for c in range(minimum(last - first + 1, LANES)):
+                    one = out_lines[first + c] + tile * out_step
+                    place = done + tile * LANES + c + plane
+                    for j in unroll(TILE):
+                        out[one + j * out_step] = work[place + j * LANES] * scale
+                for c in range(LANES, last - first + 1):
+                    other = out_lines[first + c] + tile * out_step
+                    place = done + tile * LANES + c - LANES
+                    for j in unroll(TILE):
+                        out[other + j * out_step] = work[place + j * LANES] * scale
+
+
+__all__ = ["LANES", "transform_half_lines", "transform_lines", "transform_real_lines"]
