@@ -114,6 +114,7 @@ _HOMES = {
     "install_as_torch": "posing",
     "load": "serialization",
     "save": "serialization",
+    "vmap": "func",
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection
 from typing import Any
 
+from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.graph import AccumulateGrad, Node, gradient_edge, mode, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
@@ -105,7 +106,10 @@ class Pass:
             return None
         if useful is not None and not any(e is not None and e[0] in useful for e in node.edges):
             return None
-        outgoing = apply_watched(node, incoming) if unusual else node.apply(incoming)
+        try:
+            outgoing = apply_watched(node, incoming) if unusual else node.apply(incoming)
+        except BatchedOperand:
+            outgoing = apply_one_by_one(node, incoming)
         if node.hooks:
             outgoing = run_posthooks(node, outgoing, incoming)
         if mode.anomaly:
@@ -203,6 +207,12 @@ def apply_watched(node: Node, incoming: list) -> tuple:
         if mode.anomaly:
             show_forward_call(node)
         raise
+
+
+def apply_one_by_one(node: Node, incoming: list) -> tuple:
+    """Under vmap, a node that reads the memory of its gradients gets one element of the batch at a time."""
+    level = max((g._level for g in incoming if isinstance(g, BatchedTensor)), key=lambda one: one.depth)
+    return level.joined([node.apply(level.element(incoming, i)) for i in range(level.size)], node.name())
 
 
 def show_forward_call(node: Node) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.graph import RETRY_MESSAGE, mode
@@ -127,7 +128,10 @@ class Pointwise:
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
         """The general path: any mix of tensors and numbers, parameters, a forced output dtype."""
-        plan = self.plan_for(operands, params, out_dtype, None)
+        try:
+            plan = self.plan_for(operands, params, out_dtype, None)
+        except BatchedOperand:
+            return self.call_batched(operands, params, out_dtype)
         out = _new_object(Tensor)
         out._storage = UntypedStorage(plan.nbytes, plan.device)
         out.shape = plan.shape
@@ -145,6 +149,11 @@ class Pointwise:
                     record(plan, operands, runtime, out)
                     break
         return out
+
+    def call_batched(self, operands: tuple, params: tuple, out_dtype: dtype | None) -> Tensor:
+        """The same inside vmap, where no face asked the modes: for the level that started last, which may leave others."""
+        level = max((x._level for x in operands if isinstance(x, BatchedTensor)), key=lambda one: one.depth)
+        return level.wrap(self.call(tuple(level.lined_up(operands)), params, out_dtype))
 
     def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> Plan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core import graph
+from ..core.batched import BatchedOperand
 from ..core.device import cpu
 from ..core.dtype import opmath
 from ..core.graph import (
@@ -266,6 +267,8 @@ class PointwiseNode(Node):
                 backward = recipe.kernels.get((g.dtype, g._strides))
             except SparseOperand:
                 return self.apply([g.to_dense()])
+            except BatchedOperand:  # many gradients at once: vmap over a backward pass
+                return self.apply_operators(g)
             if backward is None:
                 backward = recipe.backward_for(g)
             if backward is not None and not self.hooked:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core import modes
+from ..core.batched import BatchedTensor
 from ..core.device import cpu
 from ..core.graph import mode
 from ..core.layout import broadcast_shapes, has_internal_overlap
@@ -193,7 +194,7 @@ def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list, collap
         return t, dim + len(item.shape)
     if item.dtype not in _INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if not item.shape and not (mode.enabled and item.requires_grad):
+    if not item.shape and not isinstance(item, BatchedTensor) and not (mode.enabled and item.requires_grad):
         return _select_index(t, dim, int(item.item())), dim
     advanced.append(item)
     return t, dim + 1
@@ -454,6 +455,9 @@ def _only_masks(key: Any) -> bool:
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
+    if any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
+        part.index_put_(tuple(advanced), value)
+        return
     check_writable(part, "index_put_")
     if has_internal_overlap(part.shape, part._strides):
         raise RuntimeError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..backends.cpu.compiled import reduce_kernel
 from ..core import dtype as dt
+from ..core.batched import BatchedTensor
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode, named_class
@@ -86,7 +87,7 @@ def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tens
 
 def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor seen in the shape it was reduced from."""
-    if mode.enabled and g._meta is not None:
+    if (mode.enabled and g._meta is not None) or type(g) is BatchedTensor:
         return restored(g, len(shape), dims, keepdim).expand(shape)
     strides, position = [], 0
     for i in range(len(shape)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.batched import BatchedTensor
 from ..core.dtype import dtype
 from ..core.layout import wrap_dim
 from ..core.size import make_size
@@ -196,6 +197,8 @@ _RESHAPES: dict[tuple, tuple[tuple[int, ...], bool]] = {}
 
 
 def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
+    if isinstance(input, BatchedTensor):
+        return input.reshape(size)
     key = (input.shape, input._strides, size)
     known = _RESHAPES.get(key)
     if known is None:

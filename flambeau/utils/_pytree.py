@@ -15,6 +15,8 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..core.return_types import NamedResult
+
 Context = Any
 PyTree = Any
 
@@ -134,7 +136,7 @@ for _node in (
     NodeDef(
         _NAMED,  # type: ignore[arg-type]
         lambda x: (list(x), type(x)),
-        lambda c, kind: kind(*c),
+        lambda c, kind: kind(c) if issubclass(kind, NamedResult) else kind(*c),
         lambda x: [GetAttrKey(name) for name in x._fields],
     ),
 ):

@@ -1,0 +1,26 @@
+"""Functions of functions: derivatives, maps over batches, modules called with other parameters.
+
+>>> from flambeau.func import grad, vmap
+>>> vmap(grad(flambeau.sin))(flambeau.zeros(3))
+tensor([1., 1., 1.])
+"""
+
+from .derivatives import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from .modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
+from .mapping import vmap
+
+__all__ = [
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

@@ -1,0 +1,225 @@
+"""How one call on one element of a batch becomes a call on the whole batch.
+
+A `Level` is one running vmap: a mode that sees every operator called inside. What happens to a call follows from the
+operator's declaration: pointwise operators line up dimensions and broadcast, reductions shift theirs, composites run as they
+are (their parts come back here), and the rest have a rule in `RULES`, one per family. An operator without any is run
+element by element, with a warning: right, but slow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..core import modes
+from ..core.batched import BatchedTensor, VmapRefusal, batched
+from ..core.promotion import promote_types
+from ..core.return_types import NamedResult
+from ..core.tensor import Tensor
+from ..ops.joining import stack
+from ..ops.registry import OPS, Op
+
+Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
+
+RULES: dict[str, Rule] = {}
+_KEYS: dict[int, str] = {id(op): key for key, op in OPS.items()}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Declare the rule of the operators with these registry names."""
+
+    def declare(fn: Rule) -> Rule:
+        for name in names:
+            RULES[name] = fn
+        return fn
+
+    return declare
+
+
+class Level(modes.Mode):
+    """One running vmap over `size` elements."""
+
+    def __init__(self, size: int, randomness: str):
+        self.size, self.randomness = size, randomness
+        self.depth = 1 + max((m.depth for m in modes.stack if isinstance(m, Level)), default=0)
+
+    # -- values -----------------------------------------------------------------------------------------------------
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, BatchedTensor) and x._level is self
+
+    def front(self, x: Any) -> Any:
+        """The value of a tensor of this level, batch first; anything else as it is."""
+        if not self.owns(x):
+            return x
+        return x._value if x._hidden == 0 else x._value.movedim(x._hidden, 0)
+
+    def full(self, x: Tensor) -> Tensor:
+        """The same, where a tensor that is equal for all elements is repeated (without copying)."""
+        return self.front(x) if self.owns(x) else x.unsqueeze(0).expand(self.size, *x.shape)
+
+    def wrap(self, result: Any, hidden: int = 0) -> Any:
+        """Results of a call on values, seen from inside."""
+        if isinstance(result, Tensor):
+            return batched(result, hidden, self)
+        if isinstance(result, (tuple, list)):
+            return remade(result, [self.wrap(r, hidden) for r in result])
+        return result
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+    def handle(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+        key = _KEYS.get(id(op), op.name)
+        if op.kind == "random":
+            return RULES["random"](self, function, op, args, kwargs)
+        if not any(self.owns(x) for x in tensors_in((args, kwargs))):
+            return function(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            raise VmapRefusal(
+                f"vmap: calling {op.name}(..., out=) is not supported inside vmap: use the form without out="
+            )
+        special = RULES.get(key)
+        if special is not None:
+            return special(self, function, *args, **kwargs)
+        if op.name.endswith("_") and not op.name.startswith("_"):
+            return self.in_place(op, function, args, kwargs)
+        if op.kind == "pointwise":
+            return self.pointwise(function, args, kwargs)
+        if op.kind == "reduction":
+            return RULES["reduction"](self, function, *args, **kwargs)
+        if op.kind == "composite" or (op.kind == "view" and op.impl is None):
+            return self.composite(op, function, args, kwargs)
+        return self.one_by_one(op, function, args, kwargs)
+
+    def pointwise(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Values with the batch first and the other dimensions lined up at the end broadcast by themselves."""
+        if any(self.owns(x) for x in kwargs.values()):
+            raise VmapRefusal("vmap: a tensor given by name to a pointwise operator must be equal for all elements")
+        return self.wrap(function(*self.lined_up(args), **kwargs))
+
+    def lined_up(self, operands: tuple) -> list:
+        rank = max((len(x.shape) for x in operands if isinstance(x, Tensor)), default=0)
+        own_dtype = self._dtype_of_dimensioned(operands)
+        result: list = []
+        for x in operands:
+            if not self.owns(x):
+                result.append(x)
+                continue
+            value = self.front(x)
+            missing = rank - len(x.shape)
+            if missing:
+                value = value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:])
+            if not x.shape and own_dtype is not None and x.dtype.category <= own_dtype.category:
+                value = value.to(own_dtype)  # inside it has no dimensions, so it does not widen the others' dtype
+            result.append(value)
+        return result
+
+    @staticmethod
+    def _dtype_of_dimensioned(operands: tuple) -> Any:
+        found = None
+        for x in operands:
+            if isinstance(x, Tensor) and x.shape:
+                found = x.dtype if found is None else promote_types(found, x.dtype)
+        return found
+
+    def in_place(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+        target, *others = args
+        self.check_target(target, op.name)
+        if op.kind == "pointwise":
+            self.writable(target)
+            operands = self.lined_up(args)
+            if operands[0].shape[1:] != target.shape:
+                raise RuntimeError(
+                    f"vmap: {op.name}(): the result does not fit into the tensor of shape {list(target.shape)}"
+                )
+            function(operands[0] if operands[0].dtype is target.dtype else self.front(target), *operands[1:], **kwargs)
+            return target
+        plain = OPS.get(op.name[:-1])
+        if plain is not None:
+            with self:
+                target.copy_(plain.function(target, *others, **kwargs))
+            return target
+        self.one_by_one(op, function, args, kwargs)
+        return target
+
+    def check_target(self, target: Any, name: str) -> None:
+        if not self.owns(target):
+            raise VmapRefusal(
+                f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor in extra_args that has more"
+                " elements than `self`. This happened due to `self` not being vmapped over while a Tensor in extra_args is"
+                " being vmapped over in a vmap. Please try to use out-of-place operators instead of in-place ones, or"
+                " make self from the other tensor (new_zeros, zeros_like)."
+            )
+
+    def writable(self, target: BatchedTensor) -> None:
+        """The batch may be one element repeated: before it is changed it becomes a batch of its own."""
+        value = target._value
+        if self.size > 1 and value.stride()[target._hidden] == 0:
+            target._value = value.clone()
+
+    def composite(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run the operator's own code with this level watching; if that reads memory, element by element."""
+        body = getattr(function, "__wrapped__", None)
+        if body is None:
+            return self.one_by_one(op, function, args, kwargs)
+        try:
+            with self:
+                return body(*args, **kwargs)
+        except VmapRefusal:
+            return self.one_by_one(op, function, args, kwargs)
+
+    def one_by_one(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """The call for each element in turn, results stacked."""
+        if not op.name.startswith("_"):
+            warnings.warn(
+                "There is a performance drop because we have not yet implemented the batching rule for"
+                f" {op.name}. It is called once for each element of the batch.",
+                UserWarning,
+                stacklevel=4,
+            )
+        results = []
+        if not self.size:
+            raise VmapRefusal(f"vmap: {op.name}() has no batching rule, and a batch of size 0 has no element to call it with")
+        for i in range(self.size):
+            results.append(function(*self.element(args, i), **self.element(kwargs, i)))
+        return self.joined(results, op.name)
+
+    def element(self, tree: Any, i: int) -> Any:
+        if self.owns(tree):
+            return tree._value.select(tree._hidden, i)
+        if type(tree) is dict:
+            return {k: self.element(v, i) for k, v in tree.items()}
+        if isinstance(tree, (tuple, list)):
+            return remade(tree, [self.element(v, i) for v in tree])
+        return tree
+
+    def joined(self, results: list, name: str) -> Any:
+        first = results[0]
+        if isinstance(first, Tensor):
+            if any(r.shape != first.shape for r in results):
+                raise VmapRefusal(f"vmap: the shape of {name}()'s result depends on the data, which vmap does not support")
+            return self.wrap(stack(results))
+        if isinstance(first, (tuple, list)):
+            return remade(first, [self.joined(list(parts), name) for parts in zip(*results)])
+        if any(r != first for r in results):
+            raise VmapRefusal(f"vmap: the result of {name}() differs from element to element and is not a Tensor")
+        return first
+
+
+def remade(like: Any, parts: list) -> Any:
+    """A tuple, list or named tuple like `like` of other parts."""
+    named = hasattr(like, "_fields") and not isinstance(like, NamedResult)
+    return type(like)(*parts) if named else type(like)(parts)
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    if isinstance(tree, Tensor):
+        yield tree
+    elif type(tree) is dict:
+        yield from tensors_in(tuple(tree.values()))
+    elif isinstance(tree, (tuple, list)):
+        for part in tree:
+            yield from tensors_in(part)
+
+
+def running_levels() -> list[Level]:
+    """The vmaps that are running, outermost first."""
+    return [m for m in modes.stack if isinstance(m, Level)]

@@ -1,0 +1,5 @@
+"""The batching rules, one module per family of operators. Importing this fills `batching.RULES`."""
+
+from . import creation, indexing, layers, losses, products, random, reductions, shapes
+
+__all__ = ["creation", "indexing", "layers", "losses", "products", "random", "reductions", "shapes"]

@@ -1,0 +1,126 @@
+"""The forms that most batching rules have: arguments that count dimensions, and operators on stacks of something."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ...core.batched import BatchedTensor
+from ...core.tensor import Tensor
+from ..batching import Level, rule
+
+
+@functools.cache
+def _signature(function: Callable) -> inspect.Signature:
+    return inspect.signature(getattr(function, "__wrapped__", function))
+
+
+def bind(function: Callable, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+    bound = _signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound
+
+
+def shifted(dim: int, rank: int) -> int:
+    """Where dimension `dim` of an element with `rank` dimensions lies in a batch."""
+    limit = max(rank, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
+        )
+    return dim % limit + 1
+
+
+def shifted_all(dims: Any, rank: int) -> Any:
+    """The same for a dim argument: an int, several, or None for all."""
+    if dims is None:
+        return tuple(range(1, rank + 1))
+    if isinstance(dims, (tuple, list)):
+        return tuple(shifted(int(d), rank) for d in dims)
+    return shifted(int(dims), rank)
+
+
+def along(*names: str, dims: tuple[str, ...] = ("dim",), extra: int = 0, repeat: bool = True) -> None:
+    """Operators whose arguments `dims` count dimensions of their first tensor (with `extra` more: of the result). With
+    `repeat` the other tensors have the batch too; without it those that are equal for all elements stay as they are."""
+
+    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        bound = bind(function, args, kwargs)
+        values = bound.arguments
+        rank = len(next(v for v in values.values() if isinstance(v, Tensor)).shape)
+        if rank == 0 and not extra:  # dimension 0 may be named all the same
+            return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        for name in dims:
+            values[name] = shifted_all(values[name], rank + extra)
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                values[name] = level.full(value) if repeat else level.front(value)
+        return level.wrap(function(*bound.args, **bound.kwargs))
+
+    rule(*names)(run)
+
+
+def leading(*names: str) -> None:
+    """Operators that take stacks of what they work on: the batch is one more dimension in front."""
+
+    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        bound = bind(function, args, kwargs)
+        tensors = [v for v in bound.arguments.values() if isinstance(v, Tensor)]
+        rank = max(len(t.shape) for t in tensors)
+        several = len(tensors) > 1
+        for name, value in bound.arguments.items():
+            if isinstance(value, Tensor):
+                bound.arguments[name] = in_line(level, value, rank) if several else level.front(value)
+        return level.wrap(function(*bound.args, **bound.kwargs))
+
+    rule(*names)(run)
+
+
+def in_line(level: Level, x: Tensor, rank: int) -> Tensor:
+    """A batch of elements with `rank` dimensions, ones put in front of what they have."""
+    value = level.full(x)
+    missing = rank - len(x.shape)
+    return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if missing else value
+
+
+def folded(*names: str, shape: str | None = None) -> None:
+    """Operators on (N, ...): every image is on its own, so the batch goes into N. `shape` names an argument that is such a
+    shape."""
+
+    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        bound = bind(function, args, kwargs)
+        for name, value in bound.arguments.items():
+            if isinstance(value, Tensor):
+                bound.arguments[name] = level.full(value).flatten(0, 1)
+        if shape is not None:
+            count, *rest = bound.arguments[shape]
+            bound.arguments[shape] = (level.size * count, *rest)
+        return level.wrap(unfolded(level, function(*bound.args, **bound.kwargs)))
+
+    rule(*names)(run)
+
+
+def unfolded(level: Level, result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return result.unflatten(0, (level.size, result.shape[0] // level.size))
+    return tuple(unfolded(level, r) for r in result)
+
+
+def same(*names: str) -> None:
+    """Operators that leave dimensions as they are: the batch stays where it is."""
+
+    def run(level: Level, function: Callable, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
+        return level.wrap(function(input._value, *args, **kwargs), input._hidden)
+
+    rule(*names)(run)
+
+
+def fronted(*names: str) -> None:
+    """Operators that see only the last dimensions, or elements: the batch goes in front."""
+
+    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        return level.wrap(function(*(level.front(a) for a in args), **kwargs))
+
+    rule(*names)(run)

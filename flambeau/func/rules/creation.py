@@ -1,0 +1,47 @@
+"""New tensors made like a batched one, and what cannot be done to a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ...core.batched import VmapRefusal
+from ..batching import Level, rule
+from .common import fronted
+
+fronted("empty_like", "zeros_like", "ones_like", "full_like")
+
+
+@rule("new_empty", "new_zeros", "new_ones", "new_full")
+def new(level: Level, function: Callable, input: Any, *size: Any, **options: Any) -> Any:
+    """A batch of its own, so that it may be written to."""
+    if not level.owns(input):  # a size or value of this level among the arguments
+        raise VmapRefusal(f"vmap: the arguments of {function.__name__}() must be equal for all elements")
+    named = options.pop("size", None)
+    first, *rest = (named, *size) if named is not None else size or ((),)
+    if isinstance(first, (tuple, list)):
+        return level.wrap(function(input._value, (level.size, *first), *rest, **options))
+    return level.wrap(function(input._value, level.size, first, *rest, **options))
+
+
+@rule("item", "tolist", "numpy", "is_nonzero")
+def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+    raise VmapRefusal(
+        f"vmap: It looks like you're calling .{function.__name__}() on a Tensor. We don't support vmap over calling"
+        f" .{function.__name__}() on a Tensor, please try to rewrite what you're doing with other operations: inside vmap a"
+        " tensor stands for a whole batch."
+    )
+
+
+@rule("equal", "allclose")
+def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+    raise VmapRefusal(f"vmap over torch.{function.__name__} isn't supported: its result is one Python bool, not a batch.")
+
+
+@rule("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "internal.unique_elements",
+      "internal.distinct_neighbours", "internal.unique_slices")  # fmt: skip
+def dynamic(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+    raise VmapRefusal(
+        "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over"
+        f" {function.__name__}: the elements' results could differ in size."
+    )

@@ -1,0 +1,120 @@
+"""Layers: normalisation, pooling, resampling, padding, embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.batched import VmapRefusal
+from ...core.tensor import Tensor
+from ...ops.batch_norm import batch_norm as normalise
+from ...ops.registry import OPS
+from ..batching import Level, rule
+from .common import bind, folded, unfolded
+
+_IMAGES = ("internal.resample_", "internal.ReflectionPad", "internal.ReplicationPad", "internal.PadCircular",
+           "internal.adaptive_max", "internal._to_pixels", "internal._to_channels", "internal._mixed",
+           "internal.images_to_columns", "internal.columns_to_images")  # fmt: skip
+folded(*(name for name in OPS if name.startswith(_IMAGES)))
+folded("internal.max_pool2d_coded", "internal.max_pool2d_indexed", "internal.max_pool3d_indexed")
+folded("internal.grid_sampler_2d_points", "internal.grid_sampler_3d_points")
+folded("internal.max_pool2d_codes_backward", shape="shape")
+folded("internal.unpool2d", "internal.unpool3d", shape="shape")
+
+
+def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Scale and shift, by parameters that may be batched."""
+    if weight is not None:
+        result = result * (weight if shape is None else weight.reshape(shape))
+    if bias is not None:
+        result = result + (bias if shape is None else bias.reshape(shape))
+    return result
+
+
+@rule("internal.layer_norm_rows")
+def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
+    if not level.owns(weight) and not level.owns(bias):
+        return level.wrap(function(level.front(input), weight, bias, inner, eps))
+    with level:
+        return _affine(function(input, None, None, inner, eps), weight, bias)
+
+
+@rule("internal.group_norm_apply")
+def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    if level.owns(weight) or level.owns(bias):
+        with level:
+            plain, *statistics = function(input, None, None, groups, eps)
+            return (_affine(plain, weight, bias, (-1, *(1,) * (len(input.shape) - 2))), *statistics)
+    return level.wrap(unfolded(level, function(level.front(input).flatten(0, 1), weight, bias, groups, eps)))
+
+
+@rule("nn.functional.batch_norm", "batch_norm")
+def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    given = bind(function, args, kwargs).arguments
+    input, mean, variance = given["input"], given["running_mean"], given["running_var"]
+    shape = (1, -1, *(1,) * (len(input.shape) - 2))
+    if not given["training"]:
+        with level:
+            scale = (variance.reshape(shape) + given["eps"]).rsqrt()
+            return _affine((input - mean.reshape(shape)) * scale, given["weight"], given["bias"], shape)
+    if mean is not None and level.owns(input) and not level.owns(mean):
+        raise VmapRefusal(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in"
+            " place, were not batched.\nIf you are using modules and do not need eval mode, please set"
+            " `track_running_stats` to be False. If you are using a prebuilt module and do not need eval mode, please use"
+            " replace_all_batch_norm_modules_ from torch.func."
+        )
+    running = [None if r is None else _own_channels(level, r) for r in (mean, variance)]
+    x = level.full(input).movedim(0, 1).flatten(1, 2)  # (N, B * C, ...)
+    out = normalise(x, *running, None, None, True, given["momentum"], given["eps"])
+    with level:
+        plain = level.wrap(out.unflatten(1, (level.size, input.shape[1])), 1)
+        return _affine(plain, given["weight"], given["bias"], shape)
+
+
+def _own_channels(level: Level, running: Any) -> Tensor:
+    """Running statistics as one vector over batch and channels, in place if possible."""
+    value = level.front(running)
+    if not value.is_contiguous():
+        raise VmapRefusal("vmap: running statistics must lie in memory one element after another")
+    return value.view(-1)
+
+
+@rule("internal.embedding_rows")
+def embedding(
+    level: Level, function: Callable, weight: Tensor, indices: Tensor, padding: Any, by_frequency: Any, sparse: Any
+) -> Any:
+    if not level.owns(weight):
+        return level.wrap(function(weight, level.front(indices), padding, by_frequency, sparse))
+    if by_frequency or sparse:
+        raise VmapRefusal("vmap: embedding with scale_grad_by_freq or sparse and a weight for each element")
+    w, i = level.full(weight), level.full(indices)
+    count = weight.shape[0]
+    if padding is not None and padding >= 0:
+        raise VmapRefusal("vmap: embedding with padding_idx and a weight for each element")
+    offsets = _offsets(level, i, count)
+    return level.wrap(function(w.flatten(0, 1), i + offsets, padding, by_frequency, sparse))
+
+
+def _offsets(level: Level, like: Tensor, count: int) -> Tensor:
+    """How far the rows of each element lie behind those of the first."""
+    steps = like.new_ones(level.size).cumsum(0) - 1
+    return (steps * count).reshape(level.size, *(1,) * (len(like.shape) - 1))
+
+
+@rule("internal.embedding_dense_backward")
+def embedding_backward(
+    level: Level, function: Callable, grad: Tensor, indices: Tensor, count: int, padding: Any, by_frequency: Any
+) -> Any:
+    if by_frequency or (padding is not None and padding >= 0):
+        return level.one_by_one(function.op, function, (grad, indices, count, padding, by_frequency), {})  # type: ignore[attr-defined]
+    g, i = level.full(grad), level.full(indices)
+    result = function(g, i + _offsets(level, i, count), level.size * count, padding, by_frequency)
+    return level.wrap(result.unflatten(0, (level.size, count)))
+
+
+@rule("nn.functional.one_hot")
+def one_hot(level: Level, function: Callable, input: Tensor, num_classes: int = -1) -> Any:
+    if num_classes < 0:
+        raise VmapRefusal("vmap: one_hot inside vmap needs num_classes: the shape must not depend on the data")
+    return level.wrap(function(level.front(input), num_classes))

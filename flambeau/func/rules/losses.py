@@ -1,0 +1,57 @@
+"""Losses: computed for all elements at once without reduction, then reduced for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.tensor import Tensor
+from ..batching import Level, rule
+from .common import bind, in_line
+
+_ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+                "binary_cross_entropy_with_logits", "poisson_nll_loss", "soft_margin_loss", "hinge_embedding_loss",
+                "margin_ranking_loss", "kl_div")  # fmt: skip
+
+
+@rule(*(f"nn.functional.{name}" for name in _ELEMENTWISE), "binary_cross_entropy_with_logits", "kl_div")
+def elementwise(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    bound = bind(function, args, kwargs)
+    given = bound.arguments
+    reduction = given["reduction"]
+    if not isinstance(reduction, str) or given.get("size_average") is not None or given.get("reduce") is not None:
+        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    names = [k for k, v in given.items() if isinstance(v, Tensor)]
+    rank = max(len(given[k].shape) for k in names)
+    given.update({k: in_line(level, given[k], rank) for k in names})
+    first_rows = len(args[0].shape) and args[0].shape[0]
+    given["reduction"] = "none"
+    result = level.wrap(function(*bound.args, **bound.kwargs))
+    with level:
+        if reduction == "batchmean":
+            return result.sum() / first_rows
+        return result.mean() if reduction == "mean" else result.sum() if reduction == "sum" else result
+
+
+@rule("nn.functional.cross_entropy", "nn.functional.nll_loss")
+def classification(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Rows of all elements are rows of one loss; the mean is taken over those of each element that count."""
+    bound = bind(function, args, kwargs)
+    given = bound.arguments
+    input, target, reduction = given["input"], given["target"], given["reduction"]
+    by_index = not target.dtype.is_floating_point
+    plain = given["weight"] is None and given.get("size_average") is None and given.get("reduce") is None
+    if not (plain and by_index and not given.get("label_smoothing") and 1 <= len(input.shape)):
+        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    rows = len(input.shape) > 1
+    x, labels = level.full(input), level.full(target)
+    given["input"] = x.flatten(0, 1) if rows else x
+    given["target"] = labels.flatten(0, 1) if rows else labels
+    given["reduction"] = "none"
+    each = function(*bound.args, **bound.kwargs)
+    losses = level.wrap(each.unflatten(0, (level.size, input.shape[0])) if rows else each)
+    if reduction == "none":
+        return losses
+    with level:
+        total = losses.sum()
+        return total if reduction == "sum" else total / (target != given["ignore_index"]).sum()

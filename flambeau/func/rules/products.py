@@ -1,0 +1,166 @@
+"""Products: of matrices and vectors, convolutions, and linear algebra on stacks of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.tensor import Tensor
+from ...ops import conv
+from ...ops.matmul import matmul as product
+from ..batching import Level, rule
+from .common import in_line, leading
+
+leading(
+    "internal.triangular_solution", "internal.factor_and_info", "cholesky_solve", "internal.solution",
+    "internal.inverse_and_info", "internal.singular", "internal.hermitian_eigen", "internal.general_eigen",
+    "internal.determinant", "internal.sign_and_logarithm", "internal.exponential", "internal.pseudo_inverse",
+    "internal.factors_qr", "internal.packed_factors", "linalg.ldl_factor_ex", "internal.all_distances", "geqrf",
+)  # fmt: skip
+
+
+# -- matrices -----------------------------------------------------------------------------------------------------------
+
+
+@rule("mm", "bmm", "matmul")
+def matmul(level: Level, function: Callable, input: Tensor, other: Tensor) -> Any:
+    ranks = len(input.shape), len(other.shape)
+    _check_ranks(function.__name__, ranks)
+    _check_inner(input, other)
+    if not level.owns(other) and ranks[1] <= 2:  # rows of the batch are more rows of one product
+        return level.wrap(product(level.front(input), other))
+    if ranks == (1, 2) and not level.owns(input):
+        return level.wrap(product(input, level.front(other)))
+    a = level.front(input) if ranks[0] > 1 else level.front(input).unsqueeze(-2)
+    b = level.front(other) if ranks[1] > 1 else level.front(other).unsqueeze(-1)
+    if level.owns(input) and ranks[1] > max(ranks[0], 2):
+        a = a.reshape(level.size, *(1,) * (ranks[1] - max(ranks[0], 2)), *a.shape[1:])
+    if level.owns(other) and ranks[0] > max(ranks[1], 2):
+        b = b.reshape(level.size, *(1,) * (ranks[0] - max(ranks[1], 2)), *b.shape[1:])
+    result = product(a, b)
+    if ranks[1] == 1:
+        result = result.squeeze(-1)
+    return level.wrap(result.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else result)
+
+
+_RANKS = {"mm": (2, 2), "bmm": (3, 3)}
+
+
+def _check_ranks(name: str, ranks: tuple[int, int]) -> None:
+    if name in _RANKS and ranks != _RANKS[name]:
+        kind = "matrices" if name == "mm" else "3D tensors"
+        raise RuntimeError(f"{name}(): both arguments must be {kind}, got {ranks[0]}D and {ranks[1]}D tensors")
+    if 0 in ranks:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D"
+        )
+
+
+def _check_inner(a: Tensor, b: Tensor) -> None:
+    inner = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
+    if a.shape[-1] != inner:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})"
+        )
+
+
+@rule("mv", "dot")
+def vectors(level: Level, function: Callable, input: Tensor, vec: Tensor) -> Any:
+    expected = 2 if function.__name__ == "mv" else 1
+    if len(input.shape) != expected or len(vec.shape) != 1:
+        raise RuntimeError(
+            f"{function.__name__}(): expected tensors with {expected} and 1 dimensions, got {len(input.shape)} and"
+            f" {len(vec.shape)}"
+        )
+    return matmul(level, function, input, vec)
+
+
+@rule("addmm")
+def addmm(
+    level: Level, function: Callable, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    with level:
+        result = mat1.mm(mat2)
+        result = result if alpha == 1 else result * alpha
+        return result if beta == 0 else result + (input if beta == 1 else input * beta)
+
+
+@rule("nn.functional.linear", "internal.linear_matrix")
+def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    if not level.owns(weight) and not level.owns(bias) and input.shape:
+        return level.wrap(function(level.front(input), weight, bias))
+    with level:
+        result = input.matmul(weight.transpose(0, 1) if len(weight.shape) == 2 else weight)
+        return result if bias is None else result + bias
+
+
+@rule("nn.functional.scaled_dot_product_attention")
+def attention(level: Level, function: Callable, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The batch is one more dimension in front of heads."""
+    options = dict(zip(("attn_mask", "dropout_p", "is_causal"), args), **kwargs)
+    if options.get("dropout_p"):
+        return level.one_by_one(function.op, function, (query, key, value), options)  # type: ignore[attr-defined]
+    rank = max(len(t.shape) for t in (query, key, value))
+    mask = options.get("attn_mask")
+    if level.owns(mask):
+        options["attn_mask"] = in_line(level, mask, rank)
+    return level.wrap(function(*(in_line(level, t, rank) for t in (query, key, value)), **options))
+
+
+# -- convolutions -------------------------------------------------------------------------------------------------------
+
+
+@rule("internal.conv_forward")
+def conv_forward(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, window: tuple) -> Any:
+    if level.owns(weight) or level.owns(bias):
+        with level:
+            result = _grouped_forward(level, input, weight, window)
+            return result if bias is None else result + bias.reshape(-1, *(1,) * (len(input.shape) - 2))
+    result = conv.conv_forward(level.front(input).flatten(0, 1), weight, bias, window)
+    return level.wrap(result.unflatten(0, (level.size, input.shape[0])))
+
+
+def _grouped_forward(level: Level, input: Tensor, weight: Tensor, window: tuple) -> Any:
+    """Images and filters of each element form groups of their own in one convolution."""
+    x, w = level.full(input), level.full(weight)  # (B, N, C, ...), (B, O, C / groups, ...)
+    out = conv.conv_forward(_channels(x), w.flatten(0, 1), None, _more_groups(window, level.size))
+    return level.wrap(out.unflatten(1, (level.size, weight.shape[0])), 1)
+
+
+def _channels(x: Tensor) -> Tensor:
+    """(B, N, C, ...) as (N, B * C, ...)."""
+    return x.movedim(0, 1).flatten(1, 2)
+
+
+def _more_groups(window: tuple, times: int) -> tuple:
+    *rest, groups = window
+    return (*rest, groups * times)
+
+
+@rule("internal.conv_input_grad")
+def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor, shape: tuple, window: tuple) -> Any:
+    count, channels, *sizes = shape
+    if not level.owns(weight):
+        result = conv.conv_input_grad(level.front(dy).flatten(0, 1), weight, (level.size * count, channels, *sizes), window)
+        return level.wrap(result.unflatten(0, (level.size, count)))
+    g, w = _channels(level.full(dy)), level.full(weight).flatten(0, 1)
+    whole = (count, level.size * channels, *sizes)
+    result = conv.conv_input_grad(g, w, whole, _more_groups(window, level.size))
+    return level.wrap(result.unflatten(1, (level.size, channels)), 1)
+
+
+@rule("internal.conv_weight_grad")
+def conv_weight_grad(level: Level, function: Callable, input: Tensor, dy: Tensor, shape: tuple, window: tuple) -> Any:
+    x, g = _channels(level.full(input)), _channels(level.full(dy))
+    whole = (level.size * shape[0], *shape[1:])
+    result = conv.conv_weight_grad(x, g, whole, _more_groups(window, level.size))
+    return level.wrap(result.unflatten(0, (level.size, shape[0])))
+
+
+@rule("internal.conv_transpose_forward")
+def conv_transpose_forward(
+    level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, shape: tuple, window: tuple
+) -> Any:
+    with level:
+        result = conv.conv_input_grad(input, weight, shape, window)
+        return result if bias is None else result + bias.reshape(-1, *(1,) * (len(input.shape) - 2))

@@ -1,0 +1,83 @@
+"""Random numbers inside vmap: refused, drawn for each element, or drawn once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.batched import VmapRefusal
+from ...core.tensor import Tensor
+from ...ops.registry import Op
+from ..batching import Level, rule, tensors_in
+from .common import bind
+
+
+@rule("random")
+def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) -> Any:
+    batched = any(level.owns(x) for x in tensors_in((args, kwargs)))
+    if _is_quiet(function, args, kwargs):
+        return level.wrap(function(args[0]._value, *args[1:], **kwargs), args[0]._hidden) if batched else function(*args, **kwargs)
+    if level.randomness == "error":
+        raise VmapRefusal(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
+            " randomness flags on vmap or perform the randomness operation out of vmap"
+        )
+    draw = _same if level.randomness == "same" else _different
+    return draw(level, function, op, args, kwargs, batched)
+
+
+def _is_quiet(function: Callable, args: tuple, kwargs: dict) -> bool:
+    """Dropout in evaluation draws nothing."""
+    if "dropout" not in function.__name__ and "rrelu" not in function.__name__:
+        return False
+    given = bind(function, args, kwargs).arguments
+    return not given.get("training", given.get("train", True)) and "rrelu" not in function.__name__
+
+
+def _same(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+    if not batched:
+        return function(*args, **kwargs)
+    name = op.name
+    if name.endswith("_like"):
+        return function(*level.element(args, 0), **kwargs)
+    if "dropout" in name and "alpha" not in name and not name.endswith("_"):
+        with level:
+            return args[0] * function(level.element(args[0], 0).new_ones(args[0].shape), *args[1:], **kwargs)
+    if name.endswith("_") and level.owns(args[0]) and not any(level.owns(a) for a in args[1:]):
+        drawn = function(level.element(args[0], 0).clone(), *args[1:], **kwargs)
+        level.front(args[0]).copy_(drawn)
+        return args[0]
+    raise VmapRefusal(
+        f"vmap: {name}() of a batched tensor draws for each element: it cannot be used with randomness='same'"
+    )
+
+
+_SIZED = ("rand", "randn")
+
+
+def _different(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+    name = op.name
+    if name in _SIZED:
+        size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args or kwargs.pop("size")
+        return level.wrap(function(level.size, *size, **kwargs))
+    if name == "randint":
+        if "size" in kwargs:
+            return level.wrap(function(*args, **{**kwargs, "size": (level.size, *kwargs["size"])}))
+        *bounds, size = args
+        return level.wrap(function(*bounds, (level.size, *size), **kwargs))
+    if name == "randperm" or not isinstance(args[0], Tensor) or "feature" in name or name[-2:] in ("1d", "2d", "3d"):
+        return level.joined([function(*level.element(args, i), **kwargs) for i in range(level.size)], name)
+    if name.endswith("_"):
+        level.check_target(args[0], name)
+        level.writable(args[0])
+        function(*level.lined_up(args), **kwargs)
+        return args[0]
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    rank = max(len(t.shape) for t in tensors)
+    whole = [_lined(level, a, rank) if isinstance(a, Tensor) else a for a in args]
+    return level.wrap(function(*whole, **kwargs))
+
+
+def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
+    value = level.full(x)
+    return value.reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape).contiguous()

@@ -1,0 +1,127 @@
+"""Reductions, and what else works along dimensions: scans, sorting, Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.batched import BatchedTensor
+from ...core.tensor import Tensor
+from ...ops.reducing import read_aliases
+from ..batching import Level, rule
+from .common import along, bind, shifted_all
+
+_ONE_DIM = frozenset(("prod", "argmax", "argmin"))  # what takes one dimension or all, not several
+
+along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal.running_product", "renorm",
+      "internal.running_logsumexp", "internal.max_dim", "internal.min_dim", "internal.sorted_along",
+      "internal.stably_sorted_along", "internal.topk_along", "internal.kth_along", "internal.median_along",
+      "internal.nanmedian_along", "softmax", "log_softmax", "_softmax", "_log_softmax", "special.softmax",
+      "special.log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "internal.norm_of_order",
+)  # fmt: skip
+along("internal.complex_transform", "internal.real_transform", "internal.inverse_real_transform", dims=("dims",))
+
+
+@rule("reduction")
+def reduction(
+    level: Level, function: Callable, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
+) -> Any:
+    """All dimensions or some: those of the element, which lie behind the batch."""
+    options = {k: kwargs.pop(k) for k in ("dtype",) if k in kwargs}
+    dim, keepdim = read_aliases(function.__name__, dim, keepdim, kwargs)
+    return _reduced(level, function, input, dim, bool(keepdim), options)
+
+
+def _reduced(level: Level, function: Callable, input: BatchedTensor, dim: Any, keepdim: bool, options: dict) -> Any:
+    rank, value, name = len(input.shape), level.front(input), function.__name__
+    everything = dim is None or (isinstance(dim, (tuple, list)) and not dim and name not in ("any", "all"))
+    if rank == 0:
+        shifted_all(dim, rank)
+        return level.wrap(function(value.unsqueeze(1), 1, False, **options))
+    if everything and name in _ONE_DIM:
+        result = function(value.reshape(level.size, -1), 1, False, **options)
+        return level.wrap(result.reshape(level.size, *(1,) * rank) if keepdim else result)
+    dims = shifted_all(None if everything else dim, rank)
+    return level.wrap(function(value, dims, keepdim, **options))
+
+
+@rule("var", "std", "var_mean", "std_mean", "count_nonzero", "nanmean", "linalg.vector_norm", "median", "nanmedian",
+      "quantile", "nanquantile", "aminmax")  # fmt: skip
+def statistics(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """The public functions with an optional dim: of a batch of vectors, if all dimensions are meant."""
+    input, *rest = args if args else (kwargs.pop("input"),)
+    if level.owns(input) and not any(isinstance(r, Tensor) for r in (*rest, *kwargs.values())):
+        names = [n for n in ("dim", "axis") if n in kwargs]
+        dim, where = (kwargs[names[0]], names[0]) if names else (None, None)
+        position = _DIM_POSITION.get(function.__name__, 0)
+        if where is None and len(rest) > position and not isinstance(rest[position], bool):
+            dim, where = rest[position], position
+        return _statistic(level, function, input, rest, kwargs, dim, where)
+    return level.one_by_one(function.op, function, (input, *rest), kwargs)  # type: ignore[attr-defined]
+
+
+_DIM_POSITION = {"vector_norm": 1, "quantile": 1, "nanquantile": 1}
+
+
+def _statistic(
+    level: Level, function: Callable, input: BatchedTensor, rest: list, kwargs: dict, dim: Any, where: Any
+) -> Any:
+    rank, value = len(input.shape), level.front(input)
+    if rank == 0:
+        value, rank = value.unsqueeze(1), 1
+        if kwargs.get("keepdim"):
+            return level.one_by_one(function.op, function, (input, *rest), kwargs)  # type: ignore[attr-defined]
+    everything = dim is None or (isinstance(dim, (tuple, list)) and not dim)
+    keepdim = bool(kwargs.pop("keepdim", False)) if everything else False
+    if everything:
+        value, dims = value.reshape(level.size, -1), 1
+    else:
+        dims = shifted_all(dim, rank)
+    rest = list(rest)
+    if isinstance(where, int):
+        rest[where] = dims
+    else:
+        kwargs = {**kwargs, where or "dim": dims}
+    result = function(value, *rest, **kwargs)
+    if not everything:
+        return level.wrap(result)
+    if function.__name__ in ("median", "nanmedian"):
+        result = result[0]
+    shape = (level.size, *(1,) * len(input.shape)) if keepdim else None
+    parts = [r if shape is None else r.reshape(shape) for r in (result if isinstance(result, tuple) else (result,))]
+    return level.wrap(tuple(parts) if isinstance(result, tuple) else parts[0])
+
+
+@rule("max", "min")
+def extreme(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Three functions in one: of all elements, along a dimension, of two tensors."""
+    name = function.__name__
+    if len(args) == 1 and not kwargs:
+        with level:
+            return args[0].amax() if name == "max" else args[0].amin()
+    with level:
+        if len(args) > 1 and isinstance(args[1], Tensor) or "other" in kwargs:
+            other = args[1] if len(args) > 1 else kwargs["other"]
+            return args[0].maximum(other) if name == "max" else args[0].minimum(other)
+    input, *rest = args
+    names = ["dim", "keepdim"]
+    given = {**dict(zip(names, rest)), **kwargs}
+    dim = given.get("dim", given.get("axis"))
+    keepdim = given.get("keepdim", given.get("keepdims", False))
+    if not input.shape:
+        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    return level.wrap(function(level.front(input), shifted_all(dim, len(input.shape)), keepdim))
+
+
+@rule("nn.functional.normalize", "cosine_similarity")
+def composed(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Along a dimension of elements of equal rank."""
+    bound = bind(function, args, kwargs)
+    tensors = [k for k, v in bound.arguments.items() if isinstance(v, Tensor)]
+    rank = max(len(bound.arguments[k].shape) for k in tensors)
+    if rank == 0:
+        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    lined = level.lined_up(tuple(bound.arguments[k] for k in tensors))
+    bound.arguments.update(zip(tensors, lined))
+    bound.arguments["dim"] = shifted_all(bound.arguments["dim"], rank)
+    return level.wrap(function(*bound.args, **bound.kwargs))

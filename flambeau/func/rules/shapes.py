@@ -1,0 +1,130 @@
+"""Views and other changes of shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.batched import BatchedTensor
+from ...core.tensor import Tensor
+from ...ops.joining import cat as join
+from ...ops.reshape import infer_shape
+from ...ops.shape import expand_to, permute_dims, squeeze_argument, unsqueeze
+from ..batching import Level, rule
+from .common import along, fronted, same, shifted, shifted_all
+
+same("clone", "internal.convert", "internal.alias", "internal.alias.1", "detach")
+fronted("view_as_real", "view_as_complex", "internal.view_dtype", "tril", "triu", "constant_pad_nd", "contiguous")
+along("transpose", dims=("dim0", "dim1"))
+along("select", "internal.slice_dim", "unbind", "unbind_copy", "narrow_copy", repeat=False)
+along("split", "_split_method", "split_with_sizes", "split_copy", "split_with_sizes_copy", "unsafe_split",
+      "unsafe_split_with_sizes", "chunk", "unsafe_chunk")  # fmt: skip
+along("unfold", dims=("dimension",))
+along("diagonal", "diagonal_copy", dims=("dim1", "dim2"))
+along("diag_embed", dims=("dim1", "dim2"), extra=1)
+along("unsqueeze", extra=1)
+along("internal._flip", dims=("dims",))
+along("internal._roll", dims=("dims",))
+along("rot90", dims=("dims",))
+along("select_scatter", "slice_scatter")
+along("diagonal_scatter", dims=("dim1", "dim2"))
+
+
+@rule("internal.view_shape", "internal._unsafe_view")
+def view_shape(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
+    return level.wrap(function(level.front(input), (level.size, *size)))
+
+
+@rule("reshape", "reshape_as", "view", "view_as")
+def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **named: Any) -> Any:
+    given = shape or tuple(named.values())
+    if not level.owns(input):  # only the shape comes from a tensor of this level
+        return function(input, given[0].shape)
+    target = given[0] if len(given) == 1 and not isinstance(given[0], int) else given
+    if "dtype" in named or not isinstance(target, (tuple, list, Tensor)):
+        return level.wrap(function(level.front(input), *shape, **named))
+    sizes = target.shape if isinstance(target, Tensor) else tuple(int(n) for n in target)
+    plain = "reshape" if function.__name__.startswith("reshape") else "view"
+    return level.wrap(getattr(level.front(input), plain)(level.size, *infer_shape(tuple(sizes), input.numel())))
+
+
+@rule("internal.expand_to")
+def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
+    value = level.front(input)
+    missing = len(size) - len(input.shape)
+    if missing:
+        value = value.reshape(level.size, *(1,) * missing, *input.shape)
+    return level.wrap(expand_to(value, (level.size, *size)))
+
+
+@rule("internal.permute_dims")
+def permute(level: Level, function: Callable, input: BatchedTensor, dims: tuple) -> Any:
+    return level.wrap(permute_dims(level.front(input), (0, *shifted_all(tuple(dims), len(input.shape)))))
+
+
+@rule("t")
+def t(level: Level, function: Callable, input: BatchedTensor) -> Any:
+    if len(input.shape) > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
+    value = level.front(input)
+    return level.wrap(value.transpose(1, 2) if len(input.shape) == 2 else value)
+
+
+@rule("squeeze", "internal._SqueezeBackward0", "internal._SqueezeBackward1", "internal._SqueezeBackward2")
+def squeeze(level: Level, function: Callable, input: BatchedTensor, *dim: Any, **named: Any) -> Any:
+    which = named.get("dim") if not dim else (dim[0] if len(dim) == 1 else dim)
+    dims = squeeze_argument(which, len(input.shape))
+    return level.wrap(level.front(input).squeeze(tuple(d + 1 for d in dims if d < len(input.shape))))
+
+
+@rule("cat")
+def cat(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
+    given = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)  # empty vectors fit everywhere
+    return level.wrap(join([level.full(t) for t in given], shifted(dim, len(given[0].shape))))
+
+
+@rule("stack")
+def stack(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
+    return level.wrap(function([level.full(t) for t in tensors], shifted(dim, len(tensors[0].shape) + 1)))
+
+
+@rule("internal._repeat")
+def repeat(level: Level, function: Callable, input: BatchedTensor, repeats: tuple) -> Any:
+    value = level.front(input)
+    for _ in range(len(repeats) - len(input.shape)):
+        value = unsqueeze(value, 1)
+    return level.wrap(function(value, (1, *repeats)))
+
+
+@rule("internal._roll_flat")
+def roll_flat(level: Level, function: Callable, input: BatchedTensor, shifts: Any) -> Any:
+    flat = level.front(input).reshape(level.size, -1)
+    return level.wrap(flat.roll(shifts[0], 1).reshape(level.size, *input.shape))
+
+
+@rule("copy_")
+def copy_(level: Level, function: Callable, target: Any, source: Any, non_blocking: bool = False) -> Any:
+    level.check_target(target, "copy_")
+    level.writable(target)
+    level.front(target).copy_(level.lined_up((target, source))[1])
+    return target
+
+
+@rule("fill_", "zero_")
+def fill_(level: Level, function: Callable, target: Any, *value: Any) -> Any:
+    level.check_target(target, function.__name__)
+    level.writable(target)
+    if value and level.owns(value[0]):
+        return copy_(level, function, target, value[0])
+    function(target._value, *value)
+    return target
+
+
+@rule("sum_to_size")
+def sum_to_size(level: Level, function: Callable, input: BatchedTensor, *size: Any) -> Any:
+    target = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+    extra = len(input.shape) - len(target)
+    dims = [d for d in range(len(input.shape)) if d < extra or (target[d - extra] == 1 and input.shape[d] != 1)]
+    with level:
+        result = input.sum(tuple(dims), keepdim=True) if dims else input
+        return result.reshape(target) if extra else result
