@@ -59,8 +59,8 @@ class BatchedTensor(Tensor):
     def _meta(self, meta: Meta | None) -> None:
         self._value._meta = meta
 
-    @property  # type: ignore[override]
-    def _base(self) -> Tensor | None:
+    @property
+    def _base(self) -> Tensor | None:  # type: ignore[override]
         return None
 
     @property

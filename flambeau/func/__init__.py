@@ -6,8 +6,8 @@ tensor([1., 1., 1.])
 """
 
 from .derivatives import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
-from .modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from .mapping import vmap
+from .modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 
 __all__ = [
     "functional_call",

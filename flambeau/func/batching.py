@@ -41,7 +41,7 @@ class Level(modes.Mode):
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
-        self.depth = 1 + max((m.depth for m in modes.stack if isinstance(m, Level)), default=0)
+        self.depth: int = 1 + max((m.depth for m in modes.stack if isinstance(m, Level)), default=0)
 
     # -- values -----------------------------------------------------------------------------------------------------
     def owns(self, x: Any) -> bool:
@@ -149,7 +149,7 @@ class Level(modes.Mode):
                 " make self from the other tensor (new_zeros, zeros_like)."
             )
 
-    def writable(self, target: BatchedTensor) -> None:
+    def writable(self, target: Any) -> None:
         """The batch may be one element repeated: before it is changed it becomes a batch of its own."""
         value = target._value
         if self.size > 1 and value.stride()[target._hidden] == 0:
@@ -177,7 +177,9 @@ class Level(modes.Mode):
             )
         results = []
         if not self.size:
-            raise VmapRefusal(f"vmap: {op.name}() has no batching rule, and a batch of size 0 has no element to call it with")
+            raise VmapRefusal(
+                f"vmap: {op.name}() has no batching rule, and a batch of size 0 has no element to call it with"
+            )
         for i in range(self.size):
             results.append(function(*self.element(args, i), **self.element(kwargs, i)))
         return self.joined(results, op.name)
@@ -195,7 +197,9 @@ class Level(modes.Mode):
         first = results[0]
         if isinstance(first, Tensor):
             if any(r.shape != first.shape for r in results):
-                raise VmapRefusal(f"vmap: the shape of {name}()'s result depends on the data, which vmap does not support")
+                raise VmapRefusal(
+                    f"vmap: the shape of {name}()'s result depends on the data, which vmap does not support"
+                )
             return self.wrap(stack(results))
         if isinstance(first, (tuple, list)):
             return remade(first, [self.joined(list(parts), name) for parts in zip(*results)])

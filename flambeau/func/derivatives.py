@@ -9,8 +9,8 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..ops.ranges import eye
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
-from .tape import Tape, products
 from .mapping import vmap
+from .tape import Tape, products
 
 Argnums = Any  # an int or a tuple of ints
 
@@ -213,7 +213,9 @@ def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Tensor]:
         )
     for p, v in zip(flat, vectors):
         if not isinstance(p, Tensor) or not isinstance(v, Tensor):
-            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(v if isinstance(p, Tensor) else p)}")
+            raise ValueError(
+                f"Thing passed to transform API must be Tensor, got {type(v if isinstance(p, Tensor) else p)}"
+            )
         if p.shape != v.shape:
             raise RuntimeError(
                 "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not"
@@ -267,7 +269,7 @@ def _basis(tensors: list[Tensor]) -> list[Tensor]:
     total, start, rows = sum(counts), 0, []
     for t, n in zip(tensors, counts):
         block = eye(total, dtype=t.dtype, device=t.device).narrow(1, start, n)
-        rows.append(block.reshape(total, *t.shape))
+        rows.append(block.reshape((total, *t.shape)))
         start += n
     return rows
 
@@ -300,7 +302,7 @@ def jacrev(
         table, start = [], 0
         for out in outputs:
             n = out.numel()
-            blocks = [r.narrow(0, start, n).reshape(*out.shape, *x.shape) for r, x in zip(rows, inputs)]
+            blocks = [r.narrow(0, start, n).reshape((*out.shape, *x.shape)) for r, x in zip(rows, inputs)]
             table.append(_for_arguments(blocks, traced.spec, argnums))
             start += n
         result = tree_unflatten(table, traced.out_spec)
@@ -335,7 +337,7 @@ def jacfwd(func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, rando
             blocks, start = [], 0
             for x in inputs:
                 n = x.numel()
-                blocks.append(column.narrow(0, start, n).movedim(0, -1).reshape(*out.shape, *x.shape))
+                blocks.append(column.narrow(0, start, n).movedim(0, -1).reshape((*out.shape, *x.shape)))
                 start += n
             table.append(_for_arguments(blocks, traced.spec, argnums))
         result = tree_unflatten(table, traced.out_spec)

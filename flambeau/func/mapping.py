@@ -52,7 +52,7 @@ def _name(func: Callable) -> str:
 def flat_arguments(func: Callable, in_dims: Dims, args: tuple) -> tuple[int, list, list, TreeSpec]:
     """The batch size, the leaves of the arguments and a dimension (or None) for each."""
     said = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, (int, list, tuple)):
+    if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"{said}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got:"
             f" {type(in_dims)}."
@@ -79,9 +79,8 @@ def spread(dims: Dims, tree: Any) -> list | None:
         return [dims] * len(tree_flatten(tree)[0])
     children, kind = _children(tree), type(dims)
     given = _children(dims)
-    # a list may stand for the tuple of arguments
-    if children is None or given is None or (kind is not type(tree) and {kind, type(tree)} != {list, tuple}):
-        return None if given is not None or not isinstance(tree, Tensor) else [dims]
+    if children is None or given is None or kind is not type(tree):
+        return [dims] if given is None and isinstance(tree, Tensor) else None
     if isinstance(dims, dict):
         if set(dims) != set(tree):
             return None

@@ -6,7 +6,6 @@ themselves: an inner tape's inputs are nodes in the outer one's graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..autograd.engine import run_backward
@@ -103,9 +102,7 @@ class Tape:
         return raised(x, self.levels)
 
 
-def products(
-    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool
-) -> list:
+def products(outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool) -> list:
     """The vectors times the derivatives of outputs, all values; zeros where nothing leads to an input."""
     reached = [(o, v) for o, v in zip(outputs, vectors) if o.requires_grad]
     found: list = [None] * len(inputs)

@@ -18,22 +18,124 @@ S = (3, 4)  # the shape of most elements
 B = 5
 
 # name -> (function of the library and the operands, shapes of the elements)
-UNARY = "abs exp log1p sin cos tanh sigmoid relu square neg sqrt rsqrt floor ceil erf sign isnan logical_not reciprocal".split()
+UNARY = [
+    "abs",
+    "exp",
+    "log1p",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "square",
+    "neg",
+    "sqrt",
+    "rsqrt",
+    "floor",
+    "ceil",
+    "erf",
+    "sign",
+    "isnan",
+    "logical_not",
+    "reciprocal",
+]
 TABLE: dict[str, tuple[Callable, list]] = {name: (lambda t, x, n=name: getattr(t, n)(x), [S]) for name in UNARY}
-BINARY = "add sub mul div maximum minimum atan2 eq lt pow hypot logaddexp fmod remainder".split()
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "maximum",
+    "minimum",
+    "atan2",
+    "eq",
+    "lt",
+    "pow",
+    "hypot",
+    "logaddexp",
+    "fmod",
+    "remainder",
+]
 for _name in BINARY:
     TABLE[_name] = (lambda t, x, y, n=_name: getattr(t, n)(x, y), [S, S])
     TABLE[_name + "_broadcast"] = (lambda t, x, y, n=_name: getattr(t, n)(x, y), [S, (4,)])
     TABLE[_name + "_scalar"] = (lambda t, x, y, n=_name: getattr(t, n)(x, y), [S, ()])
-for _name in "sum mean prod amax amin argmax argmin var std all any logsumexp cumsum cumprod softmax log_softmax sort argsort flip median mode count_nonzero nansum max min var_mean std_mean cummax unbind aminmax".split():
-    TABLE[_name + "_dim0"] = (lambda t, x, n=_name: getattr(t, n)(x, **{"dims" if n == "flip" else "dim": (0,) if n == "flip" else 0}), [S])
-    TABLE[_name + "_dim-1"] = (lambda t, x, n=_name: getattr(t, n)(x, **{"dims" if n == "flip" else "dim": (-1,) if n == "flip" else -1}), [S])
-for _name in "sum mean prod amax amin argmax argmin var std all any count_nonzero nansum max min median norm std_mean ravel flatten squeeze clone t trace diag numel".split():
+for _name in [
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "var",
+    "std",
+    "all",
+    "any",
+    "logsumexp",
+    "cumsum",
+    "cumprod",
+    "softmax",
+    "log_softmax",
+    "sort",
+    "argsort",
+    "flip",
+    "median",
+    "mode",
+    "count_nonzero",
+    "nansum",
+    "max",
+    "min",
+    "var_mean",
+    "std_mean",
+    "cummax",
+    "unbind",
+    "aminmax",
+]:
+    TABLE[_name + "_dim0"] = (
+        lambda t, x, n=_name: getattr(t, n)(x, **{"dims" if n == "flip" else "dim": (0,) if n == "flip" else 0}),
+        [S],
+    )
+    TABLE[_name + "_dim-1"] = (
+        lambda t, x, n=_name: getattr(t, n)(x, **{"dims" if n == "flip" else "dim": (-1,) if n == "flip" else -1}),
+        [S],
+    )
+for _name in [
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "var",
+    "std",
+    "all",
+    "any",
+    "count_nonzero",
+    "nansum",
+    "max",
+    "min",
+    "median",
+    "norm",
+    "std_mean",
+    "ravel",
+    "flatten",
+    "squeeze",
+    "clone",
+    "t",
+    "trace",
+    "diag",
+    "numel",
+]:
     TABLE[_name + "_all"] = (lambda t, x, n=_name: getattr(t, n)(x), [S])
-for _name in "sum mean amax var std".split():
+for _name in ["sum", "mean", "amax", "var", "std"]:
     TABLE[_name + "_keepdim"] = (lambda t, x, n=_name: getattr(t, n)(x, dim=(0, 1), keepdim=True), [S])
-for _name in "sum mean prod amax max argmax cumsum softmax".split():
-    TABLE[_name + "_of_numbers"] = (lambda t, x, n=_name: getattr(t, n)(x, **({"dim": 0} if n in ("cumsum", "softmax") else {})), [()])
+for _name in ["sum", "mean", "prod", "amax", "max", "argmax", "cumsum", "softmax"]:
+    TABLE[_name + "_of_numbers"] = (
+        lambda t, x, n=_name: getattr(t, n)(x, **({"dim": 0} if n in ("cumsum", "softmax") else {})),
+        [()],
+    )
 TABLE.pop("numel_all")
 TABLE |= {
     "reshape": (lambda t, x: x.reshape(2, -1), [S]),

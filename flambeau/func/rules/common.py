@@ -27,9 +27,7 @@ def shifted(dim: int, rank: int) -> int:
     """Where dimension `dim` of an element with `rank` dimensions lies in a batch."""
     limit = max(rank, 1)
     if not -limit <= dim < limit:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})"
-        )
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")
     return dim % limit + 1
 
 
@@ -50,7 +48,7 @@ def along(*names: str, dims: tuple[str, ...] = ("dim",), extra: int = 0, repeat:
         bound = bind(function, args, kwargs)
         values = bound.arguments
         rank = len(next(v for v in values.values() if isinstance(v, Tensor)).shape)
-        if rank == 0 and not extra:  # dimension 0 may be named all the same
+        if rank == 0 and dims and not extra:  # dimension 0 may be named all the same
             return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
         for name in dims:
             values[name] = shifted_all(values[name], rank + extra)

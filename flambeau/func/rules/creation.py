@@ -24,6 +24,29 @@ def new(level: Level, function: Callable, input: Any, *size: Any, **options: Any
     return level.wrap(function(input._value, level.size, first, *rest, **options))
 
 
+def _extent(size: Any, stride: Any) -> int:
+    """How many elements of memory such a tensor reaches over."""
+    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
+
+
+@rule("new_empty_strided")
+def new_empty_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, **options: Any) -> Any:
+    return level.wrap(function(input._value, (level.size, *size), (_extent(size, stride), *stride), **options))
+
+
+@rule("as_strided")
+def as_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """Within the memory of each element."""
+    value = level.front(input)
+    step = value.stride()[0]
+    start = 0 if storage_offset is None else storage_offset - value.storage_offset()
+    if level.size > 1 and (start < 0 or start + _extent(size, stride) > step):
+        raise VmapRefusal(
+            f"vmap: as_strided with size {list(size)} and stride {list(stride)} reaches beyond the memory of one element"
+        )
+    return level.wrap(function(value, (level.size, *size), (step, *stride), storage_offset))
+
+
 @rule("item", "tolist", "numpy", "is_nonzero")
 def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
@@ -35,7 +58,9 @@ def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoRet
 
 @rule("equal", "allclose")
 def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
-    raise VmapRefusal(f"vmap over torch.{function.__name__} isn't supported: its result is one Python bool, not a batch.")
+    raise VmapRefusal(
+        f"vmap over torch.{function.__name__} isn't supported: its result is one Python bool, not a batch."
+    )
 
 
 @rule("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "internal.unique_elements",

@@ -22,6 +22,16 @@ folded("internal.max_pool2d_codes_backward", shape="shape")
 folded("internal.unpool2d", "internal.unpool3d", shape="shape")
 
 
+@rule(*(n for n in OPS if n.removeprefix("nn.functional.").startswith(("max_pool", "adaptive_max_pool"))))
+def max_pool(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """One image (C, ...) becomes a batch of images; a batch of them becomes a longer one."""
+    digits = next(int(c) for c in function.__name__ if c.isdigit())
+    value = level.front(input)
+    if len(input.shape) == digits + 2:
+        return level.wrap(unfolded(level, function(value.flatten(0, 1), *args, **kwargs)))
+    return level.wrap(function(value, *args, **kwargs))
+
+
 def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | None = None) -> Tensor:
     """Scale and shift, by parameters that may be batched."""
     if weight is not None:

@@ -41,7 +41,7 @@ def classification(level: Level, function: Callable, *args: Any, **kwargs: Any) 
     input, target, reduction = given["input"], given["target"], given["reduction"]
     by_index = not target.dtype.is_floating_point
     plain = given["weight"] is None and given.get("size_average") is None and given.get("reduce") is None
-    if not (plain and by_index and not given.get("label_smoothing") and 1 <= len(input.shape)):
+    if not (plain and by_index and len(input.shape) >= 1):
         return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
     rows = len(input.shape) > 1
     x, labels = level.full(input), level.full(target)

@@ -16,7 +16,25 @@ leading(
     "internal.inverse_and_info", "internal.singular", "internal.hermitian_eigen", "internal.general_eigen",
     "internal.determinant", "internal.sign_and_logarithm", "internal.exponential", "internal.pseudo_inverse",
     "internal.factors_qr", "internal.packed_factors", "linalg.ldl_factor_ex", "internal.all_distances", "geqrf",
+    "linalg.inv", "linalg.inv_ex", "inverse", "linalg.cholesky", "linalg.cholesky_ex", "cholesky", "cholesky_inverse",
+    "linalg.eigh", "linalg.eigvalsh", "linalg.eig", "linalg.eigvals", "linalg.svd", "linalg.svdvals", "svd", "linalg.qr",
+    "qr", "linalg.pinv", "pinverse", "linalg.matrix_exp", "matrix_exp", "linalg.det", "det", "linalg.slogdet", "slogdet",
+    "logdet", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "linalg.matrix_power", "matrix_power",
+    "linalg.solve_triangular",
 )  # fmt: skip
+
+
+@rule("linalg.solve", "linalg.solve_ex")
+def solve(level: Level, function: Callable, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
+    """A right side is a vector where it has no dimension of its own, which a batch of vectors must not look like."""
+    is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
+    right = level.full(B).unsqueeze(-1) if is_vector else level.full(B)
+    result = function(level.full(A), right, left=left, **options)
+    if not is_vector:
+        return level.wrap(result)
+    several = isinstance(result, tuple)
+    first = (result[0] if several else result).squeeze(-1)
+    return level.wrap((first, *result[1:]) if several else first)
 
 
 # -- matrices -----------------------------------------------------------------------------------------------------------
@@ -51,17 +69,13 @@ def _check_ranks(name: str, ranks: tuple[int, int]) -> None:
         kind = "matrices" if name == "mm" else "3D tensors"
         raise RuntimeError(f"{name}(): both arguments must be {kind}, got {ranks[0]}D and {ranks[1]}D tensors")
     if 0 in ranks:
-        raise RuntimeError(
-            f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D"
-        )
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D")
 
 
 def _check_inner(a: Tensor, b: Tensor) -> None:
     inner = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
     if a.shape[-1] != inner:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})"
-        )
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})")
 
 
 @rule("mv", "dot")
@@ -95,13 +109,15 @@ def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias
 
 
 @rule("nn.functional.scaled_dot_product_attention")
-def attention(level: Level, function: Callable, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+def attention(
+    level: Level, function: Callable, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+) -> Any:
     """The batch is one more dimension in front of heads."""
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), args), **kwargs)
     if options.get("dropout_p"):
         return level.one_by_one(function.op, function, (query, key, value), options)  # type: ignore[attr-defined]
     rank = max(len(t.shape) for t in (query, key, value))
-    mask = options.get("attn_mask")
+    mask: Any = options.get("attn_mask")
     if level.owns(mask):
         options["attn_mask"] = in_line(level, mask, rank)
     return level.wrap(function(*(in_line(level, t, rank) for t in (query, key, value)), **options))
@@ -141,7 +157,9 @@ def _more_groups(window: tuple, times: int) -> tuple:
 def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor, shape: tuple, window: tuple) -> Any:
     count, channels, *sizes = shape
     if not level.owns(weight):
-        result = conv.conv_input_grad(level.front(dy).flatten(0, 1), weight, (level.size * count, channels, *sizes), window)
+        result = conv.conv_input_grad(
+            level.front(dy).flatten(0, 1), weight, (level.size * count, channels, *sizes), window
+        )
         return level.wrap(result.unflatten(0, (level.size, count)))
     g, w = _channels(level.full(dy)), level.full(weight).flatten(0, 1)
     whole = (count, level.size * channels, *sizes)

@@ -16,7 +16,11 @@ from .common import bind
 def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) -> Any:
     batched = any(level.owns(x) for x in tensors_in((args, kwargs)))
     if _is_quiet(function, args, kwargs):
-        return level.wrap(function(args[0]._value, *args[1:], **kwargs), args[0]._hidden) if batched else function(*args, **kwargs)
+        return (
+            level.wrap(function(args[0]._value, *args[1:], **kwargs), args[0]._hidden)
+            if batched
+            else function(*args, **kwargs)
+        )
     if level.randomness == "error":
         raise VmapRefusal(
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"

@@ -22,6 +22,24 @@ along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal
 along("internal.complex_transform", "internal.real_transform", "internal.inverse_real_transform", dims=("dims",))
 
 
+along("internal.joined", "internal.turned", dims=())
+
+
+@rule("trace", "internal.trace_of")
+def trace(level: Level, function: Callable, input: Tensor, *shape: Any) -> Any:
+    if len(input.shape) != 2:
+        raise RuntimeError("trace: expected a matrix")
+    with level:
+        return input.diagonal().sum()
+
+
+@rule("bucketize")
+def bucketize(level: Level, function: Callable, input: Any, boundaries: Tensor, **options: Any) -> Any:
+    if level.owns(boundaries):
+        return level.one_by_one(function.op, function, (input, boundaries), options)  # type: ignore[attr-defined]
+    return level.wrap(function(level.front(input), boundaries, **options))
+
+
 @rule("reduction")
 def reduction(
     level: Level, function: Callable, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
@@ -52,7 +70,8 @@ def statistics(level: Level, function: Callable, *args: Any, **kwargs: Any) -> A
     input, *rest = args if args else (kwargs.pop("input"),)
     if level.owns(input) and not any(isinstance(r, Tensor) for r in (*rest, *kwargs.values())):
         names = [n for n in ("dim", "axis") if n in kwargs]
-        dim, where = (kwargs[names[0]], names[0]) if names else (None, None)
+        where: Any = names[0] if names else None
+        dim = kwargs[where] if names else None
         position = _DIM_POSITION.get(function.__name__, 0)
         if where is None and len(rest) > position and not isinstance(rest[position], bool):
             dim, where = rest[position], position

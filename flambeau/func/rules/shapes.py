@@ -14,6 +14,7 @@ from ..batching import Level, rule
 from .common import along, fronted, same, shifted, shifted_all
 
 same("clone", "internal.convert", "internal.alias", "internal.alias.1", "detach")
+same("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble")
 fronted("view_as_real", "view_as_complex", "internal.view_dtype", "tril", "triu", "constant_pad_nd", "contiguous")
 along("transpose", dims=("dim0", "dim1"))
 along("select", "internal.slice_dim", "unbind", "unbind_copy", "narrow_copy", repeat=False)
@@ -60,6 +61,16 @@ def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) 
 @rule("internal.permute_dims")
 def permute(level: Level, function: Callable, input: BatchedTensor, dims: tuple) -> Any:
     return level.wrap(permute_dims(level.front(input), (0, *shifted_all(tuple(dims), len(input.shape)))))
+
+
+@rule("to", "type_as")
+def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Another tensor among the arguments stands for its dtype and device only."""
+    rest = [a._value if level.owns(a) else a for a in args]
+    named = {k: v._value if level.owns(v) else v for k, v in kwargs.items()}
+    if not level.owns(input):
+        return function(input, *rest, **named)
+    return level.wrap(function(input._value, *rest, **named), input._hidden)
 
 
 @rule("t")
