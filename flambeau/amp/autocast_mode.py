@@ -1,32 +1,48 @@
-"""`autocast`, as far as it goes: switched off by its argument or for want of its device, it changes nothing, as in PyTorch.
-
-Lower precision on the CPU is not there yet, and asking for it raises: silently computing in float32 would be another program.
-"""
+"""`autocast`: inside, operators choose the precision they compute in. And how a `Function` takes part in it."""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core.device import device
-from ..core.dtype import bfloat16, dtype, float16
+from ..core.dtype import bfloat16, dtype, float16, float64
+from ..core.tensor import Tensor
+from . import state
+from .state import is_autocast_available
 
-_DEFAULTS = {"cpu": bfloat16, "cuda": float16, "mps": float16, "xpu": bfloat16}
+__all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+_SUPPORTED = (bfloat16, float16)
+_MISSING = {"cuda": "CUDA is not available or torch_xla is imported. Disabling autocast."}
 
 
-def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast is implemented for this type of device."""
-    device(device_type)
-    return False
+def autocast_decorator(autocast_instance: Any, func: Callable) -> Callable:
+    """The function, run inside the context every time."""
+
+    @functools.wraps(func)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        with autocast_instance:
+            return func(*args, **kwargs)
+
+    decorated.__script_unsupported = "@autocast() decorator is not supported in script mode"  # type: ignore[attr-defined]
+    return decorated
 
 
 class autocast:
-    """Inside, operators would choose the precision they compute in.
+    """A context manager and decorator for mixed precision.
 
-    >>> with flambeau.autocast("cuda", dtype=flambeau.float16, enabled=False):
-    ...     y = flambeau.ones(2)
+    Inside, matrix products, convolutions and attention are computed in `dtype` (bfloat16 on the CPU unless told otherwise);
+    losses and other delicate operators in float32; the rest in the dtypes they are given. docs/amp.md lists them. A parameter
+    is cast once; its copy is kept until the outermost context ends.
+
+    >>> w = flambeau.ones(2, 2, requires_grad=True)
+    >>> with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+    ...     y = w @ w
+    >>> y.dtype
+    torch.bfloat16
     """
 
     def __init__(
@@ -34,32 +50,102 @@ class autocast:
     ):
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-        self.device = device(device_type).type
-        self.fast_dtype = dtype or _DEFAULTS.get(self.device, float16)
-        if enabled and self.device != "cpu":
-            warnings.warn(
-                f"autocast was asked for on {self.device!r}, but no such device is available. Disabling autocast.",
-                stacklevel=2,
+        self.fast_dtype: Any = state.get_autocast_dtype(device_type) if dtype is None else dtype
+        self.device = device_type
+        self._cache_enabled = state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._enabled = bool(enabled) and self._works()
+        self._outside: list[tuple[bool, bool, Any]] = []  # one entry per time it has been entered
+
+    def _works(self) -> bool:
+        """Whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
+        kind = device(self.device).type
+        problem = _MISSING.get(kind)
+        if problem is None and self.fast_dtype not in _SUPPORTED:
+            name = kind.upper()
+            problem = (
+                f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                f"{name} Autocast only supports dtypes of torch.bfloat16, torch.float16 currently."
             )
-            enabled = False
-        self._enabled = enabled
-        self._cache_enabled = True if cache_enabled is None else cache_enabled
+        if problem is None:
+            return True
+        warnings.warn(problem, stacklevel=3)
+        return False
 
     def __enter__(self) -> autocast:
-        if self._enabled:
-            raise NotImplementedError(
-                f"autocast('cpu', dtype={self.fast_dtype}) is not in Flambeau yet: leave it out or pass enabled=False to compute"
-                " in the tensors' own dtypes"
-            )
+        before = state.is_autocast_enabled(self.device), state.is_autocast_cache_enabled()
+        self._outside.append((*before, state.get_autocast_dtype(self.device)))
+        state.set_autocast_enabled(self.device, self._enabled)
+        if isinstance(self.fast_dtype, dtype):
+            state.set_autocast_dtype(self.device, self.fast_dtype)
+        state.autocast_increment_nesting()
+        state.set_autocast_cache_enabled(self._cache_enabled)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        return None
+        enabled, cached, outer_dtype = self._outside.pop()
+        if state.autocast_decrement_nesting() == 0:
+            state.clear_autocast_cache()
+        state.set_autocast_enabled(self.device, enabled)
+        state.set_autocast_dtype(self.device, outer_dtype)
+        state.set_autocast_cache_enabled(cached)
 
     def __call__(self, func: Callable) -> Callable:
-        @functools.wraps(func)
-        def decorated(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return func(*args, **kwargs)
+        return autocast_decorator(self, func)
 
-        return decorated
+
+# -- autograd.Function --------------------------------------------------------------------------------------------------
+
+
+def _cast(value: Any, device_type: str, to: dtype) -> Any:
+    if isinstance(value, Tensor):
+        eligible = value.dtype.is_floating_point and value.device.type == device_type and value.dtype is not float64
+        return value.to(to) if eligible else value
+    if isinstance(value, (str, bytes)) or type(value).__module__ == "numpy":
+        return value
+    if isinstance(value, Mapping):
+        return {_cast(k, device_type, to): _cast(v, device_type, to) for k, v in value.items()}
+    if isinstance(value, Iterable):
+        items = (_cast(v, device_type, to) for v in value)
+        return type(value)(items) if isinstance(value, (list, tuple)) else items  # type: ignore[call-arg]
+    return value
+
+
+def custom_fwd(
+    fwd: Callable | None = None, *, device_type: str, cast_inputs: dtype | None = None
+) -> Callable[..., Any]:
+    """A decorator of the forward of a `Function`. With `cast_inputs`, its tensors of floats come in that dtype and autocast is
+    off inside; without, forward runs as it is called, and `custom_bwd` does the same for backward."""
+    _check_device_type(device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._dtype = state.get_autocast_dtype(device_type)
+        enabled = state.is_autocast_enabled(device_type)
+        ctx._fwd_used_autocast = enabled and cast_inputs is None
+        if cast_inputs is None or not enabled:
+            return fwd(ctx, *args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(ctx, *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs))
+
+    return decorated
+
+
+def custom_bwd(bwd: Callable | None = None, *, device_type: str) -> Callable[..., Any]:
+    """A decorator of the backward of a `Function`: it runs under the autocast that forward ran under."""
+    _check_device_type(device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            return bwd(ctx, *args, **kwargs)
+
+    return decorated
+
+
+def _check_device_type(device_type: Any) -> None:
+    if not isinstance(device_type, str):
+        raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from ..autograd import no_grad
+from ..core import dtype as dt
 from ..core.device import device as make_device
 from ..core.tensor import Tensor
+from ..ops.creation import full
 from ..optim import Optimizer
 
-_READY, _UNSCALED, _STEPPED = "ready", "unscaled", "stepped"
+__all__ = ["GradScaler", "OptState"]
+
+_NOT_SCALED = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
+
+
+class OptState(Enum):
+    """How far an optimizer has come since the last `update`."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class _Progress:
+    """What is known of one optimizer since the last `update`."""
+
+    def __init__(self) -> None:
+        self.stage = OptState.READY
+        self.found_inf: dict[Any, Tensor] = {}  # by device: 1 where a gradient is not finite, else 0
 
 
 class GradScaler:
@@ -35,34 +55,45 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ):
-        self._device = make_device(device).type
-        if enabled and self._device != "cpu":
-            warnings.warn(f"GradScaler is enabled, but {self._device!r} is not available. Disabling.", stacklevel=2)
-            enabled = False
+        self._device = device
         self._enabled = enabled
-        if growth_factor <= 1.0:
-            raise AssertionError(f"The growth factor must be > 1.0, got {growth_factor}")
-        if backoff_factor >= 1.0:
-            raise AssertionError(f"The backoff factor must be < 1.0, got {backoff_factor}")
-        self._scale = float(init_scale)
-        self._growth_factor, self._backoff_factor, self._growth_interval = (
-            growth_factor,
-            backoff_factor,
-            growth_interval,
-        )
-        self._growth_tracker = 0
-        self._stages: dict[int, str] = {}
-        self._infinite: dict[int, bool] = {}
+        if enabled and make_device(device).type == "cuda":
+            warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
+            self._enabled = False
+        if self._enabled:
+            if growth_factor <= 1.0:
+                raise AssertionError(f"The growth factor must be > 1.0, got {growth_factor}")
+            if backoff_factor >= 1.0:
+                raise AssertionError(f"The backoff factor must be < 1.0, got {backoff_factor}")
+        self._init_scale = init_scale
+        self._init_growth_tracker = 0
+        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
+        self._growth_interval = growth_interval
+        # Made by the first `scale`, which `step` and `update` need to have seen.
+        self._scale: Tensor | None = None
+        self._growth_tracker: Tensor | None = None
+        self._per_optimizer_states: dict[int, _Progress] = {}
+
+    def _progress(self, optimizer: Optimizer) -> _Progress:
+        return self._per_optimizer_states.setdefault(id(optimizer), _Progress())
+
+    def _current(self, asking: str) -> Tensor:
+        if self._scale is None:
+            raise AssertionError(f"Attempted {asking} but _scale is None.  {_NOT_SCALED}")
+        return self._scale
 
     # -- the loss ---------------------------------------------------------------------------------------------------------
     def scale(self, outputs: Any) -> Any:
-        """The tensor, or all tensors of a list or tuple, times the factor."""
+        """The tensor, or all tensors of an iterable, times the factor."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
+            if self._scale is None:
+                self._scale = full((), float(self._init_scale), dtype=dt.float32)
+                self._growth_tracker = full((), self._init_growth_tracker, dtype=dt.int32)
             return outputs * self._scale
         if isinstance(outputs, Iterable):
-            scaled: Iterator = (self.scale(item) for item in outputs)
+            scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled  # type: ignore[call-arg]
         raise ValueError(f"outputs must be a Tensor or an iterable of Tensors, got {type(outputs).__name__}")
 
@@ -71,18 +102,33 @@ class GradScaler:
         """Divide the gradients of the optimizer's parameters by the factor, for example to clip them before `step`."""
         if not self._enabled:
             return
-        stage = self._stages.get(id(optimizer), _READY)
-        if stage == _UNSCALED:
+        current = self._current("unscale_")
+        progress = self._progress(optimizer)
+        if progress.stage is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
-        if stage == _STEPPED:
+        if progress.stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        infinite = False
+        factor = current.double().reciprocal().float()
+        progress.found_inf = self._unscale_grads_(optimizer, factor, False)
+        progress.stage = OptState.UNSCALED
+
+    def _unscale_grads_(self, optimizer: Optimizer, factor: Tensor, allow_fp16: bool) -> dict[Any, Tensor]:
+        """Multiply the gradients by the factor; returns, by device, whether one of them is not finite."""
+        found: dict[Any, Tensor] = {}
         with no_grad():
             for parameter in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
-                infinite = infinite or not bool(parameter.grad.isfinite().all())
-                parameter.grad.mul_(1.0 / self._scale)
-        self._infinite[id(optimizer)] = infinite
-        self._stages[id(optimizer)] = _UNSCALED
+                grad = parameter.grad
+                if not allow_fp16 and grad.dtype is dt.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                if grad.is_sparse:  # entries of the same place may add up to infinity
+                    parameter.grad = grad = grad.coalesce()
+                values = grad._values() if grad.is_sparse else grad
+                if grad.device not in found:
+                    found[grad.device] = full((), 0.0, dtype=dt.float32)
+                if not values.isfinite().all():
+                    found[grad.device].fill_(1.0)
+                values.mul_(factor)
+        return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(...)` with unscaled gradients, unless one of them is infinite or not a number."""
@@ -90,84 +136,155 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        stage = self._stages.get(id(optimizer), _READY)
-        if stage == _STEPPED:
+        self._current("step")
+        progress = self._progress(optimizer)
+        if progress.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if stage == _READY:
+        if progress.stage is OptState.READY:
             self.unscale_(optimizer)
-        result = None if self._infinite[id(optimizer)] else optimizer.step(*args, **kwargs)
-        self._stages[id(optimizer)] = _STEPPED
+        if not progress.found_inf:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
+        result = self._maybe_opt_step(optimizer, progress, *args, **kwargs)
+        progress.stage = OptState.STEPPED
         return result
 
+    def _maybe_opt_step(self, optimizer: Optimizer, progress: _Progress, *args: Any, **kwargs: Any) -> Any:
+        if any(found.item() for found in progress.found_inf.values()):
+            return None
+        return optimizer.step(*args, **kwargs)
+
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Adapt the factor: smaller after infinite gradients, larger after many steps without."""
+        """Adapt the factor: smaller after infinite gradients, larger after many steps without. Or set it."""
         if not self._enabled:
             return
-        if new_scale is not None:
-            self._scale = float(new_scale)
-        else:
-            if not self._infinite:
+        current = self._current("update")
+        if new_scale is None:
+            found = [f for progress in self._per_optimizer_states.values() for f in progress.found_inf.values()]
+            if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(any(self._infinite.values()))
-        self._stages.clear()
-        self._infinite.clear()
+            self._adapt(current, any(f.item() for f in found))
+        elif isinstance(new_scale, float):
+            current.fill_(new_scale)
+        else:
+            _check_new_scale(new_scale)
+            current.copy_(new_scale)
+        self._per_optimizer_states.clear()
 
-    def _adapt(self, infinite: bool) -> None:
+    def _adapt(self, current: Tensor, infinite: bool) -> None:
+        tracker = self._growth_tracker
+        assert tracker is not None
         if infinite:
-            self._scale *= self._backoff_factor
-            self._growth_tracker = 0
+            current.mul_(self._backoff_factor)
+            tracker.fill_(0)
             return
-        self._growth_tracker += 1
-        if self._growth_tracker == self._growth_interval:
-            if math.isfinite(self._scale * self._growth_factor):
-                self._scale *= self._growth_factor
-            self._growth_tracker = 0
+        steps = int(tracker.item()) + 1
+        if steps == self._growth_interval:
+            grown = current * self._growth_factor
+            if grown.isfinite():
+                current.copy_(grown)
+            steps = 0
+        tracker.fill_(steps)
 
     # -- settings -----------------------------------------------------------------------------------------------------------
+    def _get_scale_async(self) -> Tensor | None:
+        return self._scale
+
     def get_scale(self) -> float:
-        return self._scale if self._enabled else 1.0
+        """The factor; 1 if the scaler is off."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale.item()
+
+    def _get_growth_tracker(self) -> int:
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
 
     def get_growth_factor(self) -> float:
+        """What the factor is multiplied with when it grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied with when it grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
+        """What the factor is multiplied with after infinite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
+        """Set what the factor is multiplied with after infinite gradients."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
+        """After how many good steps the factor grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
+        """Set after how many good steps the factor grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
+        """Whether it does anything."""
         return self._enabled
 
+    def _check_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
+        """Look for infinities without changing the gradients."""
+        self._current("_check_inf_per_device")
+        progress = self._progress(optimizer)
+        progress.found_inf = self._unscale_grads_(optimizer, full((), 1.0, dtype=dt.float32), True)
+        return progress.found_inf
+
+    def _found_inf_per_device(self, optimizer: Optimizer) -> dict[Any, Tensor]:
+        return self._progress(optimizer).found_inf
+
+    # -- files ----------------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
+        """What to save with a checkpoint; empty if the scaler is off."""
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": self._get_growth_tracker(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         if not self._enabled:
             return
         if not state_dict:
             raise RuntimeError(
                 "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
             )
-        self._scale = float(state_dict["scale"])
+        self._init_scale = state_dict["scale"]
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = int(state_dict["_growth_tracker"])
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._scale is not None and self._growth_tracker is not None:
+            self._scale.fill_(self._init_scale)
+            self._growth_tracker.fill_(self._init_growth_tracker)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._enabled and self._per_optimizer_states:
+            raise AssertionError(
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after"
+                " scaler.update()."
+            )
+        state = self.__dict__.copy()
+        state.update(_init_scale=self.get_scale(), _init_growth_tracker=self._get_growth_tracker())
+        state.update(_scale=None, _growth_tracker=None)
+        return state
+
+
+def _check_new_scale(new_scale: Any) -> None:
+    """PyTorch takes a tensor with one element that does not require gradients."""
+    if not isinstance(new_scale, Tensor):
+        raise TypeError(f"new_scale should be a float or a tensor with one element, got {type(new_scale).__name__}")
+    if new_scale.numel() != 1 or new_scale.requires_grad:
+        raise AssertionError(
+            "new_scale should be a float or a 1-element torch.cuda.FloatTensor or torch.FloatTensor with requires_grad=False."
+        )

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection
 from typing import Any
 
+from ..core import modes
 from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.graph import AccumulateGrad, Node, gradient_edge, mode, unusual
 from ..core.layout import is_non_overlapping_and_dense
@@ -75,12 +76,13 @@ class Pass:
         ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
         heapq.heapify(ready)
         outgoing: tuple | None
+        evaluate = self.evaluate_cast if modes.stack else self.evaluate
         while ready:
             node = heapq.heappop(ready)[1]
             outgoing = None  # let go of the last node's gradients: their reference counts decide about copying
             incoming = buffers.pop(node, None)
             if incoming is not None:
-                outgoing = self.evaluate(node, incoming, useful)
+                outgoing = evaluate(node, incoming, useful)
             for position, edge in enumerate(node.edges):
                 if edge is not None:
                     child, output_nr = edge
@@ -118,6 +120,13 @@ class Pass:
             node.release()
         return outgoing
 
+    def evaluate_cast(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+        """`evaluate` where a mode may have changed dtypes (autocast): each gradient gets the dtype of what it belongs to."""
+        outgoing = self.evaluate(node, incoming, useful)
+        if outgoing is None:
+            return None
+        return tuple([g if g is None or e is None else in_dtype_of(e, g) for g, e in zip(outgoing, node.edges)])
+
     def accumulate_into(self, node: AccumulateGrad) -> bool:
         return False
 
@@ -138,6 +147,18 @@ def add_gradient(buffers: dict[Node, list], node: Node, output_nr: int, gradient
         # dense + sparse is defined, sparse + dense is not
         gradient = gradient + held if held.is_sparse else held + gradient
     buffer[output_nr] = gradient
+
+
+def in_dtype_of(edge: tuple[Node, int], gradient: Tensor) -> Tensor:
+    """The gradient in the dtype of the tensor it belongs to, where the node knows that."""
+    node, output_nr = edge
+    if isinstance(node, AccumulateGrad):
+        wanted = node.variable.dtype
+    elif node.output_info is not None and node.output_info[output_nr] is not None:
+        wanted = node.output_info[output_nr][1]
+    else:
+        return gradient
+    return gradient if gradient.dtype is wanted else gradient.to(wanted)
 
 
 class AccumulatingPass(Pass):

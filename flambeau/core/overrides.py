@@ -46,7 +46,7 @@ def register_subclass(cls: type) -> None:
     _REGISTERED.add(cls)
     _LOOKED_INTO.add(cls)
     if _subclass_mode not in modes.stack:
-        modes.stack.insert(0, _subclass_mode)
+        modes.insert_below(_subclass_mode)
 
 
 def call_override(function: Callable, types: list[type], args: tuple, kwargs: dict) -> Any:
@@ -85,4 +85,4 @@ class DisableTorchFunctionSubclass:
 
     def __exit__(self, *exc: Any) -> None:
         if self.removed and _subclass_mode not in modes.stack:
-            modes.stack.insert(0, _subclass_mode)
+            modes.insert_below(_subclass_mode)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from .. import amp
 from ..core.dtype import dtype, float16
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
-def _deprecated(name: str) -> None:
+def _deprecated(name: str, arguments: str = "'cuda', args...") -> None:
     warnings.warn(
-        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', args...)` instead.",
+        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}({arguments})` instead.",
         FutureWarning,
         stacklevel=3,
     )
@@ -33,3 +34,15 @@ class GradScaler(amp.GradScaler):
     def __init__(self, *args: Any, **kwargs: Any):
         _deprecated("GradScaler")
         super().__init__("cuda", *args, **kwargs)
+
+
+def custom_fwd(fwd: Callable | None = None, *, cast_inputs: dtype | None = None) -> Callable[..., Any]:
+    """`flambeau.amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)`"""
+    _deprecated("custom_fwd", "args..., device_type='cuda'")
+    return amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Callable) -> Callable[..., Any]:
+    """`flambeau.amp.custom_bwd(bwd, device_type="cuda")`"""
+    _deprecated("custom_bwd", "args..., device_type='cuda'")
+    return amp.custom_bwd(bwd, device_type="cuda")

@@ -154,7 +154,7 @@ def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]
 
 
 def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
-    """One pairwise contraction as a batched matrix product."""
+    """One pairwise contraction as a batched matrix product, or as a product of elements where nothing is summed."""
     a, la = _sum_alone(a, la, lb, keep)
     b, lb = _sum_alone(b, lb, la, keep)
     shared = [x for x in la if x in lb]
@@ -170,12 +170,20 @@ def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) ->
                 b = b.sum(lb.index(x), keepdim=True, dtype=b.dtype)
             else:
                 a = a.sum(la.index(x), keepdim=True, dtype=a.dtype)
+    single = [x for x in contracted if size(a, la, x) == 1]
+    a, la = _without(a, la, single)
+    b, lb = _without(b, lb, single)
+    contracted = [x for x in contracted if x not in single]
     batch = [x for x in shared if x in keep]
     only_a = [x for x in la if x not in lb]
     only_b = [x for x in lb if x not in la]
     left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
     right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
     nb, na, nc = len(batch), len(only_a), len(contracted)
+    if not nc:
+        left = left.reshape([*left.shape, *[1] * len(only_b)])
+        right = right.reshape([*right.shape[:nb], *[1] * na, *right.shape[nb:]])
+        return left * right, batch + only_a + only_b
     batch_shape = [
         max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)
     ]
@@ -191,6 +199,14 @@ def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) ->
         else left3.bmm(right3).reshape(())
     )
     return out, batch + only_a + only_b
+
+
+def _without(t: Tensor, labels: list[str], single: list[str]) -> tuple[Tensor, list[str]]:
+    """The tensor without these dimensions of size one."""
+    if not single:
+        return t, labels
+    rest = [x for x in labels if x not in single]
+    return t.reshape([t.shape[labels.index(x)] for x in rest]), rest
 
 
 def _product(sizes: Any) -> int:

@@ -72,7 +72,7 @@ def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size
 
 
 def _channels_last(parts: list[Tensor], shape: Size) -> bool:
-    return all(suggests_channels_last(t.shape, t._strides) for t in parts)
+    return bool(parts) and all(suggests_channels_last(t.shape, t._strides) for t in parts)
 
 
 class JoinPlan:

@@ -222,7 +222,7 @@ def _attend(q: Any, k: Any, v: Any, mask: Any, p: float, causal: bool, need_weig
 def _plain_softmax(q: Any, k: Any, mask: Any, scale: float) -> Tensor:
     """Weights to hand out: unlike those inside attention, a row that sees nothing is nan, as in PyTorch."""
     scores = (q * scale).matmul(k.transpose(-2, -1))
-    return (scores if mask is None else scores + mask).softmax(-1)
+    return (scores if mask is None else scores + mask.to(scores.dtype)).softmax(-1)
 
 
 def _static(t: Any, name: str, q: Any) -> Any:

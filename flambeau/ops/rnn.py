@@ -18,6 +18,7 @@ from .creation import fill_raw
 from .declare import composite, primitive
 from .dropout import dropout as apply_dropout
 from .joining import cat, stack
+from .matmul import linear
 from .primitive import Saved
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -187,11 +188,6 @@ def cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
     return (total.tanh() if kind == "tanh" else total.relu()), None
 
 
-def _affine(x: Tensor, w: Tensor, b: Any) -> Tensor:
-    out = x.mm(w.t())
-    return out if b is None else out + b
-
-
 def composed_layer(
     kind: str,
     data: Tensor,
@@ -206,11 +202,11 @@ def composed_layer(
     w_hr: Any = None,
 ) -> tuple:
     """rnn_layer step by step with ordinary operators."""
-    pre = _affine(data, w_ih, b_ih)
+    pre = linear(data, w_ih, b_ih)
     h, c = h0, c0
     outputs: dict[int, Tensor] = {}
     for start, n in _steps(sizes, reverse):
-        rec = _affine(h[:n], w_hh, b_hh)
+        rec = linear(h[:n], w_hh, b_hh)
         new_h, new_c = cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
         if w_hr is not None:
             new_h = new_h.mm(w_hr.t())
@@ -246,12 +242,12 @@ def _composed_backward(
     dcn: Any,
 ) -> tuple:
     """Back-propagation through time written out with differentiable operators."""
-    pre = _affine(data, w_ih, b_ih)
+    pre = linear(data, w_ih, b_ih)
     h, c = h0, c0
     trail = []
     for start, n in _steps(sizes, reverse):
         x, hp, cp = pre[start : start + n], h[:n], None if c is None else c[:n]
-        rec = _affine(hp, w_hh, b_hh)
+        rec = linear(hp, w_hh, b_hh)
         new_h, new_c = cell_step(kind, x, rec, hp, cp)
         trail.append((start, n, x, rec, hp, cp, new_h, new_c))
         h = _joined(new_h, h[n:])
@@ -309,9 +305,9 @@ def _columns(parts: list[Tensor]) -> Tensor:
 
 def run_stack(
     kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
-    bidirectional: bool, projected: bool = False,
+    bidirectional: bool, projected: bool = False, composed: bool = False,
 ) -> tuple:  # fmt: skip
-    """All layers and directions over packed rows: (output rows, h_n, c_n)."""
+    """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
     directions = 2 if bidirectional else 1
     per = (4 if has_biases else 2) + (1 if projected else 0)
     final_h, final_c = [], []
@@ -324,7 +320,7 @@ def run_stack(
             b_ih, b_hh = (w[2], w[3]) if has_biases else (None, None)
             c = None if c0 is None else c0[index]
             given = (kind, data, h0[index], c, w[0], w[1], b_ih, b_hh, sizes, direction == 1)
-            result = rnn_layer(*given) if w_hr is None else composed_layer(*given, w_hr)
+            result = composed_layer(*given, w_hr) if composed or w_hr is not None else rnn_layer(*given)
             outputs.append(result[0])
             final_h.append(result[1])
             if kind == "lstm":
@@ -346,7 +342,7 @@ def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]
     return x.reshape(t * b, f), (b,) * t
 
 
-def _network(kind: str, args: tuple) -> tuple:
+def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
     """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
     if len(args) != 9:
         raise TypeError(
@@ -365,7 +361,7 @@ def _network(kind: str, args: tuple) -> tuple:
     h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
     projected = c0 is not None and h0.shape[2] != c0.shape[2]
     out, hn, cn = run_stack(
-        kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected
+        kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected, composed
     )
     if shape is not None:
         out = out.reshape(*shape, out.shape[-1])
@@ -398,13 +394,32 @@ def rnn_relu(*args: Any) -> tuple:
     return _network("relu", args)
 
 
-def _cell(kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple:
+def composed_network(kind: str, *args: Any) -> tuple:
+    """lstm and its relatives out of ordinary operators, each of which may choose its precision."""
+    return _network(kind, args, composed=True)
+
+
+def composed_cell(
+    kind: str, input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Any:
+    """lstm_cell and its relatives out of ordinary operators."""
+    h, c = hx if kind == "lstm" else (hx, None)
+    _check_cell(input, h, w_ih, w_hh)
+    new_h, new_c = cell_step(kind, linear(input, w_ih, b_ih), linear(h, w_hh, b_hh), h, c)
+    return (new_h, new_c) if kind == "lstm" else new_h
+
+
+def _check_cell(input: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor) -> None:
     if input.shape[-1] != w_ih.shape[1]:
         raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
     if h.shape[-1] != w_hh.shape[1]:
         raise RuntimeError(f"hidden0 has inconsistent hidden_size: got {h.shape[-1]}, expected {w_hh.shape[1]}")
     if input.shape[0] != h.shape[0]:
         raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden0 batch size {h.shape[0]}")
+
+
+def _cell(kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple:
+    _check_cell(input, h, w_ih, w_hh)
     return rnn_layer(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 
+from ...core.casts import casts
 from ...core.promotion import get_default_dtype
 from ...core.tensor import Tensor, empty
 from ...ops import rnn as ops
@@ -143,7 +144,7 @@ class RNNBase(Module):
 
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        if input.dtype is not self._flat_weights[0].dtype:
+        if input.dtype is not self._flat_weights[0].dtype and not casts.active:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
             )

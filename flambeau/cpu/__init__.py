@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .backends.cpu.features import host_features
+from ..backends.cpu.features import host_features
+from . import amp as amp
 
 __all__ = [
     "Event",

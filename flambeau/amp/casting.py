@@ -1,0 +1,102 @@
+"""The mode behind autocast: it casts an operator's arguments as its policy says, and runs it.
+
+The mode is on the stack only while autocast is on in some thread, so without autocast operators pay nothing for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import modes
+from ..core.casts import casts
+from ..core.device import cpu
+from ..core.dtype import dtype, float32, float64
+from ..core.graph import mode as grad_mode
+from ..core.layout import preserve_format
+from ..core.modes import untested
+from ..core.tensor import Tensor
+from ..ops.convert import convert
+from .policies import write_policies
+
+_convert = untested(convert)
+
+
+class Casting(modes.Mode):
+    """Autocast on the CPU, for the threads in which it is on."""
+
+    stays = True
+
+    def __init__(self) -> None:
+        write_policies()
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        run = untested(function)
+        if not casts.active:
+            return run(*args, **kwargs)
+        policy = op.tags.get("autocast", "")
+        if type(policy) is not str:
+            policy, run = policy(run, args, kwargs)
+        if policy == "parts":
+            return run(*args, **kwargs)
+        casts.active = False
+        try:
+            if policy and kwargs.get("out") is None:  # like PyTorch, what is written into a given tensor is left alone
+                target = _target(policy, args, kwargs)
+                args = tuple([_cast(x, target) for x in args])
+                kwargs = {name: _cast(x, target) for name, x in kwargs.items()} if kwargs else kwargs
+            return run(*args, **kwargs)
+        finally:
+            casts.active = True
+
+
+def _target(policy: str, args: tuple, kwargs: dict) -> dtype:
+    if policy == "lower":
+        return casts.dtype
+    if policy == "float32":
+        return float32
+    widest = casts.dtype
+    for value in (*args, *kwargs.values()):
+        widest = _wider(widest, value)
+    return widest
+
+
+def _wider(widest: dtype, value: Any) -> dtype:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            widest = _wider(widest, item)
+    elif isinstance(value, Tensor) and value.dtype.is_floating_point and value.device is cpu:
+        if value.dtype not in (casts.dtype, float32, float64):
+            raise RuntimeError(
+                f"Unexpected floating point dtype {value.dtype} in an operator that promotes: autocast to {casts.dtype} expects"
+                f" {casts.dtype}, torch.float32 or torch.float64"
+            )
+        widest = value.dtype if value.dtype.itemsize > widest.itemsize else widest
+    return widest
+
+
+def _cast(value: Any, target: dtype) -> Any:
+    """Tensors of floats in the target dtype; doubles and everything else as they are."""
+    if isinstance(value, Tensor):
+        d = value.dtype
+        if d is target or not d.is_floating_point or d is float64 or value.device is not cpu:
+            return value
+        keeps = d is float32 and target is casts.dtype and casts.cache_enabled
+        if keeps and value.requires_grad and value._base is None and value.is_leaf and not grad_mode.inference:
+            return _kept(value, target)
+        return _convert(value, target, cpu, preserve_format)
+    if type(value) in (list, tuple):
+        return type(value)([_cast(x, target) for x in value])
+    return value
+
+
+def _kept(leaf: Tensor, target: dtype) -> Tensor:
+    """The copy of a parameter, made once. It is differentiable even if it is first needed without gradients."""
+    key = (id(leaf), target)
+    found = casts.cache.get(key)
+    if found is None:
+        before, grad_mode.enabled = grad_mode.enabled, True
+        try:
+            found = casts.cache[key] = (leaf, _convert(leaf, target, cpu, preserve_format))
+        finally:
+            grad_mode.enabled = before
+    return found[1]

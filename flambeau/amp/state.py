@@ -1,0 +1,184 @@
+"""Whether autocast is on, and with which dtype: per thread and type of device, as PyTorch keeps it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+from ..core import modes
+from ..core.casts import casts
+from ..core.device import device
+from ..core.dtype import bfloat16, dtype, float16
+from ..core.typenames import type_name
+from .casting import Casting
+
+# What a type of device computes in unless told otherwise. Types that are not here have no autocast.
+DEFAULT_DTYPES = {
+    "cpu": bfloat16, "cuda": float16, "mps": float16, "xpu": float16, "hpu": bfloat16, "ipu": float16, "mtia": float16,
+    "maia": bfloat16, "xla": bfloat16, "privateuseone": float16,
+}  # fmt: skip
+
+
+class _Switches(threading.local):
+    def __init__(self) -> None:
+        self.enabled: set[str] = set()
+        self.dtypes = dict(DEFAULT_DTYPES)
+        self.nesting = 0
+
+
+_switches = _Switches()
+_casting = Casting()
+_lock = threading.Lock()
+_threads = 0  # how many have autocast on for the CPU; the mode lies on the stack while there are any
+
+
+def _type_of(device_type: Any, function: str) -> str:
+    if not isinstance(device_type, str):
+        raise TypeError(f"{function}(): argument 'device_type' (position 1) must be str, not {type_name(device_type)}")
+    kind = device(device_type).type
+    if kind not in DEFAULT_DTYPES:
+        raise RuntimeError(f"unknown device type for autocast: '{kind}'; expected one of {', '.join(DEFAULT_DTYPES)}")
+    return kind
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether autocast is there for this type of device.
+
+    >>> flambeau.amp.is_autocast_available("cpu")
+    True
+    """
+    return device(device_type).type in DEFAULT_DTYPES
+
+
+# -- on and off -------------------------------------------------------------------------------------------------------
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether operators on this type of device choose their precision now."""
+    return _type_of(device_type, "is_autocast_enabled") in _switches.enabled
+
+
+def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
+    """`set_autocast_enabled("cpu", True)`; with one argument, for CUDA."""
+    if enabled is None:
+        device_type, enabled = "cuda", device_type
+    kind = _type_of(device_type, "set_autocast_enabled")
+    if not isinstance(enabled, bool):
+        raise TypeError(
+            f"set_autocast_enabled(): argument 'enabled' (position 2) must be bool, not {type_name(enabled)}"
+        )
+    if enabled is (kind in _switches.enabled):
+        return
+    (_switches.enabled.add if enabled else _switches.enabled.discard)(kind)
+    if kind == "cpu":
+        casts.active = enabled
+        _count(1 if enabled else -1)
+
+
+def _count(change: int) -> None:
+    """One thread more or less; the mode is on the stack only while it has something to do."""
+    global _threads
+    with _lock:
+        before, _threads = _threads, _threads + change
+        if not before:
+            modes.stack.insert(0, _casting)
+        elif not _threads:
+            modes.stack.remove(_casting)
+
+
+# -- dtype --------------------------------------------------------------------------------------------------------------
+
+
+def get_autocast_dtype(device_type: str) -> dtype:
+    """The dtype that products and convolutions are computed in under autocast."""
+    return _switches.dtypes[_type_of(device_type, "get_autocast_dtype")]
+
+
+def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
+    """Choose the dtype of products and convolutions under autocast."""
+    kind = _type_of(device_type, "set_autocast_dtype")
+    if not isinstance(dtype, type(bfloat16)):
+        raise TypeError(
+            f"set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {type_name(dtype)}"
+        )
+    _switches.dtypes[kind] = dtype
+    if kind == "cpu":
+        casts.dtype = dtype
+
+
+# -- cache ------------------------------------------------------------------------------------------------------------------
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether the lower-precision copy of a parameter is kept until the outermost autocast ends."""
+    return casts.cache_enabled
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Keep the lower-precision copies of parameters, or make a new one for every operator."""
+    if not isinstance(enabled, bool):
+        raise TypeError(
+            f"set_autocast_cache_enabled(): argument 'enabled' (position 1) must be bool, not {type_name(enabled)}"
+        )
+    casts.cache_enabled = enabled
+
+
+def clear_autocast_cache() -> None:
+    """Forget the lower-precision copies of parameters."""
+    casts.cache.clear()
+
+
+def autocast_increment_nesting() -> int:
+    """Enter one more autocast context; returns how many there are."""
+    _switches.nesting += 1
+    return _switches.nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Leave an autocast context; returns how many are left."""
+    _switches.nesting -= 1
+    return _switches.nesting
+
+
+# -- the older names ----------------------------------------------------------------------------------------------------
+
+
+def _deprecated(old: str, new: str) -> None:
+    warnings.warn(f"torch.{old} is deprecated. Please use torch.{new} instead.", DeprecationWarning, stacklevel=3)
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`is_autocast_enabled("cpu")`"""
+    _deprecated("is_autocast_cpu_enabled()", "is_autocast_enabled('cpu')")
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """`set_autocast_enabled("cpu", enabled)`"""
+    _deprecated("set_autocast_cpu_enabled(enabled)", "set_autocast_enabled('cpu', enabled)")
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> dtype:
+    """`get_autocast_dtype("cpu")`"""
+    _deprecated("get_autocast_cpu_dtype()", "get_autocast_dtype('cpu')")
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: dtype) -> None:
+    """`set_autocast_dtype("cpu", dtype)`"""
+    _deprecated("set_autocast_cpu_dtype(dtype)", "set_autocast_dtype('cpu', dtype)")
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> dtype:
+    """`get_autocast_dtype("cuda")`"""
+    _deprecated("get_autocast_gpu_dtype()", "get_autocast_dtype('cuda')")
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: dtype) -> None:
+    """`set_autocast_dtype("cuda", dtype)`"""
+    _deprecated("set_autocast_gpu_dtype(dtype)", "set_autocast_dtype('cuda', dtype)")
+    set_autocast_dtype("cuda", dtype)

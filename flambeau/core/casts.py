@@ -1,0 +1,22 @@
+"""What autocast does in this thread. Only `amp` changes it; it is here so that lower layers can ask."""
+
+from __future__ import annotations
+
+import threading
+
+from .dtype import bfloat16, dtype
+from .tensor import Tensor
+
+
+class Casts(threading.local):
+    """What one thread casts to on the CPU. `active` is False, too, while an operator whose arguments have been cast runs."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.dtype: dtype = bfloat16
+        self.cache_enabled = True
+        # (tensor, copy) by the tensor's identity and the copy's dtype; the tensor is kept so that the identity stays its own
+        self.cache: dict[tuple[int, dtype], tuple[Tensor, Tensor]] = {}
+
+
+casts = Casts()
