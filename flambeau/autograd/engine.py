@@ -76,7 +76,8 @@ class Pass:
         ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
         heapq.heapify(ready)
         outgoing: tuple | None
-        evaluate = self.evaluate_cast if modes.stack else self.evaluate
+        casting = modes.stack and modes.stack[0].stays
+        evaluate = self.evaluate_cast if casting else self.evaluate
         while ready:
             node = heapq.heappop(ready)[1]
             outgoing = None  # let go of the last node's gradients: their reference counts decide about copying
