@@ -126,8 +126,5 @@ class CachingAllocator:
             "system_allocations": self.system_calls,
         }
 
-    def reset_peak(self) -> None:
-        self.peak = self.large_allocated + self.small_reserved
-
 
 allocator = CachingAllocator()

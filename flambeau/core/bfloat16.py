@@ -29,14 +29,3 @@ def float32_to_bits(values: np.ndarray) -> np.ndarray:
     # A NaN is the one value that the carry can spoil (into infinity or zero).
     bits[np.isnan(values)] = _QUIET_NAN
     return bits
-
-
-def float64_to_bits(values: np.ndarray) -> np.ndarray:
-    """float64 `values` as bfloat16 bits, rounded by way of float32 as PyTorch does."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return float32_to_bits(values.astype(np.float32))
-
-
-def bits_to_float(bits: int) -> float:
-    """One bfloat16 bit pattern as a Python float."""
-    return float(np.uint32(int(bits) << 16).view(np.float32))

@@ -226,15 +226,4 @@ def wrap_dim(dim: int, ndim: int, allow_scalar: bool = True) -> int:
     return dim + span if dim < 0 else dim
 
 
-def wrap_dims(dims: object, ndim: int) -> tuple[int, ...]:
-    """One dimension or several, wrapped, without repeats."""
-    if isinstance(dims, int):
-        return (wrap_dim(dims, ndim),)
-    wrapped = tuple(wrap_dim(int(d), ndim) for d in dims)  # type: ignore[attr-defined]
-    if len(set(wrapped)) != len(wrapped):
-        repeated = next(d for d in wrapped if wrapped.count(d) > 1)
-        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
-    return wrapped
-
-
 __all__ = [name for name in dir() if not name.startswith("_")] + ["Size"]

@@ -385,24 +385,6 @@ def bernoulli_tensor(generator: Generator, p: np.ndarray, p_dtype: dtype, to: dt
     return as_ones(unit(generator, chance.size) < chance, to)
 
 
-def dropout_noise(generator: Generator, n: int, to: dtype, p: float) -> np.ndarray:
-    """What `dropout(x, p, train=True)` multiplies x by; no draws for p = 0 or p = 1.
-
-    Feature dropout (`dropout1d` and so on) is this for one element per sample and channel.
-    """
-    check_dropout(p)
-    if p == 0.0 or p == 1.0:
-        return as_ones(np.full(n, p == 0.0), to)
-    mask = _bernoulli_mask(generator, n, 1.0 - p)
-    kept = constant_of(1.0, to) / constant_of(1.0 - p, to)
-    return rm.narrow(mask * kept, to)
-
-
-def native_dropout_mask(generator: Generator, n: int, p: float) -> np.ndarray:
-    """The boolean mask of `native_dropout`; its result is x * (mask as x's dtype, times 1 / (1 - p), rounded)."""
-    return bernoulli(generator, n, bool_, 1.0 - p)
-
-
 def alpha_dropout_noise(generator: Generator, n: int, to: dtype, p: float) -> tuple[np.ndarray, np.ndarray]:
     """`(scale, shift)` with `alpha_dropout(x, p) = x * scale + shift` for 0 < p < 1; also `feature_alpha_dropout`."""
     check_dropout(p)

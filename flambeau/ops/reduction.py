@@ -17,7 +17,6 @@ from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import expand_strides, wrap_dim
-from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, numel_of
@@ -130,11 +129,6 @@ def real_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype
     """Magnitudes: complex elements, a real result."""
     d = requested or d
     return d, d.to_real(), d.to_real()
-
-
-def float_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
-    d = requested or (get_default_dtype() if d.category < 2 else d)
-    return d, d, d
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from flambeau.core import dtype as dt
-from flambeau.core.bfloat16 import bits_to_float, bits_to_float32, float32_to_bits, float64_to_bits
+from flambeau.core.bfloat16 import bits_to_float32, float32_to_bits
 from flambeau.core.nested import infer
 
 nan, inf = math.nan, math.inf
@@ -217,8 +217,6 @@ def test_bfloat16_rounds_to_nearest_even_and_keeps_nan():
     numbers = ~np.isnan(bits_to_float32(everything))
     np.testing.assert_array_equal(again[numbers], everything[numbers])
     assert (again[~numbers] == 0x7FC0).all()
-    assert bits_to_float(0x3FC0) == 1.5
-    assert float64_to_bits(np.array(1e300)).shape == () and float64_to_bits(np.array(1e300)) == 0x7F80
 
 
 def test_bfloat16_takes_any_strides():
