@@ -16,7 +16,7 @@ def _as_list(value: Any) -> list:
     return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
-def _starting_gradients(outputs: list[Tensor], gradients: list, verb: str) -> list[Tensor]:
+def _starting_gradients(outputs: list[Tensor], gradients: list) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
     result: list[Tensor] = []
     for out, g in zip(outputs, gradients):
@@ -66,7 +66,7 @@ def backward(
         inputs = _as_list(inputs)
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    gradients = _starting_gradients(outputs, given, "backward")
+    gradients = _starting_gradients(outputs, given)
     keep = create_graph if retain_graph is None else retain_graph
     run_backward(outputs, gradients, keep, create_graph, inputs, True)
 
@@ -93,7 +93,7 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         return _batched_grad(outs, ins, given, allow_unused, materialize_grads, create_graph)
-    gradients = _starting_gradients(outs, given, "grad")
+    gradients = _starting_gradients(outs, given)
     results = run_backward(outs, gradients, keep, create_graph, ins, False)
     for i, g in enumerate(results):
         if g is None:

@@ -253,7 +253,7 @@ def cross_entropy(
 
 @primitive(
     grads={"grad": lambda v, input, target, weight, stats, reduction, ignore_index: _nll_grad_of_grad(
-        v, target, weight, stats, reduction, ignore_index)},
+        v, target, weight, reduction, ignore_index)},
     function=False,
     method=False,
 )  # fmt: skip
@@ -279,9 +279,7 @@ def nll_loss_backward(
     return grad_input
 
 
-def _nll_grad_of_grad(
-    v: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
-) -> Tensor:
+def _nll_grad_of_grad(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
     """The loss is linear in its input, so the gradient's gradient is the loss of `v`."""
     return _nll(v, target, weight, reduction, ignore_index)
 

@@ -49,7 +49,7 @@ def _values(x: Tensor) -> np.ndarray:
     return bits_to_float32(array) if x.dtype is dt.bfloat16 else array
 
 
-def _check_range(name: str, low: float, high: float, dim: int) -> None:
+def _check_range(low: float, high: float, dim: int) -> None:
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"torch.histogramdd: dimension {dim}'s range [{low:g}, {high:g}] is not finite")
     if low > high:
@@ -65,7 +65,7 @@ def _outer_edges(column: np.ndarray, given: tuple[float, float] | None, dim: int
         low, high = float(column.min()), float(column.max())
     else:
         low, high = 0.0, 1.0
-    _check_range("histogramdd", low, high, dim)
+    _check_range(low, high, dim)
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 

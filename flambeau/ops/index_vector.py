@@ -60,7 +60,7 @@ def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
     return index.reshape(view).expand(full)
 
 
-def _flat_source(source: Tensor, input: Tensor) -> Tensor:
+def _flat_source(source: Tensor) -> Tensor:
     return source.reshape(1) if not source.shape else source
 
 
@@ -174,7 +174,7 @@ def _index_reduce_grads(
         return a.reshape(()), b.reshape(shape)
     d = wrap_dim(dim, len(input.shape))
     full = _spread(index, input.shape, d)
-    a, b = scatter_reduce_grads(g, input, d, full, _flat_source(source, input), reduce, include_self, out)
+    a, b = scatter_reduce_grads(g, input, d, full, _flat_source(source), reduce, include_self, out)
     return a, b.reshape(shape)
 
 
@@ -190,6 +190,6 @@ def index_reduce(
     if not index.numel():
         return input.clone(memory_format=contiguous_format)
     out = scatter_reduce(
-        whole, d, _spread(index, whole.shape, d), _flat_source(source, input), reduce, include_self=include_self
+        whole, d, _spread(index, whole.shape, d), _flat_source(source), reduce, include_self=include_self
     )
     return out.reshape(input.shape)

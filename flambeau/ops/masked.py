@@ -221,7 +221,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # -- writing a view into a copy -------------------------------------------------------------------------------------------
 
 
-def _written(input: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
+def _written(input: Tensor, src: Tensor, part: Any) -> Tensor:
     out = input.clone()
     target = part(out)
     if target.shape != src.shape:
@@ -240,7 +240,7 @@ def _written(input: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with src at one index of a dimension."""
-    return _written(input, src, lambda t: t.select(dim, index), "select_scatter")
+    return _written(input, src, lambda t: t.select(dim, index))
 
 
 def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
@@ -261,7 +261,7 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
     """A copy of input with src in a slice of a dimension."""
-    return _written(input, src, lambda t: _sliced(t, dim, start, end, step), "slice_scatter")
+    return _written(input, src, lambda t: _sliced(t, dim, start, end, step))
 
 
 @primitive(
@@ -274,7 +274,7 @@ def slice_scatter(
 )
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src on a diagonal."""
-    return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2), "diagonal_scatter")
+    return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2))
 
 
 @primitive(
@@ -287,4 +287,4 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 )
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of input with src in an as_strided view of it."""
-    return _written(input.contiguous(), src, lambda t: t.as_strided(size, stride, storage_offset), "as_strided_scatter")
+    return _written(input.contiguous(), src, lambda t: t.as_strided(size, stride, storage_offset))

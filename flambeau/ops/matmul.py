@@ -14,7 +14,7 @@ from .declare import composite, primitive
 from .formula import type_word
 
 
-def _same_dtype(name: str, a: Tensor, b: Tensor) -> None:
+def _same_dtype(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}")
 
@@ -61,7 +61,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     (n, k), (k2, m) = input.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
-    _same_dtype("mm", input, mat2)
+    _same_dtype(input, mat2)
     return product(input, mat2, (n, m))
 
 
@@ -75,7 +75,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
         )
-    _same_dtype("bmm", input, mat2)
+    _same_dtype(input, mat2)
     return product(input, mat2, (b, n, m))
 
 
@@ -93,7 +93,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
         raise RuntimeError(
             f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})"
         )
-    _same_dtype("mv", input, vec)
+    _same_dtype(input, vec)
     return product(input, vec.unsqueeze(1), (input.shape[0], 1)).reshape(input.shape[0])
 
 
@@ -188,7 +188,7 @@ def _check_factors(t: Tensor, *factors: Any) -> None:
 _FACTORS = ("beta", "alpha")
 
 
-def _combine(name: str, input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
+def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
     _check_factors(input, beta, alpha)
     try:
@@ -233,7 +233,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     if mat1.dtype is not opmath(mat1.dtype):  # half-width floats: rounded once, at the end
         wide = addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha)
         return wide.to(mat1.dtype)
-    return _combine("addmm", input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
+    return _combine(input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
 
 
 def _conj(value: Any) -> Any:
@@ -247,7 +247,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
     _need_dims(batch2, 3, "batch2 must be a 3D tensor")
     shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
     _check_input_dtype(input, batch1)
-    return _combine("baddbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2))
+    return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2))
 
 
 def _check_input_dtype(input: Tensor, other: Tensor) -> None:
@@ -267,7 +267,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
             f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}"
         )
     shape = (batch1.shape[1], batch2.shape[2])
-    return _combine("addbmm", input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
+    return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
 @composite(out=True, inplace=True, former=_FACTORS)
@@ -281,7 +281,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
         raise RuntimeError(
             f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
         )
-    return _combine("addmv", input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
+    return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
 @composite(out=True, inplace=True, former=_FACTORS)
@@ -412,7 +412,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{cols} and {weight.shape[1]}x{weight.shape[0]})"
         )
     if bias is None:
-        _same_dtype("linear", input, weight)
+        _same_dtype(input, weight)
     else:
         _same_dtype_with_bias(bias, input, weight)
     if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):

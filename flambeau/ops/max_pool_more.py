@@ -214,10 +214,10 @@ def _fractional_pool(
             raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")
     need_dtype(f"{name}_out_frame", input)
     run: Any = fractional_max2d if dims == 2 else fractional_max3d
-    return run(input, kernel, sizes, _samples(name, input, samples, dims))
+    return run(input, kernel, sizes, _samples(input, samples, dims))
 
 
-def _samples(name: str, input: Tensor, samples: Any, dims: int) -> Tensor:
+def _samples(input: Tensor, samples: Any, dims: int) -> Tensor:
     batch = input.shape[0] if len(input.shape) == dims + 2 else 1
     channels = input.shape[-dims - 1]
     if samples is None:

@@ -143,7 +143,7 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
     return _ops[mode + " antialias" if antialias else mode, len(bands)](input, bands)
 
 
-def _check_mode(input: Tensor, mode: str, antialias: bool) -> None:
+def _check_mode(input: Tensor, mode: str) -> None:
     rank = len(input.shape)
     if rank not in (3, 4, 5) or mode not in _MODES.split(" | ") or mode in ("bicubic", "lanczos") and rank != 4:
         raise NotImplementedError(
@@ -168,7 +168,7 @@ def interpolated(
     if mode == "lanczos" and not antialias:
         raise ValueError("Lanczos mode requires antialias=True")
     wanted, factors = _target(tuple(input.shape[2:]), size, scale_factor, mode, recompute)
-    _check_mode(input, mode, antialias)
+    _check_mode(input, mode)
     if mode == "area":
         pool: Any = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(wanted) - 1]
         return pool(input, wanted)

@@ -43,7 +43,7 @@ def segment_reduce(
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    ends = _segment_ends(data, lengths, offsets)  # (..., segments)
+    ends = _segment_ends(lengths, offsets)  # (..., segments)
     axis = axis % data.dim() if axis < 0 else axis
     if axis != ends.dim() - 1:
         raise RuntimeError(
@@ -56,7 +56,7 @@ def segment_reduce(
     return _reduced(data, kind, ends, axis, initial)
 
 
-def _segment_ends(data: Tensor, lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
+def _segment_ends(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
     if lengths is None:
         assert offsets is not None
         return offsets[..., 1:]

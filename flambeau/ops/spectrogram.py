@@ -29,7 +29,7 @@ def _full_window(x: Tensor, window: Tensor | None, length: int, n_fft: int, d: A
     return pad(values, [left, n_fft - length - left])
 
 
-def _check_frames(where: str, name: str, n_fft: int, hop: int, length: int, window: Tensor | None) -> None:
+def _check_frames(where: str, n_fft: int, hop: int, length: int, window: Tensor | None) -> None:
     if n_fft <= 0:
         raise RuntimeError(f"{where} : expected 0 < n_fft, but got n_fft={n_fft}")
     if hop <= 0:
@@ -89,7 +89,7 @@ def stft(
         x = pad(x.unsqueeze(1), [side, side], pad_mode).squeeze(1)
     if not 0 < n_fft <= x.shape[-1]:
         raise RuntimeError(f"{where}: expected 0 < n_fft <= {x.shape[-1]}, but got n_fft={n_fft}")
-    _check_frames(where, "stft", n_fft, hop, length, window)
+    _check_frames(where, n_fft, hop, length, window)
     frames = x.unfold(-1, n_fft, hop)
     if window is not None or length < n_fft:
         frames = frames * _full_window(x, window, length, n_fft, x.dtype)
@@ -132,7 +132,7 @@ def istft(
         )
     if not 0 < hop <= size:
         raise RuntimeError(f"{where}: expected 0 < hop_length <= win_length")
-    _check_frames(where, "istft", n_fft, hop, size, window)
+    _check_frames(where, n_fft, hop, size, window)
     if not return_complex and window is not None and window.dtype.is_complex:
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
     norm = "ortho" if normalized else None

@@ -210,7 +210,7 @@ std_mean = _declare("std_mean", deviation_and_mean, "The standard deviation and 
 # -- covariance --------------------------------------------------------------------------------------------------------
 
 
-def _check_weights(input: Tensor, weights: Tensor, name: str, observations: int) -> None:
+def _check_weights(weights: Tensor, name: str, observations: int) -> None:
     if len(weights.shape) > 1:
         raise RuntimeError(
             f"cov(): expected {name} to have one or fewer dimensions but got {name} with {len(weights.shape)}"
@@ -258,7 +258,7 @@ def cov(
     weights = None
     for given, name in ((fweights, "fweights"), (aweights, "aweights")):
         if given is not None:
-            _check_weights(x, given, name, observations)
+            _check_weights(given, name, observations)
             weights = given if weights is None else weights * given
     if weights is not None and observations and weights.sum().item() == 0:
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")

@@ -85,12 +85,12 @@ def _interval(name: str, dtype: dtype, low: float | None, high: float | None) ->
         raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor().")
     whole = name == "bool" or name in _INTEGERS
     low, high = bounds[0] if low is None else low, bounds[1] if high is None else high
-    _require_interval(name, dtype, low, high, (lowest, highest), whole)
+    _require_interval(dtype, low, high, (lowest, highest), whole)
     low, high = max(low, lowest), min(high, highest)
     return (math.ceil(low), math.ceil(high)) if whole else (low, high)
 
 
-def _require_interval(name: str, dtype: dtype, low: float, high: float, limits: tuple, whole: bool) -> None:
+def _require_interval(dtype: dtype, low: float, high: float, limits: tuple, whole: bool) -> None:
     if math.isnan(low) or math.isnan(high):
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={low!r} and high={high!r}")
     if low == high and not whole:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.device import default_device
+from ...core.device import device as Device
 from ...core.graph import mode
 from ...core.promotion import get_default_dtype
 from ...core.tensor import Tensor, empty
@@ -22,7 +24,7 @@ from .normalization import LayerNorm
 
 
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
-    full = empty((size, size), dtype or get_default_dtype())
+    full = empty((size, size), dtype or get_default_dtype(), default_device() if device is None else Device(device))
     return full.fill_(float("-inf")).triu_(1)
 
 
