@@ -82,6 +82,10 @@ def _check_writable_view(t: Tensor, base: Tensor) -> None:
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
+def same_memory(a: Tensor, b: Tensor) -> bool:
+    return a._storage.ptr == b._storage.ptr and a._storage.ptr != 0
+
+
 def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
     """Whether writing `destination` element by element could change `source` before it is read."""
     a, b = destination._storage, source._storage
