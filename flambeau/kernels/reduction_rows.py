@@ -16,6 +16,7 @@ PARTIALS = 64
 # argmax looks for the position only in blocks that improve on the best value so far.
 ARG_BLOCK = 1024
 STRETCH = 64
+LANES = 16
 
 
 def build_rows(r: Reduction) -> Kernel:
@@ -96,7 +97,32 @@ def _blocks(low: Expr, high: Expr, size: int, body: list[Statement]) -> For:
     return For("block", low, high, const(size), [stop, *body])
 
 
+def _collect_product(r: Reduction, low: Expr, high: Expr) -> Statement:
+    """Products of complex numbers: the two parts of each wait for each other, so LANES of them are kept by hand."""
+    lanes, i, lane = Buffer("lanes", r.acc_dtype, local_size=LANES), index_var("i"), index_var("lane")
+    stride = f"reduced{r.reduced_rank - 1}"
+    step = Store(lanes, lane, r.join(load(lanes, lane), r.element(i + lane, stride)))
+    rest = Store(lanes, const(0), r.join(load(lanes, const(0)), r.element(i, stride)))
+    body: list[Statement] = [
+        DeclareLocal(lanes),
+        span("lane", 0, LANES, [Store(lanes, lane, r.identity())], independent=True),
+        assign("whole", index_var("block") + quotient(index_var("block_end") - index_var("block"), LANES) * LANES),
+        For(
+            "i",
+            index_var("block"),
+            index_var("whole"),
+            const(LANES),
+            [span("lane", 0, LANES, [step], independent=True)],
+        ),
+        span("i", index_var("whole"), index_var("block_end"), [rest]),
+        span("lane", 0, LANES, [r.set("total", r.join(r.value("total"), load(lanes, lane)))], cold=True),
+    ]
+    return _blocks(low, high, BLOCK, body)
+
+
 def _collect_line(r: Reduction, low: Expr, high: Expr, first: Expr) -> Statement:
+    if r.combine == "prod" and r.acc_dtype.is_complex:
+        return _collect_product(r, low, high)
     element = r.element(index_var("i"), f"reduced{r.reduced_rank - 1}")
     part, total = r.value("part"), r.wide_value("total")
     # The element comes first: the test whether it is nan then does not wait for the running value.

@@ -22,6 +22,7 @@ from .creation import finish, new
 from .declare import composite, primitive
 from .formula import type_word
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
+from .joining import cat
 from .reducing import require_tensor
 
 # -- primitives -------------------------------------------------------------------------------------------------------
@@ -120,6 +121,14 @@ def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided:
     return _delivered(raw, scale, _memory_order(input, dims, not onesided), input.dtype.to_complex())
 
 
+def _completed(half: Tensor, dim: int, n: int) -> Tensor:
+    """All n coefficients of real numbers along a dimension."""
+    ends = half.narrow(dim, 0, n // 2 + 1).clone()
+    for j in {0, n // 2} if n % 2 == 0 else {0}:  # these are real
+        ends.select(dim, j).imag.zero_()
+    return cat([ends, ends.narrow(dim, 1, n - n // 2 - 1).flip(dim).conj()], dim)
+
+
 def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor:
     """Every coefficient but the first (and a middle one) stands for itself and its mirror image."""
     half = real_transform(g, dims, scale, True)
@@ -133,11 +142,15 @@ def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor
 @primitive(grads={"input": _to_real_gradient}, label="FftC2RBackward0", function=False, method=False)
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
     sizes = [*(input.shape[d] for d in dims[:-1]), size]
-    if is_supported(input, sizes) and is_real_supported(input, size):
+    if is_supported(input, sizes):
         last, order, spectrum = dims[-1], _memory_order(input, dims, False), input
         if len(dims) > 1:
             spectrum = _laid_out(input.shape, order, input.dtype)
             _along_each(spectrum, input, dims[:-1], 1.0, False)
+        if not is_real_supported(input, size):
+            whole = _completed(spectrum, last, size)
+            transform_along(whole, whole, last, scale, False)
+            return whole.real.clone()
         shape = [size if i == last else m for i, m in enumerate(input.shape)]
         out = _laid_out(shape, order, input.dtype.to_real())
         real_along(out, spectrum, last, size, scale, True)

@@ -27,9 +27,14 @@ _LONGEST = 1 << 23  # beyond this the tables of a cut line would be large themse
 
 @lru_cache(1024)
 def _radices(n: int) -> tuple[int, ...] | None:
-    """The passes of a transform of n elements, or None where a factor is too large."""
-    found: list[int] = []
-    for radix in (4, 2, 3, 5):
+    """The passes of a transform of n > 0 elements, or None where a factor is too large."""
+    twos = (n & -n).bit_length() - 1
+    eights, rest = divmod(twos, 3)
+    if rest == 1 and eights:  # two passes by four instead of one by eight and one by two
+        eights, rest = eights - 1, 4
+    found = [8] * eights + {0: [], 1: [2], 2: [4], 4: [4, 4]}[rest]
+    n >>= twos
+    for radix in (3, 5):
         while n % radix == 0:
             found.append(radix)
             n //= radix
@@ -166,7 +171,7 @@ def real_along(out: Tensor, x: Tensor, dim: int, n: int, scale: float, to_real: 
     to, source = lines_of(out, dim, x), lines_of(x, dim, x)
     count = len(source.starts)
     parts = _parts((count + 2 * LANES - 1) // (2 * LANES))
-    work = empty(make_size((parts * 4 * n * LANES,)), d)
+    work = empty(make_size((parts * 4 * (n + 1) * LANES,)), d)
     kernel = transform_half_lines if to_real else transform_real_lines
     kernel(
         _real_view(out), _real_view(x), to.starts, source.starts, tables.factors, tables.radices, tables.passes, work, count,

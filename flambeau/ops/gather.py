@@ -52,6 +52,11 @@ def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
     return t
 
 
+def _as_words(t: Tensor) -> Tensor:
+    """Complex numbers of 8 bytes as one word, for kernels that only move them."""
+    return t.view(dt.int64) if t.dtype is dt.complex64 else t
+
+
 # -- gather -----------------------------------------------------------------------------------------------------------
 
 
@@ -90,7 +95,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     outer, picked, inner = _split(index.shape, d)
     size = source.shape[d] if source.shape else 1
     error = _no_error()
-    kernels.gather(out, source, index.contiguous(), error, outer, size, picked, inner)
+    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), error, outer, size, picked, inner)
     if ctypes.c_int64.from_address(error._storage.ptr).value:
         _check_bounds(index, d, size)
     return out

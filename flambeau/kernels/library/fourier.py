@@ -75,6 +75,74 @@ def radix4(work, table, at, source, target, plane, m, s):
             work[y + 3 * s + q], work[y + 3 * s + q + plane] = zr * wr - zi * wi, zr * wi + zi * wr
 
 
+SQRT_HALF = 0.7071067811865476
+
+
+@scalar_function
+def put(work, place, plane, re, im, wr, wi):
+    work[place] = re * wr - im * wi
+    work[place + plane] = re * wi + im * wr
+
+
+@scalar_function
+def radix8(work, table, at, source, target, plane, m, s):
+    for p in range(m):
+        w = at + 14 * p
+        w1r, w1i, w2r, w2i, w3r, w3i = table[w], table[w + 1], table[w + 2], table[w + 3], table[w + 4], table[w + 5]
+        w4r, w4i, w5r, w5i, w6r, w6i = (
+            table[w + 6],
+            table[w + 7],
+            table[w + 8],
+            table[w + 9],
+            table[w + 10],
+            table[w + 11],
+        )
+        w7r, w7i = table[w + 12], table[w + 13]
+        a = source + s * p
+        y = target + 8 * s * p
+        d = s * m
+        for q in simd(s):
+            x0r, x0i, x4r, x4i = work[a + q], work[a + q + plane], work[a + 4 * d + q], work[a + 4 * d + q + plane]
+            x1r, x1i, x5r, x5i = (
+                work[a + d + q],
+                work[a + d + q + plane],
+                work[a + 5 * d + q],
+                work[a + 5 * d + q + plane],
+            )
+            x2r, x2i, x6r, x6i = (
+                work[a + 2 * d + q],
+                work[a + 2 * d + q + plane],
+                work[a + 6 * d + q],
+                work[a + 6 * d + q + plane],
+            )
+            x3r, x3i, x7r, x7i = (
+                work[a + 3 * d + q],
+                work[a + 3 * d + q + plane],
+                work[a + 7 * d + q],
+                work[a + 7 * d + q + plane],
+            )
+            # sums give the even coefficients
+            a0r, a0i, a1r, a1i = x0r + x4r, x0i + x4i, x1r + x5r, x1i + x5i
+            a2r, a2i, a3r, a3i = x2r + x6r, x2i + x6i, x3r + x7r, x3i + x7i
+            er, ei, fr, fi = a0r + a2r, a0i + a2i, a0r - a2r, a0i - a2i
+            gr, gi, hr, hi = a1r + a3r, a1i + a3i, a1i - a3i, a3r - a1r
+            work[y + q], work[y + q + plane] = er + gr, ei + gi
+            put(work, y + 2 * s + q, plane, fr + hr, fi + hi, w2r, w2i)
+            put(work, y + 4 * s + q, plane, er - gr, ei - gi, w4r, w4i)
+            put(work, y + 6 * s + q, plane, fr - hr, fi - hi, w6r, w6i)
+            # differences, turned by eighths, the odd ones
+            b0r, b0i, b2r, b2i = x0r - x4r, x0i - x4i, x2i - x6i, x6r - x2r
+            tr, ti, ur, ui = x1r - x5r, x1i - x5i, x3r - x7r, x3i - x7i
+            b1r, b1i = (tr + ti) * SQRT_HALF, (ti - tr) * SQRT_HALF
+            b3r, b3i = (ui - ur) * SQRT_HALF, -(ur + ui) * SQRT_HALF
+            kr, ki, lr, li = b0r + b2r, b0i + b2i, b0r - b2r, b0i - b2i
+            nr, ni, vr, vi = b1r + b3r, b1i + b3i, b1i - b3i, b3r - b1r
+            put(work, y + s + q, plane, kr + nr, ki + ni, w1r, w1i)
+            put(work, y + 3 * s + q, plane, lr + vr, li + vi, w3r, w3i)
+            put(work, y + 5 * s + q, plane, kr - nr, ki - ni, w5r, w5i)
+            put(work, y + 7 * s + q, plane, lr - vr, li - vi, w7r, w7i)
+
+
 C1, C2, S1, S2 = 0.30901699437494745, -0.8090169943749475, 0.9510565162951535, 0.5877852522924731
 
 
@@ -129,7 +197,9 @@ def transform(work, table, radices, passes, home, plane, n):
     for k in range(passes):
         radix = radices[k]
         m = left // radix
-        if radix == 4:
+        if radix == 8:
+            radix8(work, table, at, source, target, plane, m, s)
+        elif radix == 4:
             radix4(work, table, at, source, target, plane, m, s)
         elif radix == 2:
             radix2(work, table, at, source, target, plane, m, s)
@@ -170,18 +240,29 @@ def write_complex(out, work, turns, place, plane, here, turn, scale, *, inverse,
 
 
 @scalar_function
-def write_halves(out, work, done, plane, c, j, n, one, other, out_step, half, paired):
-    """Coefficient j of two real lines from those of one complex line at j and -j."""
-    place = done + j * LANES + c
-    mirror = done + (n - j if j > 0 else 0) * LANES + c
+def write_half(out, work, place, mirror, plane, here, half, *, second):
+    """A coefficient of the first or second of two real lines, from those of one complex line at j and -j."""
     ar, ai, br, bi = work[place], work[place + plane], work[mirror], work[mirror + plane]
-    here = 2 * (one + j * out_step)
-    out[here] = (ar + br) * half
-    out[here + 1] = (ai - bi) * half
-    if paired:
-        here = 2 * (other + j * out_step)
-        out[here] = (ai + bi) * half
-        out[here + 1] = (br - ar) * half
+    out[here] = (ai + bi) * half if second else (ar + br) * half
+    out[here + 1] = (br - ar) * half if second else (ai - bi) * half
+
+
+@scalar_function
+def write_half_tiles(out, work, lines, done, plane, n, out_step, half, first, last, *, second):
+    """All coefficients of the real lines first..last; row n of the planes is row 0 again."""
+    coefficients = n // 2 + 1
+    tiled = coefficients // TILE * TILE
+    for tile in range(0, tiled, TILE):
+        for c in range(last - first + 1):
+            start = lines[first + c] + tile * out_step
+            place, mirror = done + tile * LANES + c, done + (n - tile) * LANES + c
+            for j in unroll(TILE):
+                here = 2 * (start + j * out_step)
+                write_half(out, work, place + j * LANES, mirror - j * LANES, plane, here, half, second=second)
+    for j in range(tiled, coefficients):
+        for c in range(last - first + 1):
+            place, mirror = done + j * LANES + c, done + (n - j) * LANES + c
+            write_half(out, work, place, mirror, plane, 2 * (lines[first + c] + j * out_step), half, second=second)
 
 
 @scalar_function
@@ -272,11 +353,9 @@ def transform_real_lines(
     out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts
 ):  # fmt: skip
     """Real lines to the n // 2 + 1 coefficients that determine the rest. Two lines travel as one: the real and imaginary
-    part of a complex one, whose transform is taken apart by its symmetries."""
-    plane = n * LANES
+    part of a complex one, whose transform is taken apart by its symmetries. The planes have one more row than elements."""
+    plane = (n + 1) * LANES
     whole = n // TILE * TILE
-    coefficients = n // 2 + 1
-    tiled = coefficients // TILE * TILE
     half = scale * 0.5
     blocks = (lines + 2 * LANES - 1) // (2 * LANES)
     for part in prange(parts, 5 * n * lines // parts):
@@ -297,17 +376,12 @@ def transform_real_lines(
                     work[home + j * LANES + c] = x[in_lines[minimum(first + c, last)] + j * in_step]
                     work[home + j * LANES + c + plane] = x[in_lines[minimum(first + LANES + c, last)] + j * in_step]
             done = transform(work, table, radices, passes, home, plane, n)
-            for tile in range(0, tiled, TILE):
-                for c in range(minimum(last - first + 1, LANES)):
-                    one, other = out_lines[first + c], out_lines[minimum(first + LANES + c, last)]
-                    paired = first + LANES + c <= last
-                    for j in unroll(TILE):
-                        write_halves(out, work, done, plane, c, tile + j, n, one, other, out_step, half, paired)
-            for j in range(tiled, coefficients):
-                for c in range(minimum(last - first + 1, LANES)):
-                    one, other = out_lines[first + c], out_lines[minimum(first + LANES + c, last)]
-                    paired = first + LANES + c <= last
-                    write_halves(out, work, done, plane, c, j, n, one, other, out_step, half, paired)
+            for c in simd(LANES):
+                work[done + n * LANES + c] = work[done + c]
+                work[done + n * LANES + c + plane] = work[done + c + plane]
+            middle = minimum(first + LANES, last + 1)
+            write_half_tiles(out, work, out_lines, done, plane, n, out_step, half, first, middle - 1, second=False)
+            write_half_tiles(out, work, out_lines, done, plane, n, out_step, half, middle, last, second=True)
 
 
 @loop_kernel(may_alias=True)
