@@ -209,7 +209,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple:
-        return tuple(e if e is not None else (None, 0) for e in self.edges)
+        return tuple((None, 0) if e is None or type(e[0]) is Discard else e for e in self.edges)
 
     @property
     def metadata(self) -> dict:
@@ -305,6 +305,20 @@ class GradientEdge(NamedTuple):
     ownership_token: Any = None
 
 
+class Discard(Node):
+    """Where the gradient of a view goes that was made without recording: nowhere, though what is computed from such a view
+    requires grad as its base does."""
+
+    label = "Discard"
+    edges = ()
+
+    def __init__(self) -> None:
+        self.sequence = next(_sequence)
+
+    def apply(self, grads: list) -> tuple:
+        return ()
+
+
 def gradient_edge(tensor: Any) -> tuple | None:
     """Where the gradient of `tensor` goes, or None if it needs none."""
     if type(tensor) is GradientEdge:
@@ -315,7 +329,7 @@ def gradient_edge(tensor: Any) -> tuple | None:
         if fn is not None:
             return (fn, tensor._meta.output_nr)
     if meta is None or not meta.requires_grad:
-        return None
+        return (Discard(), 0) if tensor._base is not None and tensor.requires_grad else None
     node = None if meta.accumulator is None else meta.accumulator()
     if node is None:
         node = AccumulateGrad(tensor)

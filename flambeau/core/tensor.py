@@ -256,7 +256,10 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         meta = self._meta
-        return meta is not None and (meta.requires_grad or meta.grad_fn is not None)
+        if meta is not None and (meta.requires_grad or meta.grad_fn is not None):
+            return True
+        base = self._base  # a view made without recording still says what its base says
+        return base is not None and base.requires_grad and (self.dtype.is_floating_point or self.dtype.is_complex)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -283,9 +286,11 @@ class Tensor:
         meta = self._meta
         if base is not None:
             base_meta = base._meta
-            if base_meta is not None and base_meta.rebase_version > (-1 if meta is None else meta.view_version):
-                self._rebuild_view_history()
-                meta = self._meta
+            if base_meta is not None and (base_meta.requires_grad or base_meta.grad_fn is not None):
+                known = -1 if meta is None else meta.view_version
+                if (base_meta.rebase_version if known < 0 else self._storage.version) > known:
+                    self._rebuild_view_history()
+                    meta = self._meta
         return None if meta is None else meta.grad_fn
 
     def _rebuild_view_history(self) -> None:

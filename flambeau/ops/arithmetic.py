@@ -14,6 +14,7 @@ from ..expr import functions as f
 from .declare import composite, pointwise
 from .dtype_rules import cpp_name, promote_float, type_word
 from .formula import Pointwise
+from .gradient import no_derivative
 
 _BOTH = ("input", "other")
 
@@ -112,7 +113,7 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
 @pointwise(numbers=(), check=_check_addcdiv, former=("value",))
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 / tensor2"""
-    return input + value * (tensor1 / tensor2)
+    return input + value * tensor1 / tensor2
 
 
 def _check_lerp(op: Pointwise, operands: tuple) -> None:
@@ -198,12 +199,17 @@ def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype
     return d, d
 
 
+def _division_label(operands: tuple, params: tuple) -> str:
+    return "DivBackward2" if params and params[0] is not None else "DivBackward0"
+
+
 @pointwise(
     rule=_division_rule,
     numbers=_BOTH,
     only_numbers=True,
     check=_check_rounding_mode,
     guard=no_zero_divisor,
+    label=_division_label,
     aliases=("divide",),
 )
 def div(input, other, *, rounding_mode=None, compute=None):
@@ -230,7 +236,8 @@ def rdiv(input, other):
 
 
 @pointwise(
-    numbers=_BOTH, only_numbers=True, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor, differentiable=False
+    numbers=_BOTH, only_numbers=True, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor,
+    grad=no_derivative("floor_divide"), label="NotImplemented",
 )  # fmt: skip
 def floor_divide(input, other):
     """The quotient, rounded down."""

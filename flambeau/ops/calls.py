@@ -14,14 +14,15 @@ from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array
 from ..expr.node import Expr
-from .dtype_rules import type_word
-from .formula import Pointwise, as_operand
+from .dtype_rules import compare, type_word
+from .formula import Pointwise, as_operand, camel
 from .gradient import make_node, record
 from .inplace import (
     check_history_writable,
     check_out,
     check_partial_overlap,
     check_writable,
+    check_writable_memory,
     copy_values,
     has_internal_overlap,
     needs_copy_before_write,
@@ -129,6 +130,8 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
             " Please clone() the tensor before performing the operation."
         )
+    if isinstance(out, Tensor) and out.shape != plan.shape and any(x is out for x in operands):
+        raise RuntimeError(f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(plan.shape)}")
     if isinstance(out, Tensor) and out.shape == plan.shape:
         for x in operands:
             if isinstance(x, Tensor):
@@ -154,6 +157,8 @@ def _all_plain(operands: tuple, params: tuple) -> bool:
 def checked_operands(impl: Pointwise, operands: tuple) -> tuple:
     """Operands that are tensors, or numbers where the operator takes numbers."""
     result = tuple(as_operand(x, impl.name, i) for i, x in enumerate(operands))
+    if impl.adapt is not None:
+        result = impl.adapt(result)
     for i, (x, name) in enumerate(zip(result, impl.operand_names)):
         if not isinstance(x, Tensor) and x is not None and name not in impl.numbers:
             raise TypeError(
@@ -212,18 +217,18 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
     given = operands, params
     if not isinstance(self, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
-    check_writable(self, name)
     operands = checked_operands(impl, operands)
+    if impl.unrecorded:
+        check_writable_memory(self)
+    else:
+        check_writable(self, name)
     params = settle(impl, params)
     sources = tuple(_readable(self, x) for x in operands)
-    plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
-    if not can_cast(plan.natural, self.dtype):
-        raise RuntimeError(
-            f"result type {type_word(plan.natural)} can't be cast to the desired output type {type_word(self.dtype)}"
-        )
+    plan = _inplace_plan(impl, self, sources, params)
     runtime = impl.runtime_params(params)
     node = make_node(plan, operands, runtime) if plan.records and graph.mode.enabled else None
     copied = node is not None and node.recipe.reads_operand(0)
+    version = self._storage.version
     kept = (_copy_with_history(self), *sources[1:]) if copied else sources
     plan.run(self, sources + runtime)
     self._bump(name)
@@ -235,10 +240,64 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
             node.save_through_hooks(kept, runtime, self)
         else:
             node.save((*kept, *runtime, self))
+        _spoil(node, self, operands, version)
         rebase_history(self, node, 0)
-    elif graph.mode.enabled and self._meta is not None and self._meta.grad_fn is not None:
-        rebase_history(self, None, 0)
+    elif graph.mode.enabled and impl.rule is compare and self.dtype.category > 1 and not impl.unrecorded:
+        _forget(impl, self, operands)
     return self
+
+
+def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) -> Plan:
+    try:
+        plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
+        natural = plan.natural
+    except NotImplementedError:  # a result that does not fit is the greater mistake
+        _, natural = impl.rule(impl, sources) if not impl.rule_reads_params else (None, self.dtype)
+        if can_cast(natural, self.dtype):
+            raise
+    if not can_cast(natural, self.dtype):
+        raise RuntimeError(
+            f"result type {type_word(natural)} can't be cast to the desired output type {type_word(self.dtype)}"
+        )
+    return plan
+
+
+def _spoil(node: Any, self: Tensor, operands: tuple, version: int) -> None:
+    """An operand that shares the memory written to (x.div_(x)) is saved with the version it had when it was read, so that a
+    backward pass that needs its old values stops with PyTorch's error."""
+    for place, i in enumerate(node.recipe.keeps):
+        if 2 <= i <= len(operands) and isinstance(operands[i - 1], Tensor):
+            x = operands[i - 1]
+            if x._storage is self._storage and 0 not in x.shape:
+                entry = node.saved[place]
+                if type(entry) is tuple:
+                    node.saved[place] = (x._storage, version, x._offset * x.dtype.itemsize)
+                else:
+                    entry.tensor, entry.version = x, version
+
+
+class ZeroNode(graph.Node):
+    """A number overwritten with a truth value: no small change of an operand shows in the result."""
+
+    layouts: tuple
+
+    def apply(self, grads: list) -> tuple:
+        (g,) = grads
+        if g is None:
+            return (None,) * len(self.edges)
+        return tuple(None if e is None else g.new_zeros(s, dtype=d) for e, (s, d) in zip(self.edges, self.layouts))
+
+
+def _forget(impl: Pointwise, self: Tensor, operands: tuple) -> None:
+    """The history of a comparison in place."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    edges = tuple(graph.gradient_edge(x) for x in tensors)
+    if any(edges):
+        label = f"{camel(impl.name)}Backward{len(tensors) - 1}"
+        node = graph.named_class(ZeroNode, label)(label, edges)
+        node.layouts = tuple((x.shape, x.dtype) for x in tensors)
+        node.output_info = ((self.shape, self.dtype, self.device),)
+        rebase_history(self, node, 0)
 
 
 def _is_quiet(self: Tensor, operands: tuple) -> bool:

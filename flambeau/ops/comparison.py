@@ -14,6 +14,7 @@ from ..expr import functions as f
 from .declare import composite, pointwise, transparent
 from .dtype_rules import compare, promote, select, type_word
 from .formula import OPTIONAL, Pointwise
+from .gradient import no_derivative
 
 # -- comparisons ---------------------------------------------------------------------------------------------------------
 
@@ -126,25 +127,25 @@ def isreal(input):
     return f.imag(input) == 0
 
 
-@pointwise(rule=compare, differentiable=False)
+@pointwise(rule=compare, differentiable=False, unrecorded=True)
 def logical_not(input):
     """Whether an element is zero."""
     return input == 0
 
 
-@pointwise(rule=compare, numbers=(), differentiable=False)
+@pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_and(input, other):
     """Whether both elements are nonzero."""
     return (input != 0) & (other != 0)
 
 
-@pointwise(rule=compare, numbers=(), differentiable=False)
+@pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_or(input, other):
     """Whether one of the elements is nonzero."""
     return (input != 0) | (other != 0)
 
 
-@pointwise(rule=compare, numbers=(), differentiable=False)
+@pointwise(rule=compare, numbers=(), differentiable=False, unrecorded=True)
 def logical_xor(input, other):
     """Whether exactly one of the elements is nonzero."""
     return (input != 0) ^ (other != 0)
@@ -199,8 +200,6 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
     _, low, high = operands
     if low is None and high is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if low is not None and high is not None and isinstance(low, Tensor) is not isinstance(high, Tensor):
-        raise TypeError("clamp(): 'min' and 'max' must be both Tensor or both Number")
     compute, _ = promote(op, tuple(x for x in operands if x is not None))
     if compute.is_complex:
         raise NotImplementedError("clamp is not supported for complex types")
@@ -220,6 +219,20 @@ def clamp(input, min=OPTIONAL, max=OPTIONAL):
     if min is not None:
         input = f.maximum(input, min)
     return input if max is None else f.minimum(input, max)
+
+
+def _alike_limits(operands: tuple) -> tuple:
+    """Next to a number, a tensor without dimensions stands for a number."""
+    x, low, high = operands
+    if low is None or high is None or isinstance(low, Tensor) is isinstance(high, Tensor):
+        return operands
+    limit = low if isinstance(low, Tensor) else high
+    if limit.shape or limit.requires_grad:
+        raise TypeError("clamp(): 'min' and 'max' must be both Tensor or both Number")
+    return x, *(v.item() if v is limit else v for v in (low, high))
+
+
+clamp.op.impl.adapt = _alike_limits
 
 
 @pointwise(
@@ -298,7 +311,7 @@ def _check_heaviside(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
-@pointwise(check=_check_heaviside, numbers=(), differentiable=False)
+@pointwise(check=_check_heaviside, numbers=(), grad=no_derivative("heaviside"), label="NotImplemented")
 def heaviside(input, values):
     """0 for negative elements, 1 for positive ones, `values` at zero."""
     return f.where(input == 0, values, f.where(input < 0, 0, f.where(input != input, 0, 1)))

@@ -55,7 +55,13 @@ def angle(input):
     return f.angle(input)
 
 
-@pointwise(name="conj_physical", function=False, method=False, label="ConjPhysicalBackward0")
+@pointwise(
+    name="conj_physical",
+    function=False,
+    method=False,
+    label="ConjPhysicalBackward0",
+    inplace_label="ConjPhysicalBackward1",
+)
 def _conjugate(input):
     return f.conj(input)
 
@@ -69,7 +75,7 @@ def conj_physical(input: Tensor) -> Tensor:
 @composite(function=False)
 def conj_physical_(self: Tensor) -> Tensor:
     """The complex conjugate, in place; real tensors as they are."""
-    return _conjugate.op.inplace(self) if self.dtype.is_complex else self
+    return _conjugate.op.inplace(self)
 
 
 @composite

@@ -275,9 +275,12 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     """Every element becomes `value`, a number or a 0-dim tensor."""
-    check_history_writable(self)
-    node = None
     tensor_value = isinstance(value, Tensor)
+    if tensor_value:
+        check_writable(self, name)
+    else:
+        check_history_writable(self)
+    node = None
     if mode.enabled and (self.requires_grad or (tensor_value and value.requires_grad)):
         node = _overwrite_node(self, value, name)
     if tensor_value:

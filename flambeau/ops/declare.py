@@ -34,6 +34,7 @@ def pointwise(
     grad: Callable | None = None,
     inplace_grad: Callable | None = None,
     label: str | Callable | None = None,
+    inplace_label: str | None = None,
     check: Callable | None = None,
     guard: Callable | None = None,
     kinds: str = "bifc",
@@ -48,6 +49,7 @@ def pointwise(
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
     differentiable: bool = True,
+    unrecorded: bool = False,
     former: tuple[str, ...] = (),
 ) -> Any:
     """Declare a pointwise operator from its scalar formula.
@@ -60,18 +62,19 @@ def pointwise(
     first; with `only_numbers` there need be no tensor at all), `constants` the numbers that become part of the formula (see Pointwise). `check(op, operands[, params])` runs
     once per plan; `guard(compute, operands)` returns None or a function of the values that runs before every call. `grad(g, *operands, *params, out)` replaces the automatic
     derivative, `inplace_grad` that of the in-place form. `label` is the name of the autograd node, or makes it from the
-    operands' layouts. `former` names the numbers that may stand among the operands, as in PyTorch's former signature.
+    plan; `inplace_label` is that of the in-place form. `former` names the numbers that may stand among the operands, as in PyTorch's former signature.
+    `unrecorded`: autograd takes no notice of the in-place form, not even of one that changes a leaf.
     """
     if formula is None:
         return functools.partial(
-            pointwise, name=name, rule=rule, grad=grad, inplace_grad=inplace_grad, label=label, check=check, guard=guard,
+            pointwise, name=name, rule=rule, grad=grad, inplace_grad=inplace_grad, label=label, inplace_label=inplace_label, check=check, guard=guard,
             kinds=kinds, kernel=kernel, numbers=numbers, only_numbers=only_numbers, constants=constants, function=function, method=method,
             inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, differentiable=differentiable,
-            former=former,
+            unrecorded=unrecorded, former=former,
         )  # fmt: skip
     op_name = name or formula.__name__
 
-    def implementation(derivative: Callable | None) -> Pointwise:
+    def implementation(derivative: Callable | None, label: str | Callable | None) -> Pointwise:
         made = Pointwise(
             op_name,
             formula,
@@ -87,17 +90,21 @@ def pointwise(
             guard,
             only_numbers,
         )
-        made.former = former
+        made.former, made.unrecorded = former, unrecorded
         return made
 
-    impl = implementation(grad)
+    impl = implementation(grad, label)
     face = make_face(impl, out)
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, out, differentiable,
         impl, aliases, formula.__doc__ or "",
     )  # fmt: skip
     if inplace:
-        op.inplace = _inplace_face(impl if inplace_grad is None else implementation(inplace_grad))
+        op.inplace = _inplace_face(
+            impl
+            if inplace_grad is None and inplace_label is None
+            else implementation(inplace_grad or grad, inplace_label or label)
+        )
     _dress(face, op, formula)
     return register(op).function
 

@@ -145,15 +145,30 @@ def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]
     current, labels = prepared[0]
     for k, (other, other_labels) in enumerate(prepared[1:], 1):
         later = set(output).union(*(set(x[1]) for x in prepared[k + 1 :]))
-        current, labels = _pair(current, labels, other, other_labels, later)
+        current, labels = _pair(current, labels, other, other_labels, later, output)
     gone = [i for i, x in enumerate(labels) if x not in output]
     if gone:
         current = current.sum(gone, dtype=current.dtype)
         labels = [x for x in labels if x in output]
-    return current.permute(*[labels.index(x) for x in output]) if labels != output else current
+    if labels == output and (gone or len(operands) > 1):
+        return current
+    return current.permute(*[labels.index(x) for x in output])
 
 
-def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
+def _outer(a: Tensor, la: list[str], b: Tensor, lb: list[str], output: list[str]) -> tuple[Tensor, list[str]]:
+    """A product of two operands with nothing to sum: elementwise, in the order of the output where it is known."""
+    labels = sorted(dict.fromkeys(la + lb), key=lambda x: output.index(x) if x in output else len(output))
+
+    def aligned(t: Tensor, own: list[str]) -> Tensor:
+        t = t.permute(*[own.index(x) for x in labels if x in own])
+        return t.reshape([t.shape[[y for y in labels if y in own].index(x)] if x in own else 1 for x in labels])
+
+    return aligned(a, la) * aligned(b, lb), labels
+
+
+def _pair(
+    a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str], output: list[str]
+) -> tuple[Tensor, list[str]]:
     """One pairwise contraction as a batched matrix product, or as a product of elements where nothing is summed."""
     a, la = _sum_alone(a, la, lb, keep)
     b, lb = _sum_alone(b, lb, la, keep)
@@ -174,16 +189,14 @@ def _pair(a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str]) ->
     a, la = _without(a, la, single)
     b, lb = _without(b, lb, single)
     contracted = [x for x in contracted if x not in single]
+    if not contracted:
+        return _outer(a, la, b, lb, output)
     batch = [x for x in shared if x in keep]
     only_a = [x for x in la if x not in lb]
     only_b = [x for x in lb if x not in la]
     left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
     right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
     nb, na, nc = len(batch), len(only_a), len(contracted)
-    if not nc:
-        left = left.reshape([*left.shape, *[1] * len(only_b)])
-        right = right.reshape([*right.shape[:nb], *[1] * na, *right.shape[nb:]])
-        return left * right, batch + only_a + only_b
     batch_shape = [
         max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)
     ]

@@ -75,6 +75,8 @@ class Pointwise:
     `constants` names numbers that are part of the formula instead: every value of a parameter, or the listed values of
     an operand. A parameter called `compute`, of the formula or of `grad`, is the dtype the formula is evaluated in."""
 
+    unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
+    adapt: Callable | None = None  # a last change of the operands before they are planned for
     former: tuple[str, ...] = ()  # numbers that PyTorch's former signature had among the operands
 
     def __init__(
@@ -203,6 +205,9 @@ class Pointwise:
     # -- planning ---------------------------------------------------------------------------------------------------
     def make_plan(self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
         present = tuple(x for x in operands if x is not None)
+        shape = broadcast(present)
+        if out is not None and broadcast_two(shape, out[0]) != out[0]:
+            raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
         if self.check is not None:
             self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
                 self, operands
@@ -217,11 +222,8 @@ class Pointwise:
         plan.op, plan.params = self, params
         plan.guard = None if self.guard is None else self.guard(compute, operands)
         plan.natural = natural
-        shape = broadcast(present)
         d = out_dtype or natural
         if out is not None:
-            if broadcast_two(shape, out[0]) != out[0]:
-                raise RuntimeError(f"output with shape {list(out[0])} doesn't match the broadcast shape {list(shape)}")
             plan.set_layout(out[0], out[1], d, where)
         else:
             wrap = self.name not in _NUMBERS_APART and not (self.name == "div" and not isinstance(operands[0], Tensor))
@@ -321,7 +323,7 @@ class Pointwise:
         return letters + "".join(passing(d) for d, _ in rest)
 
     # -- derivative -------------------------------------------------------------------------------------------------
-    def share(self, index: int, plan: Plan) -> Expr | None:
+    def share(self, index: int, plan: Plan) -> Expr | None | Exception:
         """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
         run-time parameters and the output."""
         key = (
@@ -335,7 +337,7 @@ class Pointwise:
             self.shares[key] = self._derive(index, plan)
         return self.shares[key]
 
-    def _derive(self, index: int, plan: Plan) -> Expr | None:
+    def _derive(self, index: int, plan: Plan) -> Expr | None | Exception:
         symbols: list = [arg(i + 1) for i in range(self.arity)]
         for i, x in plan.constants.items():
             symbols[i] = None if x is None else const(x)
@@ -353,7 +355,7 @@ class Pointwise:
             result = self.grad(arg(0), *symbols, out=arg(position), **named)
             share = result[index] if isinstance(result, tuple) else result
             if isinstance(share, Exception):
-                raise share
+                return share
         else:
             in_complex = plan.compute.is_complex
             root = simplify(self.evaluate(symbols, plan.compute), not in_complex)
@@ -365,6 +367,8 @@ class Pointwise:
     def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
         """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
         share = self.share(index, plan)
+        if isinstance(share, Exception):
+            raise share
         if share is None:
             return None, ()
         found = self.gradients.get(id(share))  # expressions are interned

@@ -34,6 +34,7 @@ from ..core.tensor import Tensor, new_tensor
 from ..expr import Expr, arg, arguments, substitute
 from ..expr.node import cast
 from ..expr.simplify import simplify
+from .parameters import positional_count
 from .plan import NATIVE, Layout, Plan, kernel, result_strides
 
 _new_object = object.__new__
@@ -55,8 +56,7 @@ class Recipe:
         roots = tuple(e for e in self.shares.values() if isinstance(e, Expr))
         self.keeps = tuple(sorted(arguments(roots) - {0}))
         self.kernels: dict[tuple, Backward | None] = {}
-        label = plan.op.label
-        self.node_class = named_class(PointwiseNode, label if isinstance(label, str) else label(plan.operands))
+        self.node_class = named_class(PointwiseNode, _label(plan))
 
     def reads_operand(self, index: int) -> bool:
         return index + 1 in self.keeps
@@ -76,12 +76,28 @@ class Recipe:
         return NATIVE and is_real and self.plan.device is cpu and self.plan.nbytes > 0 and g.shape == self.plan.shape
 
 
+def _label(plan: Plan) -> str:
+    label = plan.op.label
+    if isinstance(label, str):
+        return label
+    return label(plan.operands, plan.params) if positional_count(label) > 1 else label(plan.operands)
+
+
 def _share_or_error(plan: Plan, index: int) -> Expr | None | Exception:
     """A derivative nobody has written is an error only when a backward pass asks for it."""
     try:
         return plan.op.share(index, plan)
     except NotImplementedError as error:
         return error
+
+
+def no_derivative(name: str) -> Any:
+    """The gradient of an operator that PyTorch records, but cannot differentiate."""
+
+    def grad(g: Expr, *operands: Expr, out: Expr) -> tuple:
+        return tuple(RuntimeError(f"derivative for aten::{name} is not implemented") for _ in operands)
+
+    return grad
 
 
 class Backward:

@@ -109,8 +109,16 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """input with alpha * source added at the given indices of one dimension."""
     d = _check_vector("index_add", input, dim, index, source)
     if alpha != 1:
-        source = source * alpha
+        _check_alpha(input, alpha)
+        source = (source * alpha).to(input.dtype)  # True * 2 is a number, and no longer a truth value
     return _scatter_vector(input, d, index, source, "amax" if input.dtype is dt.bool_ else "add")
+
+
+def _check_alpha(input: Tensor, alpha: Any) -> None:
+    if isinstance(alpha, float) and input.dtype.category < 2:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and not input.dtype.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 @primitive(

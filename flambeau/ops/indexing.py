@@ -131,7 +131,7 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             dim += 1
         elif isinstance(item, slice):
             start, stop, step = _slice_bounds(item, t.shape[dim])
-            if start != 0 or stop != t.shape[dim] or step != 1:
+            if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
                 t = slice_dim(t, dim, start, stop, step)
             advanced.append(None)
             dim += 1
@@ -398,6 +398,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             return part
     elif kind is Tensor and key.dtype in _INDEX_DTYPES and key.shape and self.shape:
         return index(self, [key] + [None] * (len(self.shape) - 1))
+    if type(key) is slice and self.shape:  # never left out, not even [:]
+        return slice_dim(self, 0, *_slice_bounds(key, self.shape[0]))
     part, advanced = apply_basic(self, key)
     if any(i is not None for i in advanced):
         return index(part, advanced)
@@ -430,7 +432,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     else:
         if value.shape != part.shape:
             value = _strip_leading_ones(value, len(part.shape))
-        part.copy_(value)
+        if value.shape or value.device is not cpu:
+            part.copy_(value)
+        elif value is not part:
+            part.fill_(value)
 
 
 def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:

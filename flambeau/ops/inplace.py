@@ -32,6 +32,11 @@ copy_values = Pointwise("copy", lambda src: src, _unchanged)
 def check_writable(t: Tensor, name: str) -> None:
     """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, shared cells."""
     check_history_writable(t)
+    check_writable_memory(t)
+
+
+def check_writable_memory(t: Tensor) -> None:
+    """The part of check_writable that concerns memory, not autograd."""
     if has_internal_overlap(t.shape, t._strides):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
@@ -305,11 +310,24 @@ def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> 
     return OPS["view_as_complex"].function(pairs)
 
 
+def _refuse_stale_view(meta: Meta) -> None:
+    how = "was created in no_grad mode"
+    if meta.creation != "no_grad":
+        maker = operation_name(meta.grad_fn) if meta.grad_fn else "a multi-output view"
+        how = f"is output {meta.output_nr} of {maker}, which returns several views,"
+    raise RuntimeError(
+        f"A view that {how} has been changed since: its base or another view of it was modified inplace. Its place in the graph"
+        " is not defined; clone() it, or make the view again after the change."
+    )
+
+
 def rebuild_view_history(self: Tensor) -> None:
     """Give a view whose base was changed in place the history it now has."""
     base = self._base
     assert base is not None
     meta = self._ensure_meta()
+    if meta.creation:
+        _refuse_stale_view(meta)
     before, mode.enabled = mode.enabled, True
     try:
         if meta.view_fn is not None:
@@ -343,6 +361,12 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
     out.resize_(shape)
 
 
+def _coincide(a: Tensor, b: Tensor) -> bool:
+    return a is b or (
+        a._storage is b._storage and a._offset == b._offset and a.shape == b.shape and a._strides == b._strides
+    )
+
+
 def check_disjoint(out: Any, inputs: tuple) -> None:
     """Raise if out= cannot be written without reading its own results: it overlaps itself or an input."""
     if not isinstance(out, Tensor):
@@ -353,20 +377,30 @@ def check_disjoint(out: Any, inputs: tuple) -> None:
             " Please clone() the tensor before performing the operation."
         )
     for x in inputs:
-        if isinstance(x, Tensor) and (x is out or needs_copy_before_write(out, x)):
+        if isinstance(x, Tensor) and (_coincide(x, out) or needs_copy_before_write(out, x)):
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
                 " memory location. Please clone() the tensor before performing the operation."
             )
 
 
+def check_unrecorded(name: str, *tensors: Tensor) -> None:
+    """Raise if one of the tensors of a call with out= requires grad."""
+    if mode.enabled and any(t.requires_grad for t in tensors):
+        _refuse_recording(name)
+
+
+def _refuse_recording(name: str) -> None:
+    raise RuntimeError(
+        f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the"
+        " arguments requires grad."
+    )
+
+
 def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool) -> None:
     """Raise unless a result of dtype `d` on `where` may be stored in `out`."""
     if mode.enabled and (out.requires_grad or needs_grad):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the"
-            " arguments requires grad."
-        )
+        _refuse_recording(name)
     if not can_cast(d, out.dtype):
         raise RuntimeError(
             f"result type {type_word(d)} can't be cast to the desired output type {type_word(out.dtype)}"

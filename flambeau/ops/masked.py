@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.layout import broadcast_two, wrap_dim
+from ..core.device import cpu
+from ..core.layout import broadcast_two, has_internal_overlap, wrap_dim
 from ..core.promotion import can_cast, scalar_dtype
+from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..expr.functions import where
 from .declare import composite, pointwise, primitive
 from .formula import select, type_word
 from .indexing import _slice_bounds
-from .inplace import write_out
+from .inplace import raw_copy, write_out
 from .positions import split_positions, true_positions
 from .shape import slice_dim
 
@@ -221,14 +223,25 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # -- writing a view into a copy -------------------------------------------------------------------------------------------
 
 
+def _clone_in_place(t: Tensor) -> Tensor:
+    """A copy with the strides and the offset of the original, in a copy of all its memory."""
+    if t._contig or t.device is not cpu or has_internal_overlap(t.shape, t._strides):
+        return t.clone()
+    count = t._storage.size_bytes // t.dtype.itemsize
+    full = t._view(make_size((count,)), (1,), 0).clone()
+    out = full._view(t.shape, t._strides, t._offset)
+    out._base = None
+    return out
+
+
 def _written(input: Tensor, src: Tensor, part: Any) -> Tensor:
-    out = input.clone()
+    out = _clone_in_place(input)
     target = part(out)
     if target.shape != src.shape:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(target.shape)}"
         )
-    target.copy_(src)
+    raw_copy(target, src)
     return out
 
 

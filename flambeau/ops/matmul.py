@@ -120,6 +120,29 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input.conj() if input.dtype.is_complex else input, other)
 
 
+@primitive(grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False)
+def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A result that nobody else has seen yet, in another shape. It is no view for autograd."""
+    out = input.reshape(shape)
+    out._base = None
+    return out
+
+
+@primitive(
+    grads={"input": lambda g: g.unsqueeze(0)},
+    label="SqueezeBackward4",
+    function=False,
+    method=False,
+    name="without_row",
+)
+def without_row(input: Tensor) -> Tensor:
+    """The only row of a fresh result. PyTorch squeezes it in place, which its version shows."""
+    out = input.reshape(input.shape[1:])
+    out._base = None
+    out._bump("squeeze_")
+    return out
+
+
 @composite(out=True, aliases=("linalg.matmul",))
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
@@ -136,7 +159,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a == 2 and b == 2:
         return mm(input, other)
     if a == 1 and b == 2:
-        return mm(input.unsqueeze(0), other).squeeze(0)
+        return without_row(mm(input.unsqueeze(0), other))
     if a >= 3 and b <= 2:  # fold the batch into rows
         rows = (
             input.reshape(-1, input.shape[-1])
@@ -144,8 +167,12 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             else input.reshape(_numel(input.shape[:-1]), 0)
         )
         if b == 1:
-            return mv(rows, other).reshape(input.shape[:-1])
-        return mm(rows, other).reshape((*input.shape[:-1], other.shape[-1]))
+            return unsafe_view(mv(rows, other), tuple(input.shape[:-1]))
+        return unsafe_view(mm(rows, other), (*input.shape[:-1], other.shape[-1]))
+    if (
+        a <= 2 and b >= 3 and input.requires_grad
+    ):  # a weight on the left: its gradient is one product instead of a batch of them
+        return matmul(other.mT, input) if a == 1 else matmul(other.mT, input.t()).mT.contiguous()
     return _batched(input, other)
 
 
@@ -170,10 +197,8 @@ def _batched(input: Tensor, other: Tensor) -> Tensor:
     n = _numel(batch)
     left3 = left.expand((*batch, *left.shape[-2:])).reshape((n, *left.shape[-2:]))
     right3 = right.expand((*batch, *right.shape[-2:])).reshape((n, *right.shape[-2:]))
-    out = bmm(left3, right3).reshape((*batch, left.shape[-2], right.shape[-1]))
-    if row:
-        out = out.squeeze(-2)
-    return out.squeeze(-1) if column else out
+    kept = (() if row else (left.shape[-2],)) + (() if column else (right.shape[-1],))
+    return unsafe_view(bmm(left3, right3), (*batch, *kept))
 
 
 def _scaled(t: Tensor, factor: Any) -> Tensor:

@@ -9,6 +9,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor
 from .arguments import as_int, as_ints, is_int
 from .declare import composite, primitive, view
+from .inplace import raw_copy
 from .joining import cat, stack
 from .shape import slice_dim
 from .strided import spread
@@ -427,7 +428,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     for d in sorted((a, b)):
         shape.insert(d, side)
     full = input.new_zeros(tuple(shape))
-    diagonal(full, offset, a, b).copy_(input)
+    raw_copy(diagonal(full, offset, a, b), input)
     return full
 
 

@@ -60,9 +60,14 @@ class Primitive:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not mode.enabled or not any_needs_grad(args, kwargs):
             result = self.fn(*args, **kwargs)
-            if self.view and not mode.enabled:
-                remember_no_grad_view(result, args[0])
-            return result.result if type(result) is Saved else result
+            if self.view:
+                if not mode.enabled:
+                    remember_no_grad_view(result, args[0])
+                return result
+            result = result.result if type(result) is Saved else result
+            if type(result) is Tensor and result._base is not None:
+                make_independent(result, args)
+            return result
         mode.enabled = False
         try:
             result = self.fn(*args, **kwargs)
@@ -71,6 +76,8 @@ class Primitive:
         extras: dict = {}
         if type(result) is Saved:
             result, extras = result.result, result.extras
+        if not self.view and type(result) is Tensor and result._base is not None:
+            make_independent(result, args)
         self.record(self.bind(args, kwargs), result, extras)
         return result
 
@@ -119,6 +126,12 @@ class Primitive:
             meta.creation = "multi" if self.multi_view else ""
 
 
+def make_independent(result: Tensor, args: tuple) -> None:
+    """A result that is part of memory made for it is no view for the user: what it was cut from is out of reach."""
+    if not any(isinstance(x, Tensor) and x._storage is result._storage for x in args):
+        result._base = None
+
+
 def remember_no_grad_view(result: Any, source: Tensor) -> None:
     """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
     if source._meta is None or not source.requires_grad or mode.inference:
@@ -133,9 +146,7 @@ def remember_no_grad_view(result: Any, source: Tensor) -> None:
 def any_needs_grad(args: tuple, kwargs: dict) -> bool:
     for x in args:
         if isinstance(x, Tensor):
-            if x._meta is not None and x.requires_grad:
-                return True
-            if x._base is not None and x.grad_fn is not None:
+            if (x._meta is not None or x._base is not None) and x.requires_grad:
                 return True
         elif type(x) in (list, tuple) and any_needs_grad(x, {}):
             return True

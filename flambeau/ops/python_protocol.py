@@ -190,7 +190,7 @@ def formatted(self: Tensor, spec: str) -> str:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
     t = self.detach().cpu() if force else self
-    if t.requires_grad:
+    if mode.enabled and t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
         raise TypeError(f"Got unsupported ScalarType {type_word(t.dtype)}")

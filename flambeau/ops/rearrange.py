@@ -364,7 +364,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
             )
         start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
         if stop < start:
-            stop = start
+            raise RuntimeError("narrow(): length must be non-negative.")
         source = slice_dim(source, d, start, stop)
         cuts.append((d, max(before, 0)))
     return _padded(input, source, shape, cuts, fill)

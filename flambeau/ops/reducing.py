@@ -13,7 +13,7 @@ from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import as_dtype, is_int
-from .inplace import write_out
+from .inplace import check_unrecorded, write_out
 from .reduction import Reduction, Rule, same_dtype
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -138,6 +138,7 @@ def _face_with_dtype(impl: Reduction) -> Any:
                 pass
             return sparse_call(name, (input, dim, keepdim), {} if dtype is None else {"dtype": dtype})
         if isinstance(out, Tensor):
+            check_unrecorded(name, out, input)
             if dtype is not None:
                 check_out_dtype(out, dtype)
             elif impl.check is not None:

@@ -116,6 +116,7 @@ def signbit(input):
     rule=promote_float,
     kinds="bif",
     grad=lambda g, input, other, out: (f.where(input == 0, 0, g * (out / input)), f.const(0)),
+    label=lambda operands: f"CopysignBackward{1 if operands[1] is None else 0}",
 )
 def copysign(input, other):
     """The magnitude of input with the sign of other."""

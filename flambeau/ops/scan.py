@@ -19,7 +19,7 @@ from .along import LineOperator, contiguous, split_at
 from .arguments import as_dtype, is_int
 from .declare import composite, primitive
 from .formula import Pointwise, type_word
-from .inplace import assign, check_writable, write_out
+from .inplace import assign, check_unrecorded, check_writable, write_out
 from .primitive import Saved
 from .reducing import check_out_dtype, require_tensor
 from .reduction import Reduction, to_bool
@@ -83,6 +83,7 @@ def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     if dtype is not None:
         dtype = as_dtype(dtype, name)
     if isinstance(out, Tensor):
+        check_unrecorded(name, out, input)
         if dtype is not None:
             check_out_dtype(out, dtype)
         dtype = out.dtype

@@ -191,7 +191,8 @@ def digamma(input):
 
 
 @pointwise(
-    rule=promote_float, kinds="bif", constants={"n": None}, function=False, method=False, label="PolygammaBackward0"
+    rule=promote_float, kinds="bif", constants={"n": None}, function=False, method=False, label="PolygammaBackward0",
+    inplace_label="PolygammaBackward1",
 )  # fmt: skip
 def higher_polygamma(input, n=0):
     """The n-th derivative of digamma."""
@@ -312,7 +313,8 @@ def _xlogy_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
 
 
 @pointwise(
-    rule=promote_float, kinds="bif", numbers=("input", "other"), grad=_xlogy_gradient, aliases=("special.xlogy",)
+    rule=promote_float, kinds="bif", numbers=("input", "other"), grad=_xlogy_gradient, aliases=("special.xlogy",),
+    label=lambda operands: f"XlogyBackward{1 if operands[0] is None else 2 if operands[1] is None else 0}",
 )  # fmt: skip
 def xlogy(input, other):
     """input * log(other), and 0 where input is 0 (unless other is nan)"""

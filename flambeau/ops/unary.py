@@ -126,19 +126,19 @@ def tanh(input):
     return f.tanh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arcsinh",))
+@pointwise(rule=promote_float, aliases=("arcsinh",), inplace_label="AsinhBackward1")
 def asinh(input):
     """The inverse of sinh."""
     return f.asinh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arccosh",))
+@pointwise(rule=promote_float, aliases=("arccosh",), inplace_label="AcoshBackward1")
 def acosh(input):
     """The inverse of cosh."""
     return f.acosh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arctanh",))
+@pointwise(rule=promote_float, aliases=("arctanh",), inplace_label="AtanhBackward1")
 def atanh(input):
     """The inverse of tanh."""
     return f.atanh(input)

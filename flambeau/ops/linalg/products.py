@@ -10,6 +10,7 @@ from ...core.layout import broadcast_shapes, wrap_dim
 from ...core.tensor import Tensor
 from ..declare import composite
 from ..joining import cat
+from ..matmul import unsafe_view
 from ..parts import diagonal as diagonal_of
 from . import support
 from .solving import inv, solve
@@ -93,7 +94,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     a, b = ((1,) * (rank - len(t.shape)) + tuple(t.shape) for t in (input, other))
     left = input.reshape([size for n in a for size in (n, 1)])
     right = other.reshape([size for n in b for size in (1, n)])
-    return (left * right).reshape([m * n for m, n in zip(a, b)])
+    return unsafe_view(left * right, tuple(m * n for m, n in zip(a, b)))
 
 
 # -- chains -----------------------------------------------------------------------------------------------------------
