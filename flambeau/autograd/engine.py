@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import modes
 from ..core.batched import BatchedOperand, BatchedTensor
-from ..core.graph import AccumulateGrad, Node, gradient_edge, mode, unusual
+from ..core.graph import AccumulateGrad, Discard, Node, gradient_edge, mode, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
 from ..core.tensor import Tensor, contiguous_strides
@@ -344,7 +344,7 @@ def run_backward(
     roots = []
     for t, g in zip(outputs, gradients):
         edge = gradient_edge(t)
-        if edge is None:
+        if edge is None or type(edge[0]) is Discard:
             raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
         roots.append((edge[0], edge[1], g))
     captures: dict[tuple[Node, int], list[int]] | None = None

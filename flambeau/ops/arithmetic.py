@@ -11,6 +11,7 @@ from ..core.promotion import get_default_dtype, result_dtype
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
+from .creation import check_fits
 from .declare import composite, pointwise
 from .dtype_rules import cpp_name, promote_float, type_word
 from .formula import Pointwise
@@ -84,15 +85,20 @@ def mul(input, other):
 
 
 def _check_value(op: Pointwise, operands: tuple, params: tuple) -> None:
-    d = result_dtype(operands)
-    value = params[0]
-    if (isinstance(value, float) and d.category < 2 and value != int(value)) or (
-        isinstance(value, complex) and not d.is_complex
-    ):
-        raise RuntimeError(f"value cannot be converted to type {d.name} without overflow")
+    check_fits(params[0], result_dtype(operands))
 
 
-@pointwise(numbers=(), check=_check_value, former=("value",))
+def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
+    """A fraction times integers loses what is behind the point, but must not be too large."""
+
+    def guard(*values: Any) -> None:
+        if len(values) > len(operands):
+            check_fits(values[-1], compute)
+
+    return guard if compute.category == 1 else None
+
+
+@pointwise(numbers=(), check=_check_value, guard=_value_fits, former=("value",))
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2"""
     return input + value * tensor1 * tensor2
@@ -121,6 +127,8 @@ def _check_lerp(op: Pointwise, operands: tuple) -> None:
     for name, x in (("end", end), ("weight", weight)):
         if isinstance(x, Tensor) and x.dtype is not input.dtype:
             raise RuntimeError(f"expected dtype {cpp_name(input.dtype)} for `{name}` but got dtype {cpp_name(x.dtype)}")
+    if not isinstance(weight, Tensor):
+        check_fits(weight, input.dtype)
 
 
 def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:

@@ -137,9 +137,10 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
             if isinstance(x, Tensor):
                 check_partial_overlap(out, x)
     if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
-        return write_out(impl.name, out, _run(plan, operands, impl.runtime_params(params)))
-    needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in operands)
-    check_out(impl.name, out, plan.dtype, plan.device, needs_grad)
+        result = _run(plan, operands, impl.runtime_params(params))
+        return write_out(impl.name, out, result, impl.differentiable)
+    needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
+    check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable)
     impl.into(out, operands, params)
     out._bump(impl.name)
     return out

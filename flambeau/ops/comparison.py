@@ -9,6 +9,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
+from ..core.typenames import type_name
 from ..expr import Expr
 from ..expr import functions as f
 from .declare import composite, pointwise, transparent
@@ -291,6 +292,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
     """input where condition holds, else other; with the condition alone, the indices of its nonzero elements."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+    if out is not None:
+        for position, (name, x) in enumerate((("input", input), ("other", other)), 2):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"where(): argument '{name}' (position {position}) must be Tensor, not {type_name(x)}")
     if not isinstance(condition, Tensor):
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
     if input is None or other is None:

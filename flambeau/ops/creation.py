@@ -56,6 +56,8 @@ def check_fits(value: Any, d: dtype) -> Any:
     if isinstance(value, complex):
         if d.is_complex:
             return value
+        if d is dt.bool_:
+            return bool(value)
         if value.imag != 0:
             raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
         value = value.real
@@ -63,6 +65,8 @@ def check_fits(value: Any, d: dtype) -> Any:
         return value
     if d.category == 1:
         low, high = _LIMITS[d.name]
+        if isinstance(value, float) and d.name.startswith("u"):
+            low = 0  # whole numbers may wrap around, others not
         if not low <= value <= high:  # NaN too
             raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
         value = int(value)

@@ -14,7 +14,16 @@ from .calls import run_inplace
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, PointwiseNode, formula_globals, promote
-from .inplace import assign, check_disjoint, check_writable, needs_copy_before_write, resize_out, same_memory, write_out
+from .inplace import (
+    assign,
+    check_disjoint,
+    check_unrecorded,
+    check_writable,
+    needs_copy_before_write,
+    resize_out,
+    same_memory,
+    write_out,
+)
 from .primitive import Primitive, any_needs_grad
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -242,7 +251,8 @@ def _declare(
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renames = {a: b for a, b in _NUMPY_NAMES.items() if b in parameters and a not in parameters}
-    face = _face_with_out(op_name, run, out == "disjoint", renames) if out else _plain_face(run, renames)
+    recorded = kind == "primitive" and differentiable
+    face = _face_with_out(op_name, run, out == "disjoint", renames, recorded) if out else _plain_face(run, renames)
     op = Op(
         op_name, kind, face, namespaces if function else (), face if method else None, None, bool(out), differentiable, impl,
         aliases, fn.__doc__ or "",
@@ -277,8 +287,9 @@ def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
     return face
 
 
-def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, str]) -> Any:
-    """A function that takes out=; `disjoint`: PyTorch refuses an out that shares memory with an input."""
+def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, str], recorded: bool) -> Any:
+    """A function that takes out=; `disjoint`: PyTorch refuses an out that shares memory with an input; `recorded`: the
+    operator is differentiable, so nothing here may require grad."""
 
     def face(*args: Any, **kwargs: Any) -> Any:
         if kwargs and not renames.keys().isdisjoint(kwargs):
@@ -290,6 +301,8 @@ def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, 
             if "out" in kwargs:
                 out = kwargs.pop("out")
                 if out is not None:
+                    if recorded:
+                        check_unrecorded(name, *(x for x in (out, *args) if isinstance(x, Tensor)))
                     if disjoint:
                         check_disjoint(out, args)
                     result = run(*args, **kwargs)

@@ -104,7 +104,7 @@ def _check_position(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], r
     if a.dtype is dt.bool_:
         raise RuntimeError(f"{op.name}(): does not support bool input")
     if a.dtype.is_complex:
-        raise NotImplementedError(f"\"{op.name}_cpu\" not implemented for '{type_word(a.dtype)}'")
+        raise RuntimeError(f"{op.name}(): does not support complex input")
     refuse_empty(op.name, a, dim, dims)
 
 

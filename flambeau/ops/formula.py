@@ -147,7 +147,7 @@ class Pointwise:
         plan.run(out, operands + runtime)
         if plan.records and mode.enabled:
             for x in operands:
-                if isinstance(x, Tensor) and x._meta is not None:
+                if isinstance(x, Tensor) and (x._meta is not None or x._base is not None):
                     record(plan, operands, runtime, out)
                     break
         return out

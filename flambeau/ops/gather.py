@@ -226,7 +226,9 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     size = out.shape[d] if out.shape else 1
     _check_bounds(index, d, size)
     if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
-        raise RuntimeError(f"scatter with reduce '{reduce}' is not supported for complex tensors")
+        raise NotImplementedError(
+            f"\"scatter_gather_tensor_cpu_reduce_{reduce}\" not implemented for '{type_word(out.dtype)}'"
+        )
     if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
         reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
         out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
@@ -280,6 +282,7 @@ def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _scatter_number(out: Tensor, d: int, index: Tensor, value: Any) -> None:
+    value = bool(value) if out.dtype is dt.bool_ else value
     scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=out.dtype), 0.0, "none")
 
 

@@ -12,6 +12,7 @@ from ..core.layout import contiguous_format, memory_format, preserve_format, wra
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..kernels.library import index as kernels
 from .along import split_at
+from .creation import check_fits
 from .declare import primitive
 from .formula import type_word
 from .gather import bad_index, scatter_raw, scatter_reduce, scatter_reduce_grads
@@ -89,11 +90,18 @@ def _scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: st
         scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
 
 
+def _scaled(source: Tensor, alpha: Any) -> Tensor:
+    """source times a factor of its own dtype."""
+    if alpha == 1:
+        return source
+    return source * (bool(alpha) if source.dtype is dt.bool_ else check_fits(alpha, source.dtype))
+
+
 def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> bool:
     d = _check_vector("index_add", out, dim, index, source)
     if not out.shape:
         return False
-    _scatter_into(out, d, index, source if alpha == 1 else source * alpha, "amax" if out.dtype is dt.bool_ else "add")
+    _scatter_into(out, d, index, _scaled(source, alpha), "amax" if out.dtype is dt.bool_ else "add")
     return True
 
 
@@ -108,17 +116,8 @@ def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alp
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """input with alpha * source added at the given indices of one dimension."""
     d = _check_vector("index_add", input, dim, index, source)
-    if alpha != 1:
-        _check_alpha(input, alpha)
-        source = (source * alpha).to(input.dtype)  # True * 2 is a number, and no longer a truth value
+    source = _scaled(source, alpha)
     return _scatter_vector(input, d, index, source, "amax" if input.dtype is dt.bool_ else "add")
-
-
-def _check_alpha(input: Tensor, alpha: Any) -> None:
-    if isinstance(alpha, float) and input.dtype.category < 2:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(alpha, complex) and not input.dtype.is_complex:
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 @primitive(

@@ -16,7 +16,7 @@ from ..core.layout import broadcast_shapes, has_internal_overlap
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library import advanced_index as kernels
-from .creation import fill_raw
+from .creation import check_fits, fill_raw
 from .declare import composite, primitive, view
 from .inplace import assign, check_writable, raw_copy
 from .positions import places, split_positions, true_positions
@@ -426,6 +426,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         value = _value_tensor(value, self)
     if any(i is not None for i in advanced):
         if value.dtype is not part.dtype and value.numel() == 1 and _only_masks(key):
+            if value.dtype.is_complex and part.dtype is not dt.bool_:
+                check_fits(value.item(), part.dtype)
             value = value.to(part.dtype)  # filling a mask with one number converts it
         _check_put(part, advanced, value)
         _set_advanced(part, advanced, value)
@@ -477,7 +479,7 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
 
 def _value_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, (bool, int, float, complex, np.generic)):
-        if isinstance(value, complex) and not like.dtype.is_complex:
+        if isinstance(value, complex) and not like.dtype.is_complex and like.dtype is not dt.bool_:
             raise RuntimeError(f"value cannot be converted to type {like.dtype} without losing its imaginary part")
         return fill_raw(empty((), like.dtype, like.device), value.item() if isinstance(value, np.generic) else value)
     return like.new_tensor(value)

@@ -105,9 +105,17 @@ def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
     return low_a * size_a + a.ptr < high_b * size_b + b.ptr and low_b * size_b + b.ptr < high_a * size_a + a.ptr
 
 
+def _same_elements(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors, whatever dimensions of size one they have, are the same memory in the same order."""
+    if a._storage is not b._storage or a._offset != b._offset or a.dtype is not b.dtype:
+        return False
+    steps = [[(n, s) for n, s in zip(t.shape, t._strides) if n != 1] for t in (a, b)]
+    return steps[0] == steps[1]
+
+
 def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
     """PyTorch refuses a write whose source is another view of the same dense memory: shifted, transposed or a part."""
-    if not needs_copy_before_write(destination, source):
+    if not needs_copy_before_write(destination, source) or _same_elements(destination, source):
         return
     dense = is_non_overlapping_and_dense(destination.shape, destination._strides) and is_non_overlapping_and_dense(
         source.shape, source._strides
@@ -358,7 +366,11 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
             UserWarning,
             stacklevel=4,
         )
-    out.resize_(shape)
+    meta, out._meta = out._meta, None  # a tensor that requires grad may be resized here, outside any graph
+    try:
+        out.resize_(shape)
+    finally:
+        out._meta = meta
 
 
 def _coincide(a: Tensor, b: Tensor) -> bool:
@@ -399,7 +411,7 @@ def _refuse_recording(name: str) -> None:
 
 def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool) -> None:
     """Raise unless a result of dtype `d` on `where` may be stored in `out`."""
-    if mode.enabled and (out.requires_grad or needs_grad):
+    if mode.enabled and needs_grad:
         _refuse_recording(name)
     if not can_cast(d, out.dtype):
         raise RuntimeError(
@@ -409,8 +421,8 @@ def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool)
         raise RuntimeError(f"Expected out tensor to have device {where}, but got {out.device} instead")
 
 
-def write_out(name: str, out: Any, result: Any) -> Any:
-    """Deliver `result` into the tensor(s) given as out=."""
+def write_out(name: str, out: Any, result: Any, recorded: bool = True) -> Any:
+    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator."""
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(
@@ -421,7 +433,7 @@ def write_out(name: str, out: Any, result: Any) -> Any:
         return result.delivered(out) if isinstance(result, NamedResult) else tuple(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    check_out(name, out, result.dtype, result.device, result.requires_grad)
+    check_out(name, out, result.dtype, result.device, recorded and (result.requires_grad or out.requires_grad))
     resize_out(out, result.shape)
     if has_internal_overlap(out.shape, out._strides):
         raise RuntimeError(

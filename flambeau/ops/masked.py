@@ -13,6 +13,7 @@ from ..core.promotion import can_cast, scalar_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..expr.functions import where
+from .creation import check_fits
 from .declare import composite, pointwise, primitive
 from .formula import select, type_word
 from .indexing import _slice_bounds
@@ -65,7 +66,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     elif not can_cast(scalar_dtype(value), input.dtype) and input.dtype is not dt.bool_:
         if isinstance(value, complex):
             raise RuntimeError(f"value cannot be converted to type {_low(input)} without overflow")
-        value = int(value)
+        value = check_fits(value, input.dtype)
     elif input.dtype is dt.bool_:
         value = bool(value)
     if not isinstance(value, Tensor):

@@ -69,12 +69,12 @@ _grad_extreme = Pointwise(
 _same_size = Reduction("count_same_size", lambda x, n: f.where(f.abs_(x) == n, 1, 0), "sum", rule=real_result)
 
 
-def _norm_backward(g: Tensor, input: Tensor, order: float, dim: Any, keepdim: bool, out: Tensor) -> Tensor:
+def _norm_backward(g: Tensor, input: Tensor, order: float, dim: Any, keepdim: bool, out: Tensor) -> Tensor | None:
+    if order == 0:
+        return None
     rank = len(input.shape)
     dims = reduced_dims(dim, rank)
     g, n = restored(g, rank, dims, keepdim), restored(out, rank, dims, keepdim)
-    if order == 0:
-        return g.new_zeros(input.shape, dtype=input.dtype)
     if order == 1:
         return g * input.sgn() if input.dtype.is_complex else _grad_1.call((g, input))
     if order == 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.layout import wrap_dim
+from ..core.layout import contiguous_format, wrap_dim
 from ..core.size import make_size
 from ..core.tensor import Tensor
 from .arguments import as_int, as_ints, is_int
@@ -413,7 +413,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 @primitive(grads={"input": _diagonal_backward}, label="DiagonalBackward0_copy", method=False, out=True)
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of the diagonal."""
-    return diagonal(input, offset, dim1, dim2).contiguous().clone()
+    return diagonal(input, offset, dim1, dim2).clone(memory_format=contiguous_format)
 
 
 @primitive(grads={"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)}, out=True)

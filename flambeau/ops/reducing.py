@@ -106,6 +106,8 @@ def _face(impl: Reduction, check_out: Callable | None) -> Any:
             except SparseOperand:
                 pass
             return sparse_call(name, (input,) if dim is None else (input, dim, keepdim), {})
+        if impl.grad is not None and isinstance(out, Tensor):
+            check_unrecorded(name, out, input)
         if check_out is not None and isinstance(out, Tensor):
             check_out(impl, input, out)
             return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))

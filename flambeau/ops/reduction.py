@@ -215,7 +215,7 @@ class Reduction:
             fn(plan.geometry, storage.ptr, a._storage.ptr + a._offset * a.dtype.itemsize)
         else:
             plan.run(out, (a,))
-        if a._meta is not None and mode.enabled and self.grad is not None:
+        if (a._meta is not None or a._base is not None) and mode.enabled and self.grad is not None:
             self.record(a, plan.dims, keepdim, dim is not None, out)
         return out
 

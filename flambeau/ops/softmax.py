@@ -36,7 +36,7 @@ class _Softmax:
             last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
             raise NotImplementedError(f"\"{self.name}{last}_kernel_impl\" not implemented for '{type_word(x.dtype)}'")
         out = self.run(x, dim)
-        if x._meta is not None and mode.enabled:
+        if (x._meta is not None or x._base is not None) and mode.enabled:
             self.record(x, dim, out)
         return out
 
