@@ -276,7 +276,8 @@ def norm(
 
 
 def _dist_grad(g: Tensor, input: Tensor, other: Tensor, p: float, out: Tensor) -> Tensor:
-    return _norm_backward(g, input - other, float(p), None, False, out)
+    share = _norm_backward(g, input - other, float(p), None, False, out)
+    return input.new_zeros(input.shape) if share is None else share
 
 
 @primitive(
