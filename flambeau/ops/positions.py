@@ -69,6 +69,8 @@ class Places:
 
     def _raise_out_of_bounds(self, indices: Sequence[Tensor | None]) -> None:
         for d, size, _ in self.indexed:
+            if size and not self.blocks * self.inner:
+                continue  # as in PyTorch, positions that are never read are not looked at
             values = indices[d]._array()  # type: ignore[union-attr]
             low, high = int(values.min()), int(values.max())
             if high >= size or low < -size:
