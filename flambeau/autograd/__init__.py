@@ -1,5 +1,8 @@
 """Automatic differentiation."""
 
+from typing import Any
+
+from ..core.naming import submodule
 from . import anomaly_mode, functional, graph
 from .api import backward, bind, grad
 from .function import Function, FunctionCtx, once_differentiable
@@ -19,6 +22,12 @@ from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .variable import Variable
 
 bind()
+
+
+def __getattr__(name: str) -> Any:
+    """forward_ad is imported when first used."""
+    return submodule(__name__, name)
+
 
 __all__ = [
     "Function",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.graph import INFERENCE, GradientEdge, HookHandle, gradient_edge, mode
+from ..core.naming import submodule
 from ..core.tensor import Tensor
 from .engine import TensorHook, run_backward
 
@@ -110,23 +111,33 @@ def grad(
 def _batched_grad(
     outs: list, ins: list, given: list, allow_unused: bool, materialize: bool, create_graph: bool
 ) -> tuple:
-    """One pass per row of the batched output gradients, results stacked."""
-    rows = next(g.shape[0] for g in given if g is not None)
-    passes = [
-        grad(
-            outs,
-            ins,
-            [None if g is None else g[i] for g in given],
-            True,
-            create_graph,
-            True,
-            allow_unused,
-            False,
-            materialize,
-        )
-        for i in range(rows)
-    ]
-    return tuple(None if column[0] is None else column[0].stack_with(column[1:]) for column in map(list, zip(*passes)))
+    """Many backward passes at once: vmap over the gradients of the outputs."""
+    for i, (out, g) in enumerate(zip(outs, given)):
+        if g is None:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if g.shape[1:] != out.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The"
+                " sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch"
+                f" was detected: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {out.shape}."
+            )
+    reached: list[int] = []
+
+    def one(*vectors: Tensor) -> tuple:
+        found = grad(outs, ins, vectors, True, create_graph, True, allow_unused, False, materialize)
+        reached[:] = [i for i, g in enumerate(found) if g is not None]
+        return tuple(g for g in found if g is not None)
+
+    found = vmap_of(one, given)
+    results: list = [None] * len(ins)
+    for i, g in zip(reached, found):
+        results[i] = g
+    return tuple(results)
+
+
+def vmap_of(function: Callable, batches: list) -> Any:
+    """`func.vmap`, which is loaded when first used: it sits above this layer and brings the batching rules with it."""
+    return submodule(__package__.rpartition(".")[0], "func").vmap(function)(*batches)
 
 
 # -- methods of tensors -------------------------------------------------------------------------------------------------

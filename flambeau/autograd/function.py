@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..core import modes
+from ..core.batched import BatchedTensor
 from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
@@ -163,6 +165,10 @@ class Function:
             bound = signature.bind(*args, **kwargs) if split else signature.bind(None, *args, **kwargs)
             bound.apply_defaults()
             args = tuple(bound.args) if split else tuple(bound.args)[1:]
+        if modes.stack:
+            _refuse_tangents(cls, args)
+            if any(isinstance(a, BatchedTensor) for a in args):
+                return _apply_batched(cls, args)
         ctx = FunctionCtx()
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
@@ -222,6 +228,46 @@ class InplaceFunction(Function):
 
     def __init__(self, inplace: bool = False) -> None:
         self.inplace = inplace
+
+
+class VmapInfo(NamedTuple):
+    """What the vmap method of a Function gets to know."""
+
+    batch_size: int
+    randomness: str
+
+
+def _apply_batched(cls: Any, args: tuple) -> Any:
+    """A Function inside vmap: its own vmap method if it has one, else (generate_vmap_rule) one element at a time."""
+    level = max((a._level for a in args if isinstance(a, BatchedTensor)), key=lambda one: one.depth)
+    rule = getattr(cls, "vmap", None)
+    if rule is None and not cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap"
+            " staticmethod or set generate_vmap_rule=True."
+        )
+    if rule is None:
+        return level.joined([cls.apply(*level.element(args, i)) for i in range(level.size)], cls.__name__)
+    if cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap"
+            " staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
+        )
+    dims = tuple(a._hidden if level.owns(a) else None for a in args)
+    values = [a._value if level.owns(a) else a for a in args]
+    outputs, out_dims = rule(VmapInfo(level.size, level.randomness), dims, *values)
+    if isinstance(outputs, Tensor):
+        return outputs if out_dims is None else level.wrap(outputs, out_dims)
+    each = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(outputs)
+    return tuple(o if d is None else level.wrap(o, d) for o, d in zip(outputs, each))
+
+
+def _refuse_tangents(cls: Any, args: tuple) -> None:
+    if any(isinstance(a, Tensor) and "_tangent" in a.__dict__ for a in args):
+        raise RuntimeError(
+            f"Trying to use forward AD with {cls.__name__} that does not support it: the derivative of a custom"
+            " autograd.Function is known in reverse mode only. Use torch.func.jvp, which is made of reverse passes."
+        )
 
 
 def once_differentiable(function: Callable) -> Callable:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..ops.joining import stack
+from ..ops.ranges import eye
 from .api import grad
 from .grad_mode import enable_grad
 
@@ -134,8 +135,8 @@ def jacobian(
 ) -> Any:
     """All first derivatives: for each output and input a tensor of shape (*output.shape, *input.shape).
 
-    One reverse pass per element of the outputs, or with strategy="forward-mode" one product per element of the inputs;
-    `vectorize` changes nothing in the result.
+    One reverse pass per element of the outputs, or with strategy="forward-mode" one product per element of the inputs; with
+    `vectorize` all of them at once.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
@@ -144,12 +145,21 @@ def jacobian(
         )
     if strategy == "forward-mode" and not vectorize:
         raise NotImplementedError("Computing Jacobian using forward-mode AD only implemented for `vectorize=True`.")
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please either"
+            " set `strict=False` or `vectorize=False`."
+        )
     given, is_tuple = _as_tuple(inputs, "inputs", "jacobian")
     with enable_grad():
         points = _prepared(given, create_graph)
         outputs, several = _evaluate(func, points, "jacobian")
-        by_output = _columns if strategy == "forward-mode" else _rows
-        blocks = by_output(outputs, points, create_graph, strict)
+        if strategy == "forward-mode":
+            blocks = _columns_at_once(outputs, points, create_graph)
+        elif vectorize:
+            blocks = [_products_at_once(out, points, create_graph) for out in outputs]
+        else:
+            blocks = _rows(outputs, points, create_graph, strict)
     table = tuple(_shaped(row, is_tuple) for row in blocks)
     return _finish(_shaped(table, several), create_graph)
 
@@ -172,16 +182,24 @@ def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: bool) -
     return blocks
 
 
-def _columns(outputs: Tensors, points: Tensors, create_graph: bool, strict: bool) -> list[tuple]:
-    """The same table, found one input element at a time."""
+def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple:
+    """The derivatives of all elements of `out`, (*out.shape, *point.shape) for each point."""
+    n = out.numel()
+    found: tuple = (None,) * len(points)
+    if out.requires_grad and n:
+        units = eye(n, dtype=out.dtype, device=out.device).reshape((n, *out.shape))
+        found = grad(out, points, units, True, create_graph, allow_unused=True, is_grads_batched=True)
+    shapes = [(*out.shape, *p.shape) for p in points]
+    return tuple(p.new_zeros(s) if g is None else g.reshape(s) for g, p, s in zip(found, points, shapes))
+
+
+def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple]:
+    """The same table, found from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
+    seeds = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+    backward = _gradients(outputs, points, seeds, True, False)
     table: list[list] = [[] for _ in outputs]
-    for k, point in enumerate(points):
-        columns = []
-        for unit in _unit_vectors(point):
-            vectors = tuple(unit if j == k else p.new_zeros(p.shape) for j, p in enumerate(points))
-            columns.append(_forward(outputs, points, vectors, create_graph, strict))
-        for i, out in enumerate(outputs):
-            block = _stacked([c[i] for c in columns], (*point.shape, *out.shape), out)
+    for row, point in zip(backward, points):
+        for i, block in enumerate(_products_at_once(row, seeds, create_graph)):
             order = (*range(len(point.shape), len(block.shape)), *range(len(point.shape)))
             table[i].append(block.permute(order))
     return [tuple(row) for row in table]

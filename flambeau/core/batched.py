@@ -100,6 +100,12 @@ class BatchedTensor(Tensor):
         front = self._value.movedim(self._hidden, 0)
         return front.is_contiguous() if memory_format is None else front.is_contiguous(memory_format=memory_format)
 
+    def __bool__(self) -> bool:
+        raise VmapRefusal(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that:"
+            " inside vmap a tensor stands for a whole batch. Use torch.where, or compute both branches."
+        )
+
     @property
     def data(self) -> Tensor:
         return self.detach()

@@ -155,3 +155,39 @@ def test_variable_is_the_tensor():
         v = lib.autograd.Variable(data, requires_grad=True)
         assert v.requires_grad and not data.requires_grad and v.data_ptr() == data.data_ptr()
         assert isinstance(data, lib.autograd.Variable)
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_vectorized_jacobian_and_hessian(strategy):
+    x, y = arrays((3, 2), (3,))
+
+    def compute(t):
+        a, b = t.tensor(x), t.tensor(y)
+        jacobian = t.autograd.functional.jacobian(
+            lambda u, v: (u.sin() * v.unsqueeze(1), v.sum() * u[0]), (a, b), vectorize=True, strategy=strategy
+        )
+        hessian = t.autograd.functional.hessian(
+            lambda u: u.pow(3).sum() * u.sum(), a, vectorize=True, outer_jacobian_strategy=strategy
+        )
+        return to_numpy((*jacobian, hessian))
+
+    for found, wanted in zip(compute(flambeau), compute(torch)):
+        for f, w in zip(found, wanted) if isinstance(found, tuple) else [(found, wanted)]:
+            np.testing.assert_allclose(f, w, rtol=1e-6)
+
+
+def test_batched_gradients():
+    (x,) = arrays((3, 2))
+
+    def compute(t):
+        a, unused = t.tensor(x, requires_grad=True), t.ones(2, requires_grad=True)
+        vectors = t.arange(18.0, dtype=t.float64).reshape(3, 3, 2)
+        found = t.autograd.grad(a.sin() * a.sum(), (a, unused), vectors, is_grads_batched=True, allow_unused=True)
+        assert found[1] is None
+        return found[0].numpy()
+
+    np.testing.assert_allclose(compute(flambeau), compute(torch), rtol=1e-6)
+    a = flambeau.ones(3, requires_grad=True)
+    for wrong in (flambeau.ones(3), flambeau.ones(2, 2), None):
+        with pytest.raises(RuntimeError):
+            flambeau.autograd.grad(a * 2, a, wrong, is_grads_batched=True)
