@@ -11,13 +11,30 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...utils.pillow import pillow
-from .utils import check_integrity, download_and_extract_archive, download_url, optional_module, verify_str_arg
+from .archived import ArchivedDataset
+from .utils import MISSING_OR_CORRUPTED, check_integrity, download_url, optional_module, verify_str_arg
 from .vision import VisionDataset
 
-_MISSING = "Dataset not found or corrupted. You can use download=True to download it"
+
+class _Planes(VisionDataset):
+    """Pictures as one array (number, channel, row, column), and their labels."""
+
+    data: np.ndarray
+    labels: np.ndarray
+    split: str
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        image = pillow().fromarray(np.ascontiguousarray(self.data[index].transpose(1, 2, 0)))
+        return self._each_transformed(image, int(self.labels[index]))
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def extra_repr(self) -> str:
+        return f"Split: {self.split}"
 
 
-class STL10(VisionDataset):
+class STL10(_Planes, ArchivedDataset):
     """Images of 96 x 96 in ten classes, and many without a class (-1). They are in `root/stl10_binary`.
 
     `split` is "train", "test", "unlabeled" or "train+unlabeled"; `folds` (0 to 9) picks one of ten parts of the training set."""
@@ -58,16 +75,13 @@ class STL10(VisionDataset):
         if download:
             self.download()
         elif not self._check_integrity():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         parts = [self._part(name) for name in split.split("+")]
         self.data = np.concatenate([images for images, _ in parts])
         self.labels = np.concatenate([labels for _, labels in parts])
         if os.path.isfile(self._path(self.class_names_file)):
             with open(self._path(self.class_names_file)) as file:
                 self.classes = file.read().splitlines()
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.root, self.base_folder, name)
 
     def _part(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         # Columns are stored before rows.
@@ -81,25 +95,8 @@ class STL10(VisionDataset):
             return images[chosen], labels[chosen]
         return images, labels
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image = pillow().fromarray(np.ascontiguousarray(self.data[index].transpose(1, 2, 0)))
-        return self._each_transformed(image, int(self.labels[index]))
 
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def _check_integrity(self) -> bool:
-        return all(check_integrity(self._path(name), md5) for name, md5 in [*self.train_list, *self.test_list])
-
-    def download(self) -> None:
-        if not self._check_integrity():
-            download_and_extract_archive(self.url, self.root, filename=self.filename, md5=self.tgz_md5)
-
-    def extra_repr(self) -> str:
-        return f"Split: {self.split}"
-
-
-class SVHN(VisionDataset):
+class SVHN(_Planes):
     """House numbers: digits of 32 x 32 in colour. Reading them needs SciPy."""
 
     split_list: ClassVar[Any] = {
@@ -125,27 +122,17 @@ class SVHN(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         contents = optional_module("scipy.io", "SVHN").loadmat(os.path.join(self.root, self.filename))
         self.labels = contents["y"].astype(np.int64).squeeze()
         self.labels[self.labels == 10] = 0  # the files call the digit 0 ten
         self.data = contents["X"].transpose(3, 2, 0, 1)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image = pillow().fromarray(np.ascontiguousarray(self.data[index].transpose(1, 2, 0)))
-        return self._each_transformed(image, int(self.labels[index]))
-
-    def __len__(self) -> int:
-        return len(self.data)
 
     def _check_integrity(self) -> bool:
         return check_integrity(os.path.join(self.root, self.filename), self.file_md5)
 
     def download(self) -> None:
         download_url(self.url, self.root, self.filename, self.file_md5)
-
-    def extra_repr(self) -> str:
-        return f"Split: {self.split}"
 
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
@@ -203,7 +190,7 @@ class SEMEION(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         table = np.loadtxt(os.path.join(self.root, self.filename))
         self.data = (table[:, :256] * 255).astype(np.uint8).reshape(-1, 16, 16)
         self.labels = np.nonzero(table[:, 256:])[1]

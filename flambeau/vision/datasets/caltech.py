@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...utils.pillow import pillow
-from .utils import download_and_extract_archive, extract_archive, optional_module, verify_str_arg
+from .utils import MISSING_OR_CORRUPTED, download_and_extract_archive, extract_archive, optional_module, verify_str_arg
 from .vision import VisionDataset
 
-_MISSING = "Dataset not found or corrupted. You can use download=True to download it"
 # Some outlines are in folders of other names than the images.
 _OUTLINES = {
     "Faces": "Faces_2",
@@ -40,7 +39,7 @@ class Caltech101(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         self.categories = sorted(os.listdir(self._images))
         self.categories.remove("BACKGROUND_Google")  # not a category
         self.annotation_categories = [_OUTLINES.get(name, name) for name in self.categories]
@@ -101,7 +100,7 @@ class Caltech256(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         self.categories = sorted(os.listdir(self._images))
         folders = [os.listdir(os.path.join(self._images, name)) for name in self.categories]
         counts = [sum(name.endswith(".jpg") for name in names) for names in folders]

@@ -11,7 +11,13 @@ import numpy as np
 
 from ...core.tensor import from_array
 from ...utils.pillow import pillow
-from .utils import check_integrity, download_file_from_google_drive, extract_archive, verify_str_arg
+from .utils import (
+    MISSING_OR_CORRUPTED,
+    check_integrity,
+    download_file_from_google_drive,
+    extract_archive,
+    verify_str_arg,
+)
 from .vision import VisionDataset
 
 CSV = namedtuple("CSV", ["header", "index", "data"])
@@ -50,7 +56,7 @@ class CelebA(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         names = ("train", "valid", "test", "all")
         part = names.index(verify_str_arg(split.lower() if isinstance(split, str) else split, "split", names))
         parts = self._table("list_eval_partition.txt")

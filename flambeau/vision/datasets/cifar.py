@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...utils.pillow import pillow
-from .utils import check_integrity, download_and_extract_archive
-from .vision import VisionDataset
+from .archived import ArchivedDataset
+from .utils import MISSING_OR_CORRUPTED, check_integrity
 
 _ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy")
 _ARRAY_NAMES = ("_reconstruct", "ndarray", "dtype", "scalar")
@@ -30,7 +29,7 @@ def _read(path: str) -> dict:
         return _ArraysOnly(file, encoding="latin1").load()
 
 
-class CIFAR10(VisionDataset):
+class CIFAR10(ArchivedDataset):
     """Images of 32 x 32 in ten classes: 50,000 to train with, 10,000 to test. They are in `root/cifar-10-batches-py`."""
 
     base_folder = "cifar-10-batches-py"
@@ -64,14 +63,11 @@ class CIFAR10(VisionDataset):
         if download:
             self.download()
         if not self._check_integrity():
-            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         batches = [_read(self._path(name)) for name, _ in (self.train_list if train else self.test_list)]
         self.data = np.vstack([b["data"] for b in batches]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         self.targets = [label for b in batches for label in b["labels" if "labels" in b else "fine_labels"]]
         self._load_meta()
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.root, self.base_folder, name)
 
     def _load_meta(self) -> None:
         path = self._path(self.meta["filename"])
@@ -85,13 +81,6 @@ class CIFAR10(VisionDataset):
 
     def __len__(self) -> int:
         return len(self.data)
-
-    def _check_integrity(self) -> bool:
-        return all(check_integrity(self._path(name), md5) for name, md5 in [*self.train_list, *self.test_list])
-
-    def download(self) -> None:
-        if not self._check_integrity():
-            download_and_extract_archive(self.url, self.root, filename=self.filename, md5=self.tgz_md5)
 
     def extra_repr(self) -> str:
         return f"Split: {'Train' if self.train is True else 'Test'}"

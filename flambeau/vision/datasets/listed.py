@@ -12,17 +12,23 @@ from typing import Any, ClassVar
 from ...utils.pillow import pillow
 from .flower_names import FLOWERS
 from .folder import ImageFolder, default_loader, find_classes, make_dataset
-from .utils import check_integrity, download_and_extract_archive, download_url, optional_module, verify_str_arg
+from .utils import (
+    MISSING,
+    MISSING_OR_CORRUPTED,
+    check_integrity,
+    download_and_extract_archive,
+    download_url,
+    optional_module,
+    verify_str_arg,
+)
 from .vision import VisionDataset
-
-_MISSING = "Dataset not found. You can use download=True to download it"
 
 
 class _Listed(VisionDataset):
     """Images by path: a subclass says where its files are, how to fetch them, and lists (path, class)."""
 
     _splits: ClassVar[tuple[str, ...]] = ()
-    _missing = _MISSING
+    _missing = MISSING
 
     def __init__(
         self,
@@ -129,7 +135,7 @@ class Flowers102(_Listed):
     """Flowers of 102 kinds. Reading the lists needs SciPy."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
-    _missing = "Dataset not found or corrupted. You can use download=True to download it"
+    _missing = MISSING_OR_CORRUPTED
     _download_url_prefix = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
     _file_dict: ClassVar[Any] = {
         "image": ("102flowers.tgz", "52808999861908f626f3c1f4e79d11fa"),
@@ -391,7 +397,7 @@ class EuroSAT(ImageFolder):
                 md5="c8fa014336c82ac7804f0398fcb19387",
             )
         if not os.path.exists(images):
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING)
         super().__init__(images, transform, target_transform, loader)
         self.root = os.path.expanduser(root)
 
@@ -417,7 +423,7 @@ class Country211(ImageFolder):
                 md5="84988d7644798601126c29e9877aab6a",
             )
         if not os.path.isdir(base):
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING)
         super().__init__(os.path.join(base, split), transform, target_transform, loader)
         self.root = str(pathlib.Path(root).expanduser())
 
@@ -450,7 +456,7 @@ class OxfordIIITPet(VisionDataset):
             for url, md5 in self._RESOURCES:
                 download_and_extract_archive(url, self._base, md5=md5)
         if not self._check_exists():
-            raise RuntimeError(_MISSING)
+            raise RuntimeError(MISSING)
         lines = (self._base / "annotations" / f"{split}.txt").read_text().splitlines()
         # image, breed, cat or dog, and the number among those; all counted from 1
         self._rows = [(name, int(breed) - 1, int(kind) - 1) for name, breed, kind, _ in map(str.split, lines)]

@@ -14,7 +14,7 @@ import numpy as np
 from ...core.tensor import Tensor, from_array
 from ...serialization import load
 from ...utils.pillow import pillow
-from .utils import check_integrity, download_and_extract_archive, extract_archive, verify_str_arg
+from .utils import MISSING, check_integrity, download_and_extract_archive, extract_archive, verify_str_arg
 from .vision import VisionDataset
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -89,7 +89,7 @@ class MNIST(VisionDataset):
         if download:
             self.download()
         if not self._check_exists():
-            raise RuntimeError("Dataset not found. You can use download=True to download it")
+            raise RuntimeError(MISSING)
         self.data, self.targets = self._load_data()
 
     # Files that old versions of torchvision wrote.

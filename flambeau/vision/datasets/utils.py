@@ -25,6 +25,10 @@ from ...utils.progress import Progress
 USER_AGENT = "flambeau/vision"
 _CHUNK = 1 << 20
 
+# What data sets say that find no files.
+MISSING = "Dataset not found. You can use download=True to download it"
+MISSING_OR_CORRUPTED = "Dataset not found or corrupted. You can use download=True to download it"
+
 
 def optional_module(name: str, purpose: str) -> Any:
     """A module that only some data sets need."""

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ...utils.pillow import pillow
-from .utils import download_and_extract_archive, verify_str_arg
+from .utils import MISSING_OR_CORRUPTED, download_and_extract_archive, verify_str_arg
 from .vision import VisionDataset
 
 _SERVER = "https://thor.robots.ox.ac.uk/pascal/VOC/"
@@ -86,7 +86,7 @@ class _VOC(VisionDataset):
             download_and_extract_archive(self.url, self.root, filename=self.filename, md5=self.md5)
         base = os.path.join(self.root, *folder)
         if not os.path.isdir(base):
-            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+            raise RuntimeError(MISSING_OR_CORRUPTED)
         with open(os.path.join(base, "ImageSets", self._lists, f"{image_set}.txt")) as file:
             names = [line.strip() for line in file]
         self.images = [os.path.join(base, "JPEGImages", f"{name}.jpg") for name in names]
