@@ -40,12 +40,26 @@ def _outcome(library: Any, expression: str, setup: str) -> tuple[str, str]:
             return "error", type(problem).__name__
 
 
+# A tensor of each kind, for expressions to be about.
+TENSORS = """
+x = torch.arange(6.).reshape(2, 3)
+i = torch.arange(6).reshape(2, 3)
+b = torch.tensor([True, False])
+z = torch.tensor([1+2j, 3-1j])
+r = torch.arange(6.).reshape(2, 3).requires_grad_()
+s = torch.tensor(2.5)
+n = torch.tensor(3)
+h = torch.arange(3).to(torch.bfloat16)
+"""
+
+
 @pytest.fixture
 def agrees() -> Callable[[str, str], None]:
-    """agrees(expression, setup): PyTorch and Flambeau print the same value, or raise the same exception."""
+    """agrees(expression, setup): PyTorch and Flambeau print the same value, or raise the same exception. Without a setup
+    the expression can use the tensors x, i, b, z, r, s, n, h above."""
     torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
 
-    def check(expression: str, setup: str = "") -> None:
+    def check(expression: str, setup: str = TENSORS) -> None:
         expected = _outcome(torch, expression, setup)
         assert _outcome(flambeau, expression, setup) == expected, expression
 

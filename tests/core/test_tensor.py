@@ -4,17 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-SETUP = """
-x = torch.arange(6.).reshape(2, 3)
-i = torch.arange(6).reshape(2, 3)
-b = torch.tensor([True, False])
-z = torch.tensor([1+2j, 3-1j])
-r = torch.arange(6.).reshape(2, 3).requires_grad_()
-s = torch.tensor(2.5)
-n = torch.tensor(3)
-h = torch.arange(3).to(torch.bfloat16)
-"""
-
 PRINTED = """
 x
 i
@@ -364,29 +353,29 @@ x.contiguous(memory_format=torch.channels_last)
 
 @pytest.mark.parametrize("expression", PRINTED.strip().splitlines())
 def test_printing_and_numbers(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", QUERIES.strip().splitlines())
 def test_queries(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", CONVERSIONS.strip().splitlines())
 def test_conversions_and_writes(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", LEGACY.strip().splitlines())
 def test_legacy_constructors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", COPIES.strip().splitlines())
 def test_copies_and_meta_tensors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_errors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)

@@ -6,17 +6,6 @@ import pytest
 
 import flambeau
 
-SETUP = """
-x = torch.arange(6.).reshape(2, 3)
-i = torch.arange(6).reshape(2, 3)
-b = torch.tensor([True, False])
-z = torch.tensor([1+2j, 3-1j])
-r = torch.arange(6.).reshape(2, 3).requires_grad_()
-s = torch.tensor(2.5)
-n = torch.tensor(3)
-h = torch.arange(3).to(torch.bfloat16)
-"""
-
 FROM_DATA = """
 torch.tensor(1)
 torch.tensor(1.5)
@@ -174,22 +163,22 @@ torch.iinfo(torch.float32)
 
 @pytest.mark.parametrize("expression", FROM_DATA.strip().splitlines())
 def test_tensors_from_data(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", FILLED.strip().splitlines())
 def test_filled_tensors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", SEQUENCES.strip().splitlines())
 def test_sequences_and_grids(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_errors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 def test_new_tensors_have_the_layout_asked_for():

@@ -6,17 +6,6 @@ import pytest
 
 import flambeau
 
-SETUP = """
-x = torch.arange(6.).reshape(2, 3)
-i = torch.arange(6).reshape(2, 3)
-b = torch.tensor([True, False])
-z = torch.tensor([1+2j, 3-1j])
-r = torch.arange(6.).reshape(2, 3).requires_grad_()
-s = torch.tensor(2.5)
-n = torch.tensor(3)
-h = torch.arange(3).to(torch.bfloat16)
-"""
-
 RESHAPED = """
 x.view(3, 2)
 x.view(-1)
@@ -253,17 +242,17 @@ torch.unravel_index(x, (2,))
 
 @pytest.mark.parametrize("expression", RESHAPED.strip().splitlines())
 def test_values(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", RECORDED.strip().splitlines())
 def test_recorded_nodes(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 @pytest.mark.parametrize("expression", ERRORS.strip().splitlines())
 def test_errors(agrees, expression):
-    agrees(expression, SETUP)
+    agrees(expression)
 
 
 def test_views_share_memory_and_copies_do_not():

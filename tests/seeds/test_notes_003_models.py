@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 
 import pytest
+from notes_models import feature_extractor, network
 
 import flambeau as torch
 from flambeau import nn
@@ -12,35 +13,8 @@ from flambeau.nn import functional as F
 
 
 def test_network_with_its_initialisation():
-    class My_Network(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1)
-            self.bn1 = nn.BatchNorm2d(64)
-            self.relu = nn.ReLU()
-            self.maxpool = nn.MaxPool2d(kernel_size=2, stride=2)
-            self.fc = nn.Linear(64 * 14 * 14, 512)
-            for m in self.modules():
-                if isinstance(m, nn.Conv2d):
-                    nn.init.xavier_normal_(m.weight)
-                elif isinstance(m, (nn.BatchNorm2d, nn.BatchNorm1d)):
-                    nn.init.constant_(m.weight, 1)
-                    nn.init.constant_(m.bias, 0)
-                elif isinstance(m, nn.Linear):
-                    nn.init.xavier_normal_(m.weight)
-                    nn.init.constant_(m.bias, 0)
-
-        def forward(self, x):
-            x = self.conv1(x)
-            x = self.bn1(x)
-            x = self.relu(x)
-            x = self.maxpool(x)
-            x = x.view(x.size(0), -1)
-            x = self.fc(x)
-            return x
-
     torch.manual_seed(0)
-    net = My_Network()
+    net = network(nn)()
     assert net(torch.randn(2, 3, 28, 28)).shape == (2, 512)
     assert net.conv1.weight.std().item() == pytest.approx((2 / (27 + 576)) ** 0.5, rel=0.1)
     assert float(net.fc.bias.detach().abs().max()) == 0
@@ -423,24 +397,10 @@ def test_slices_of_a_sequential():
 
 
 def test_features_of_several_layers():
-    class FeatureExtractor(torch.nn.Module):
-        def __init__(self, pretrained_model, layers_to_extract):
-            torch.nn.Module.__init__(self)
-            self._model = pretrained_model
-            self._model.eval()
-            self._layers_to_extract = set(layers_to_extract)
-
-        def forward(self, x):
-            with torch.no_grad():
-                conv_representation = []
-                for name, layer in self._model.named_children():
-                    x = layer(x)
-                    if name in self._layers_to_extract:
-                        conv_representation.append(x)
-                return conv_representation
-
     model = torch.nn.Sequential(collections.OrderedDict(list(backbone().named_children())[:-1]))
-    found = FeatureExtractor(pretrained_model=model, layers_to_extract={"layer1", "layer2"})(torch.randn(1, 3, 16, 16))
+    found = feature_extractor(torch)(pretrained_model=model, layers_to_extract={"layer1", "layer2"})(
+        torch.randn(1, 3, 16, 16)
+    )
     assert [tuple(f.shape) for f in found] == [(1, 8, 7, 7), (1, 16, 3, 3)]
 
 

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from notes_models import feature_extractor
 
 import flambeau as torch
 from flambeau import nn
@@ -102,26 +103,10 @@ def test_features_of_resnet18(pretrained):
 
 
 def test_features_of_several_layers_of_resnet152(pretrained):
-    class FeatureExtractor(torch.nn.Module):
-        def __init__(self, pretrained_model, layers_to_extract):
-            torch.nn.Module.__init__(self)
-            self._model = pretrained_model
-            self._model.eval()
-            self._layers_to_extract = set(layers_to_extract)
-
-        def forward(self, x):
-            with torch.no_grad():
-                conv_representation = []
-                for name, layer in self._model.named_children():
-                    x = layer(x)
-                    if name in self._layers_to_extract:
-                        conv_representation.append(x)
-                return conv_representation
-
     model = pretrained("resnet152")
     model = torch.nn.Sequential(collections.OrderedDict(list(model.named_children())[:-1]))
     layers = {"layer1", "layer2", "layer3", "layer4"}
-    found = FeatureExtractor(pretrained_model=model, layers_to_extract=layers)(torch.rand(1, 3, 32, 32))
+    found = feature_extractor(torch)(pretrained_model=model, layers_to_extract=layers)(torch.rand(1, 3, 32, 32))
     assert [tuple(part.shape) for part in found] == [(1, 256, 8, 8), (1, 512, 4, 4), (1, 1024, 2, 2), (1, 2048, 1, 1)]
 
 

@@ -1,13 +1,15 @@
 """Data sets, loaders and files in the notes: 002 (splitting, collating), 003 (a whole program; mean and deviation), 004 (samplers)."""
 
+import functools
+
 import numpy as np
 import pytest
+from notes_models import network
 
 import flambeau as torch
 import flambeau.nn
 import flambeau.optim
 import flambeau.utils.data
-from flambeau import nn
 
 Image = pytest.importorskip("PIL.Image", reason="these notes read images: pip install pillow")
 
@@ -95,32 +97,6 @@ def test_mean_and_deviation_of_a_data_set():
     np.testing.assert_allclose(deviation, pixels.std((0, 1, 2)))
 
 
-def network_class():
-    class MyNetwork(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1 = nn.Conv2d(3, 8, kernel_size=3, stride=1, padding=1)
-            self.bn1 = nn.BatchNorm2d(8)
-            self.relu = nn.ReLU()
-            self.maxpool = nn.MaxPool2d(kernel_size=2, stride=2)
-            self.fc = nn.Linear(8 * 4 * 4, 2)
-            for m in self.modules():
-                if isinstance(m, nn.Conv2d):
-                    nn.init.xavier_normal_(m.weight)
-                elif isinstance(m, (nn.BatchNorm2d, nn.BatchNorm1d)):
-                    nn.init.constant_(m.weight, 1)
-                    nn.init.constant_(m.bias, 0)
-                elif isinstance(m, nn.Linear):
-                    nn.init.xavier_normal_(m.weight)
-                    nn.init.constant_(m.bias, 0)
-
-        def forward(self, x):
-            x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-            return self.fc(x.view(x.size(0), -1))
-
-    return MyNetwork
-
-
 def dataset_class():
     class MyDataset(torch.utils.data.Dataset):
         def __init__(self, data_txt_path):
@@ -138,7 +114,7 @@ def dataset_class():
 
 
 def test_model_data_training_and_test_in_one_program(tmp_path):
-    MyNetwork, MyDataset = network_class(), dataset_class()
+    MyNetwork, MyDataset = functools.partial(network(torch.nn), channels=8, side=4, classes=2), dataset_class()
     generator = np.random.RandomState(0)
     lines = []
     for i in range(12):
