@@ -1,0 +1,130 @@
+"""`Timer`: how long a statement takes, on a stated number of threads, repeated until the answer is steady."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import textwrap
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+from .measurement import Measurement, TaskSpec, set_torch_threads
+
+timer = timeit.default_timer
+
+
+class Language(enum.Enum):
+    """What the statement is written in."""
+
+    PYTHON = 0
+    CPP = 1
+
+
+class Timer:
+    """Times a Python statement, as `timeit.Timer` does, on `num_threads` threads and with results that describe themselves."""
+
+    _timer_cls = timeit.Timer
+
+    def __init__(
+        self,
+        stmt: str = "pass",
+        setup: str = "pass",
+        global_setup: str = "",
+        timer: Callable[[], float] = timer,
+        globals: dict[str, Any] | None = None,
+        label: str | None = None,
+        sub_label: str | None = None,
+        description: str | None = None,
+        env: str | None = None,
+        num_threads: int = 1,
+        language: Language | str = Language.PYTHON,
+    ) -> None:
+        if not isinstance(stmt, str):
+            raise ValueError("Currently only a `str` stmt is supported.")
+        if language not in (Language.PYTHON, "py", "python"):
+            raise ValueError(f"expected a Python statement (language=Language.PYTHON), but got language={language}")
+        if global_setup:
+            raise ValueError(
+                f"global_setup is C++ only, got `{global_setup}`. Most likely this code can simply be moved to `setup`."
+            )
+        known = {"torch": sys.modules[__name__.split(".")[0]], **(globals or {})}
+        stmt, setup = (textwrap.dedent(text).strip("\n").rstrip() for text in (stmt, setup))
+        self._timer = self._timer_cls(stmt=stmt, setup=setup, timer=timer, globals=known)
+        self._task_spec = TaskSpec(stmt, setup, "", label, sub_label, description, env, num_threads)
+
+    def _timeit(self, number: int) -> float:
+        return max(self._timer.timeit(number), 1e-9)
+
+    def _measured(self, number: int, times: list[float]) -> Measurement:
+        return Measurement(number, times, self._task_spec)
+
+    def timeit(self, number: int = 1000000) -> Measurement:
+        """The statement `number` times, as one measurement; a hundredth of that before, to warm up."""
+        with set_torch_threads(self._task_spec.num_threads):
+            self._timeit(max(int(number // 100), 2))
+            return self._measured(number, [self._timeit(number)])
+
+    def repeat(self, repeat: int = -1, number: int = -1) -> None:
+        """Not here; use `blocked_autorange`."""
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def autorange(self, callback: Callable[[int, float], Any] | None = None) -> None:
+        """Not here; use `blocked_autorange`."""
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def blocked_autorange(
+        self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2
+    ) -> Measurement:
+        """Measurements, each so long that reading the clock does not matter, until `min_run_time` seconds have gone by."""
+        number = self._block_size(min_run_time)
+
+        def enough(times: list[float]) -> bool:
+            return sum(times) >= min_run_time
+
+        return self._measure_until(enough, number, callback)
+
+    def adaptive_autorange(
+        self,
+        threshold: float = 0.1,
+        *,
+        min_run_time: float = 0.01,
+        max_run_time: float = 10.0,
+        callback: Callable[[int, float], Any] | None = None,
+    ) -> Measurement:
+        """Measurements until they agree: until the interquartile range is within `threshold` of the median."""
+        number = self._block_size(min_run_time)
+
+        def enough(times: list[float]) -> bool:
+            if sum(times) >= max_run_time:
+                return True
+            return (
+                len(times) > 3
+                and sum(times) >= min_run_time
+                and self._measured(number, times).meets_confidence(threshold)
+            )
+
+        return self._measure_until(enough, number, callback)
+
+    def _measure_until(
+        self, enough: Callable[[list[float]], bool], number: int, callback: Callable[[int, float], Any] | None
+    ) -> Measurement:
+        times: list[float] = []
+        with set_torch_threads(self._task_spec.num_threads):
+            while not enough(times):
+                times.append(self._timeit(number))
+                if callback is not None:
+                    callback(number, times[-1])
+        return self._measured(number, times)
+
+    def _block_size(self, min_run_time: float) -> int:
+        """How many executions make a measurement: a thousandth of the time there is, and long beside the clock's own."""
+        with set_torch_threads(self._task_spec.num_threads):
+            overhead = sorted(self._timeit(0) for _ in range(5))[2]
+            number = 1
+            while True:
+                taken = self._timeit(number)
+                steady = overhead / taken <= 1e-4 and taken >= min_run_time / 1000
+                if steady or taken > min_run_time or number >= 10**9:
+                    return number
+                number *= 10
