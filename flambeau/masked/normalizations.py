@@ -1,0 +1,52 @@
+"""Softmax, cumulative sums and other functions of whole rows, over the chosen elements; what stands elsewhere has no meaning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.tensor import Tensor
+from .reductions import norm
+from .selection import chosen, filled
+
+
+def _prepared(name: str, input: Any, mask: Any, dtype: Any, idle: float) -> Tensor:
+    mask = chosen(name, input, mask)
+    return filled(input if dtype is None else input.to(dtype), mask, idle)
+
+
+def softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """exp(x) / sum(exp(x)) over one dimension; 0 where not chosen."""
+    return _prepared("softmax", input, mask, dtype, -math.inf).softmax(dim)
+
+
+def log_softmax(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return _prepared("log_softmax", input, mask, dtype, -math.inf).log_softmax(dim)
+
+
+def softmin(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """`softmax` of the negated input."""
+    return (-_prepared("softmin", input, mask, dtype, math.inf)).softmax(dim)
+
+
+def cumsum(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """Sums of the chosen elements so far."""
+    return _prepared("cumsum", input, mask, dtype, 0).cumsum(dim)
+
+
+def cumprod(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+    """Products of the chosen elements so far."""
+    return _prepared("cumprod", input, mask, dtype, 1).cumprod(dim)
+
+
+def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The input over its norm (at least eps) along one dimension."""
+    length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
+    return _prepared("normalize", input, mask, dtype, 0) / length.clamp_min(eps)
+
+
+def logaddexp(input: Any, other: Any, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None) -> Tensor:
+    """log(exp(input) + exp(other)), each with a mask of its own."""
+    first = _prepared("logaddexp", input, input_mask, dtype, -math.inf)
+    return first.logaddexp(_prepared("logaddexp", other, other_mask, dtype, -math.inf))

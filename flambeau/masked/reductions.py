@@ -1,0 +1,161 @@
+"""Reductions over the chosen elements. Where nothing is chosen the result is that of no elements: 0 for a sum, NaN for a mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.dtype import BY_NAME
+from ..core.tensor import Tensor
+from ..ops.norms import vector_norm
+from .selection import as_dims, chosen, filled, highest, lowest
+
+
+def _prepared(name: str, input: Any, mask: Any, dtype: Any) -> tuple[Tensor, Tensor | None]:
+    mask = chosen(name, input, mask)
+    return (input if dtype is None else input.to(dtype)), mask
+
+
+def _sum_dtype(input: Tensor, dtype: Any) -> Any:
+    """Integers are summed in int64."""
+    if dtype is not None or input.is_floating_point() or input.is_complex():
+        return dtype
+    return BY_NAME["int64"]
+
+
+def sum(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The sum of the chosen elements over `dim`."""
+    kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
+    values, mask = _prepared("sum", input, mask, kind)
+    return filled(values, mask, 0).sum(as_dims(dim, values.dim()), keepdim=bool(keepdim))
+
+
+def prod(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The product of the chosen elements over `dim`."""
+    kind = _sum_dtype(input, dtype) if isinstance(input, Tensor) else dtype
+    values, mask = _prepared("prod", input, mask, kind)
+    result = filled(values, mask, 1)
+    for d in sorted(as_dims(dim, values.dim()), reverse=True):
+        result = result.prod(d, keepdim=bool(keepdim))
+    return result
+
+
+def amax(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The largest of the chosen elements over `dim`."""
+    values, mask = _prepared("amax", input, mask, dtype)
+    return filled(values, mask, lowest(values.dtype)).amax(as_dims(dim, values.dim()), keepdim=bool(keepdim))
+
+
+def amin(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The smallest of the chosen elements over `dim`."""
+    values, mask = _prepared("amin", input, mask, dtype)
+    return filled(values, mask, highest(values.dtype)).amin(as_dims(dim, values.dim()), keepdim=bool(keepdim))
+
+
+def argmax(
+    input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """Where the largest of the chosen elements is; in the input's dtype, as PyTorch has it."""
+    values, mask = _prepared("argmax", input, mask, dtype)
+    return filled(values, mask, lowest(values.dtype)).argmax(dim, keepdim=bool(keepdim)).to(values.dtype)
+
+
+def argmin(
+    input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
+) -> Tensor:
+    """Where the smallest of the chosen elements is; in the input's dtype, as PyTorch has it."""
+    values, mask = _prepared("argmin", input, mask, dtype)
+    return filled(values, mask, highest(values.dtype)).argmin(dim, keepdim=bool(keepdim)).to(values.dtype)
+
+
+def _count(values: Tensor, mask: Tensor | None, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    ones = values.new_ones(values.shape, dtype=BY_NAME["int64"])
+    return filled(ones, mask, 0).sum(dims, keepdim=keepdim)
+
+
+def mean(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The mean of the chosen elements over `dim`."""
+    values, mask = _prepared("mean", input, mask, dtype)
+    if not (values.is_floating_point() or values.is_complex()):
+        if mask is None:
+            raise RuntimeError(
+                "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got:"
+                f" {values.dtype}"
+            )
+        raise ValueError(
+            f"mean(): expected a floating point or complex input, or such a dtype=, but got {values.dtype}"
+        )
+    dims = as_dims(dim, values.dim())
+    total = filled(values, mask, 0).sum(dims, keepdim=bool(keepdim))
+    return total / _count(values, mask, dims, bool(keepdim))
+
+
+def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """The lower median of the chosen elements over one dimension; NaN where nothing is chosen."""
+    values, mask = _prepared("median", input, mask, dtype)
+    if not values.is_floating_point():
+        if mask is not None and not bool(mask.all()):
+            raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
+        return values.median(dim, keepdim).values
+    return filled(values, mask, math.nan).nanmedian(dim, keepdim).values
+
+
+def logsumexp(input: Any, dim: Any, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+    """log(sum(exp)) of the chosen elements over `dim`."""
+    values, mask = _prepared("logsumexp", input, mask, dtype)
+    return filled(values, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
+
+
+def norm(
+    input: Any,
+    ord: float | None = 2.0,
+    dim: Any = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Tensor:
+    """The vector norm of the chosen elements over `dim`."""
+    values, mask = _prepared("norm", input, mask, dtype)
+    order = 2.0 if ord is None else float(ord)
+    idle = math.inf if order == -math.inf else 0
+    return vector_norm(filled(values, mask, idle), order, as_dims(dim, values.dim()), keepdim=bool(keepdim))
+
+
+def var(
+    input: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    *,
+    correction: int | float | None = None,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Tensor:
+    """The variance of the chosen elements over `dim`, divided by their number less the correction (1 unless told)."""
+    if unbiased is not None and correction is not None:
+        raise RuntimeError("Only one of unbiased and correction may be given")
+    lost = (1 if unbiased in (None, True) else 0) if correction is None else correction
+    values, mask = _prepared("var", input, mask, dtype)
+    if not (values.is_floating_point() or values.is_complex()):
+        values = values.to(BY_NAME["float32"])
+    dims = as_dims(dim, values.dim())
+    count = _count(values, mask, dims, True)
+    average = filled(values, mask, 0).sum(dims, keepdim=True) / count
+    squares = filled((values - average).abs() ** 2, mask, 0).sum(dims, keepdim=bool(keepdim))
+    left = (count if keepdim else _count(values, mask, dims, False)) - lost
+    return squares / left.clamp_min(0)
+
+
+def std(
+    input: Any,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    *,
+    correction: int | float | None = None,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Any = None,
+) -> Tensor:
+    """The standard deviation of the chosen elements over `dim`: the root of `var`."""
+    return var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask).sqrt()

@@ -1,0 +1,53 @@
+"""What a mask chooses: operands with the other elements replaced by a number that does not count."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..core.dtype import dtype as Dtype
+from ..core.layout import broadcast_two
+from ..core.numeric_limits import iinfo
+from ..core.tensor import Tensor
+
+
+def chosen(name: str, input: Any, mask: Any) -> Tensor | None:
+    """The mask in the input's shape, or None where everything counts."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(input).__name__}")
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+    if mask.dim() > input.dim():
+        raise IndexError(
+            f"_input_mask expected broadcastable mask (got mask dimensionality higher than of the input): {mask.dim()} >"
+            f" {input.dim()}"
+        )
+    if broadcast_two(tuple(input.shape), tuple(mask.shape)) != tuple(input.shape):
+        raise RuntimeError(
+            f"the mask's shape {list(mask.shape)} does not broadcast to the input's, {list(input.shape)}"
+        )
+    return mask.bool().expand(input.shape)
+
+
+def filled(input: Tensor, mask: Tensor | None, value: float) -> Tensor:
+    """The input with `value` where the mask does not choose."""
+    return input if mask is None else input.where(mask, input.new_full((), value))
+
+
+def lowest(kind: Dtype) -> float:
+    """No number of the dtype is smaller."""
+    return -math.inf if kind.is_floating_point else 0 if str(kind).endswith("bool") else iinfo(kind).min
+
+
+def highest(kind: Dtype) -> float:
+    """No number of the dtype is larger."""
+    return math.inf if kind.is_floating_point else 1 if str(kind).endswith("bool") else iinfo(kind).max
+
+
+def as_dims(dim: Any, count: int) -> tuple[int, ...]:
+    """All dimensions for None, otherwise those named, counted from the front."""
+    if dim is None or dim == ():
+        return tuple(range(count))
+    return tuple(d % count if count else 0 for d in ((dim,) if isinstance(dim, int) else dim))
