@@ -42,7 +42,7 @@ def fork_rng(
     enabled: bool = True,
     _caller: str = "fork_rng",
     _devices_kw: str = "devices",
-    device_type: str = "cuda",
+    device_type: str | None = None,
 ) -> Iterator[None]:
     """Inside, random numbers may be drawn and seeds set; afterwards the default generator is where it was.
 

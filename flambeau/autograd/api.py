@@ -212,6 +212,7 @@ def detach_(self: Tensor) -> Tensor:
 
 
 def is_inference(self: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
     return self._storage.version >= INFERENCE
 
 

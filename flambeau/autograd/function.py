@@ -270,13 +270,13 @@ def _refuse_tangents(cls: Any, args: tuple) -> None:
         )
 
 
-def once_differentiable(function: Callable) -> Callable:
+def once_differentiable(fn: Callable) -> Callable:
     """Decorator of backward: its result cannot be differentiated again."""
 
     def wrapper(ctx: Any, *grads: Any) -> Any:
         before, mode.enabled = mode.enabled, False
         try:
-            result = function(ctx, *grads)
+            result = fn(ctx, *grads)
         finally:
             mode.enabled = before
         if not before or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):

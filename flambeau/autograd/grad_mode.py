@@ -10,6 +10,8 @@ from typing import Any
 
 from ..core.graph import inference_threads, mode
 
+_state = mode  # for methods whose parameter is called `mode`, as PyTorch's is
+
 
 class _Switch:
     """A context manager that is also a decorator (of functions, generators and classes' methods)."""
@@ -68,11 +70,11 @@ class _Switch:
 class _NoArguments(_Switch):
     """Usable as @no_grad and @no_grad()."""
 
-    def __new__(cls, function: Callable | None = None) -> Any:
+    def __new__(cls, orig_func: Callable | None = None) -> Any:
         self = object.__new__(cls)
-        return self if function is None else self(function)
+        return self if orig_func is None else self(orig_func)
 
-    def __init__(self, function: Callable | None = None) -> None:
+    def __init__(self, orig_func: Callable | None = None) -> None:
         pass
 
 
@@ -100,10 +102,10 @@ class enable_grad(_NoArguments):
 class set_grad_enabled(_Switch):
     """Recording on or off: at once as a function, restored at the end as a context manager."""
 
-    def __init__(self, mode_: bool = True, **kwargs: bool) -> None:
-        self.value = bool(kwargs.get("mode", mode_))
-        self.outer = (mode.enabled, mode.inference)
-        mode.enabled = self.value
+    def __init__(self, mode: bool) -> None:
+        self.value = bool(mode)
+        self.outer = (_state.enabled, _state.inference)
+        _state.enabled = self.value
 
     def _enter(self) -> None:
         self.before = self.outer
@@ -156,9 +158,9 @@ def is_inference_mode_enabled() -> bool:
 class set_detect_anomaly:
     """Check gradients for NaN and remember the forward line of every operation. A function and a context manager."""
 
-    def __init__(self, mode_: bool = True, check_nan: bool = True, **kwargs: bool) -> None:
-        self.before = (mode.anomaly, mode.anomaly_check_nan)
-        mode.anomaly, mode.anomaly_check_nan = bool(kwargs.get("mode", mode_)), check_nan
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.before = (_state.anomaly, _state.anomaly_check_nan)
+        _state.anomaly, _state.anomaly_check_nan = bool(mode), check_nan
 
     def __enter__(self) -> None:
         pass

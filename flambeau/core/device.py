@@ -90,6 +90,9 @@ def default_device() -> device:
     return _default[0]
 
 
-def set_default_device(where: Any) -> None:
+_Device = device  # for the function whose parameter is called `device`
+
+
+def set_default_device(device: Any) -> None:
     """Choose the device on which new tensors are made; None for the CPU."""
-    _default[0] = cpu if where is None else device(where)
+    _default[0] = cpu if device is None else _Device(device)

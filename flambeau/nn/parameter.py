@@ -81,9 +81,9 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return t
 
 
-def is_lazy(parameter: Any) -> bool:
+def is_lazy(param: Any) -> bool:
     """Whether the parameter waits for its shape."""
-    return isinstance(parameter, UninitializedTensorMixin)
+    return isinstance(param, UninitializedTensorMixin)
 
 
 _SHAPE_SLOT = Tensor.__dict__["shape"]

@@ -83,10 +83,12 @@ from . import (  # noqa: F401
 )
 from .binding import bind_methods, namespace
 from .declare import user_pointwise as pointwise
+from .odd_methods import bind_odd_methods
 from .operators import bind_operators
 from .registry import OPS
 
 bind_methods()
 bind_operators()
+bind_odd_methods()
 
 __all__ = ["OPS", "namespace", "pointwise"]

@@ -35,7 +35,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
     return self._strides[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
-def dim_order(self: Tensor, ambiguity_check: Any = False) -> tuple[int, ...]:
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """Dimensions from the outermost to the innermost in memory."""
     return tuple(sorted(range(len(self.shape)), key=lambda d: -self._strides[d]))
 

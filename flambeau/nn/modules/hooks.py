@@ -16,8 +16,8 @@ class RemovableHandle:
 
     next_id = 0
 
-    def __init__(self, hooks: dict, *, extra_dict: Any = None):
-        self.hooks_ref = weakref.ref(hooks)
+    def __init__(self, hooks_dict: dict, *, extra_dict: Any = None):
+        self.hooks_ref = weakref.ref(hooks_dict)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
         extras = (

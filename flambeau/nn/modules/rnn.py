@@ -262,6 +262,8 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
+    """What RNNCell, LSTMCell and GRUCell share: their parameters and how they are drawn."""
+
     __constants__ = ["input_size", "hidden_size", "bias"]
 
     def __init__(

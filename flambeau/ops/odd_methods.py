@@ -1,0 +1,120 @@
+"""Methods of tensors that few programs call: former names, devices that are not here, what a module does when it loads a tensor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..core.graph import mode
+from ..core.tensor import Tensor
+
+
+def delete_item(self: Tensor, index: Any) -> NoReturn:
+    """Not possible: a tensor's shape does not change."""
+    raise TypeError("Tensor does not support deleting items")
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one itself."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace each element by callable(element, element of x, element of y), one call of Python each."""
+    if self.requires_grad and mode.enabled:
+        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    first, second, third = (t.detach().expand(self.shape).reshape(-1).tolist() for t in (self, x, y))
+    results = [callable(a, b, c) for a, b, c in zip(first, second, third)]
+    return self.copy_(self.new_tensor(results).reshape(self.shape))
+
+
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """The same elements in another shape. Deprecated: use `reshape`."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return self.view(*sizes)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor. Deprecated: use `reshape_as`."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.view(tensor.size())
+
+
+def reinforce(self: Tensor, reward: Any) -> NoReturn:
+    """Removed from PyTorch: use `distributions` and `log_prob`."""
+    raise RuntimeError(
+        "reinforce() was removed.\nUse torch.distributions instead: loss = -distribution.log_prob(action) * reward"
+    )
+
+
+def dequantize(self: Tensor) -> Tensor:
+    """The tensor as floats; a tensor of floats is returned as it is."""
+    return self.to(self.new_empty(()).float().dtype) if not self.is_floating_point() else self
+
+
+def _on_absent_device(name: str, error: type[Exception], message: str) -> Callable:
+    def method(self: Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> NoReturn:
+        raise error(message)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"A copy on an {name.upper()} device, which Flambeau does not drive."
+    return method
+
+
+def cuda_array_interface(self: Tensor) -> NoReturn:
+    """Only tensors on a GPU have it."""
+    raise AttributeError(
+        f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use"
+        " tensor.cuda() to copy tensor to device memory."
+    )
+
+
+_METHODS: dict[str, Any] = {
+    "__delitem__": delete_item,
+    "__long__": Tensor.__int__,
+    "__nonzero__": Tensor.__bool__,
+    "__cuda_array_interface__": property(cuda_array_interface),
+    "module_load": module_load,
+    "map2_": map2_,
+    "resize": resize,
+    "resize_as": resize_as,
+    "reinforce": reinforce,
+    "dequantize": dequantize,
+    "xpu": _on_absent_device("xpu", AssertionError, "Torch not compiled with XPU enabled"),
+    "ipu": _on_absent_device("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices"),
+    "mtia": _on_absent_device("mtia", AssertionError, "Torch not compiled with MTIA enabled."),
+}
+
+_DOCUMENTATION = {
+    "const_data_ptr": "The address of the first element.",
+    "data_ptr": "The address of the first element.",
+    "dense_dim": "The number of dense dimensions.",
+    "dim": "The number of dimensions.",
+    "element_size": "The bytes of one element.",
+    "is_distributed": "False: tensors live in one process.",
+    "is_pinned": "Whether the memory is locked for transfers to a GPU.",
+    "is_set_to": "Whether both tensors are the same view of the same storage.",
+    "is_shared": "Whether other processes can see the memory.",
+    "ndimension": "The number of dimensions.",
+    "nelement": "The number of elements.",
+    "numel": "The number of elements.",
+    "pin_memory": "A copy in memory locked for transfers to a GPU.",
+    "sparse_dim": "The number of sparse dimensions.",
+    "split": "Views of consecutive parts, of one size or of the sizes given.",
+    "storage": "The memory as a typed storage.",
+    "storage_offset": "Where in its storage the tensor begins, in elements.",
+    "storage_type": "The class of the storage.",
+    "untyped_storage": "The memory as bytes.",
+}
+
+
+def bind_odd_methods() -> None:
+    """Give tensors these methods, and a description to those that have none."""
+    for name, method in _METHODS.items():
+        if name not in Tensor.__dict__:
+            setattr(Tensor, name, method)
+    for name, text in _DOCUMENTATION.items():
+        method = getattr(Tensor, name, None)
+        if method is not None and not method.__doc__:
+            method.__doc__ = text
