@@ -43,10 +43,6 @@ class Parts:
         z = self._operand_after(self._visit(root), root, to)
         return Pair(z.re, cast(z.imaginary, to.to_real()))
 
-    def dtype_of(self, root: Expr) -> dtype:
-        self._visit(root)
-        return self.types[id(root)]
-
     def _visit(self, root: Expr) -> Expr | Pair:
         if id(root) not in self.done:
             self.types.update(infer((root,), self.arg_dtypes))

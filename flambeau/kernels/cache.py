@@ -7,9 +7,9 @@ else is compiled again. Writing is atomic, so that processes can share the direc
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private_directory(folder):
             return False
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix="new-")
+        # Imported here, because a program that finds all its kernels has no use for it.
+        handle, temporary = importlib.import_module("tempfile").mkstemp(dir=folder, prefix="new-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + hashlib.sha256(data).digest() + data)
