@@ -105,11 +105,12 @@ def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided:
     sizes, d = [input.shape[d] for d in dims], input.dtype.to_complex()
     if is_supported(input, sizes):
         n, last, order = sizes[-1], dims[-1], _memory_order(input, dims, not onesided)
-        if onesided and is_real_supported(input, n):
-            half = _laid_out([n // 2 + 1 if i == last else m for i, m in enumerate(input.shape)], order, d)
-            real_along(half, input, last, n, scale, False)
-            _along_each(half, half, dims[:-1], 1.0, True)
-            return half
+        if is_real_supported(input, n):
+            kept = n // 2 + 1 if onesided else n
+            out = _laid_out([kept if i == last else m for i, m in enumerate(input.shape)], order, d)
+            real_along(out, input, last, n, scale, False)
+            _along_each(out, out, dims[:-1], 1.0, True)
+            return out
         if not onesided or len(dims) == 1:
             out = _laid_out(input.shape, order, d)
             _along_each(out, input.to(d), dims, scale, True)

@@ -166,14 +166,17 @@ def is_real_supported(x: Tensor, n: int) -> bool:
 
 
 def real_along(out: Tensor, x: Tensor, dim: int, n: int, scale: float, to_real: bool) -> None:
-    """Real lines of n elements to half as many coefficients, or back."""
+    """Real lines of n elements to their coefficients (all, or half of them: as many as `out` has room for), or back."""
     tables, d = _tables(n, x.dtype.to_real()), x.dtype.to_real()
     to, source = lines_of(out, dim, x), lines_of(x, dim, x)
     count = len(source.starts)
     parts = _parts((count + 2 * LANES - 1) // (2 * LANES))
     work = empty(make_size((parts * 4 * (n + 1) * LANES,)), d)
-    kernel = transform_half_lines if to_real else transform_real_lines
-    kernel(
+    arguments = (
         _real_view(out), _real_view(x), to.starts, source.starts, tables.factors, tables.radices, tables.passes, work, count,
         n, to.step, source.step, float(scale), parts,
     )  # fmt: skip
+    if to_real:
+        transform_half_lines(*arguments)
+    else:
+        transform_real_lines(*arguments, full=out.shape[dim] == n > 1)

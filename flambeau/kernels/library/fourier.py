@@ -240,29 +240,41 @@ def write_complex(out, work, turns, place, plane, here, turn, scale, *, inverse,
 
 
 @scalar_function
-def write_half(out, work, place, mirror, plane, here, half, *, second):
-    """A coefficient of the first or second of two real lines, from those of one complex line at j and -j."""
+def write_half(out, work, place, mirror, plane, here, there, half, mirrored, *, second):
+    """A coefficient of the first or second of two real lines, from those of one complex line at j and -j; its conjugate
+    `there`, if it is asked for."""
     ar, ai, br, bi = work[place], work[place + plane], work[mirror], work[mirror + plane]
-    out[here] = (ai + bi) * half if second else (ar + br) * half
-    out[here + 1] = (br - ar) * half if second else (ai - bi) * half
+    re = (ai + bi) * half if second else (ar + br) * half
+    im = (br - ar) * half if second else (ai - bi) * half
+    out[here] = re
+    out[here + 1] = im
+    if mirrored:
+        out[there] = re
+        out[there + 1] = -im
 
 
 @scalar_function
-def write_half_tiles(out, work, lines, done, plane, n, out_step, half, first, last, *, second):
-    """All coefficients of the real lines first..last; row n of the planes is row 0 again."""
+def write_half_tiles(out, work, lines, done, plane, n, out_step, half, first, last, *, second, full):
+    """The coefficients of the real lines first..last, all of them if `full`; row n of the planes is row 0 again."""
     coefficients = n // 2 + 1
     tiled = coefficients // TILE * TILE
     for tile in range(0, tiled, TILE):
         for c in range(last - first + 1):
             start = lines[first + c] + tile * out_step
+            end = lines[first + c] + (n - tile) * out_step
             place, mirror = done + tile * LANES + c, done + (n - tile) * LANES + c
             for j in unroll(TILE):
-                here = 2 * (start + j * out_step)
-                write_half(out, work, place + j * LANES, mirror - j * LANES, plane, here, half, second=second)
+                here, there = 2 * (start + j * out_step), 2 * (end - j * out_step)
+                mirrored = full and tile + j > 0 and 2 * (tile + j) < n
+                write_half(
+                    out, work, place + j * LANES, mirror - j * LANES, plane, here, there, half, mirrored, second=second
+                )
     for j in range(tiled, coefficients):
         for c in range(last - first + 1):
             place, mirror = done + j * LANES + c, done + (n - j) * LANES + c
-            write_half(out, work, place, mirror, plane, 2 * (lines[first + c] + j * out_step), half, second=second)
+            here, there = 2 * (lines[first + c] + j * out_step), 2 * (lines[first + c] + (n - j) * out_step)
+            mirrored = full and j > 0 and 2 * j < n
+            write_half(out, work, place, mirror, plane, here, there, half, mirrored, second=second)
 
 
 @scalar_function
@@ -350,9 +362,9 @@ def transform_lines(
 
 @loop_kernel(may_alias=True)
 def transform_real_lines(
-    out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts
+    out, x, out_lines, in_lines, table, radices, passes, work, lines, n, out_step, in_step, scale, parts, *, full=False
 ):  # fmt: skip
-    """Real lines to the n // 2 + 1 coefficients that determine the rest. Two lines travel as one: the real and imaginary
+    """Real lines to all their coefficients, or to the n // 2 + 1 that determine the rest. Two lines travel as one: the real and imaginary
     part of a complex one, whose transform is taken apart by its symmetries. The planes have one more row than elements."""
     plane = (n + 1) * LANES
     whole = n // TILE * TILE
@@ -380,8 +392,10 @@ def transform_real_lines(
                 work[done + n * LANES + c] = work[done + c]
                 work[done + n * LANES + c + plane] = work[done + c + plane]
             middle = minimum(first + LANES, last + 1)
-            write_half_tiles(out, work, out_lines, done, plane, n, out_step, half, first, middle - 1, second=False)
-            write_half_tiles(out, work, out_lines, done, plane, n, out_step, half, middle, last, second=True)
+            write_half_tiles(
+                out, work, out_lines, done, plane, n, out_step, half, first, middle - 1, second=False, full=full
+            )
+            write_half_tiles(out, work, out_lines, done, plane, n, out_step, half, middle, last, second=True, full=full)
 
 
 @loop_kernel(may_alias=True)
