@@ -16,7 +16,7 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.node import Expr, walk
 from ..expr.typing import infer, operand_dtype
-from . import cuda_values, ir
+from . import complex_nests, cuda_values, ir
 from .cuda_values import PRELUDE, constant, convert, memory_type, value_type
 
 THREADS = 256
@@ -37,6 +37,7 @@ class Launch:
 
 def emit(kernel: ir.Kernel) -> str:
     """CUDA source of a kernel: one extern "C" function per launch, all with the kernel's parameters."""
+    kernel = complex_nests.split(kernel)
     functions = [_Function(launch.name, kernel).text(launch.statements) for launch in launches(kernel)]
     scalars = {text: None for f in functions for text in f.helpers}
     return PRELUDE + "\n".join([*scalars, *(f.source for f in functions)])
@@ -44,6 +45,7 @@ def emit(kernel: ir.Kernel) -> str:
 
 def launches(kernel: ir.Kernel) -> list[Launch]:
     """Cut a kernel where its threads would have to wait for each other."""
+    kernel = complex_nests.split(kernel)
     shared: list[ir.Statement] = []  # scalars that every part computes for itself
     parts: list[Launch] = []
     name = re.sub(r"\W", "_", kernel.name)

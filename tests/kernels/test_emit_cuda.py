@@ -16,6 +16,7 @@ from flambeau.kernels import cuda_values, emit_cuda
 from flambeau.kernels.cuda_schedules import BLOCK, ReducePlan, map_source, partial_bytes, plan_reduction, reduce_source
 from flambeau.kernels.cuda_values import PRELUDE
 from flambeau.kernels.library import scan, softmax, sort
+from flambeau.kernels.loops import exp as loop_exp
 from flambeau.kernels.loops import inf, like, loop_kernel, prange, scalar_function
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -225,6 +226,22 @@ def test_loop_kernels(tmp_path):
     _run_loop_kernel(sort.sort_rows, kinds, tmp_path, values, order, spare, spare_order, 5, 40)
     np.testing.assert_array_equal(values, np.sort(x, 1))
     np.testing.assert_array_equal(order, np.argsort(x, 1, kind="stable"))
+
+
+@loop_kernel
+def spiral(out, x, n):
+    for i in prange(n):
+        z = x[i]
+        z = z * z / (z + 1j)
+        out[i] = loop_exp(z) + x[n - 1 - i]
+
+
+@needs_compiler
+def test_complex_numbers_are_pairs(tmp_path):
+    x = (rng.normal(size=30) + 1j * rng.normal(size=30)).astype("c8")
+    out = np.empty_like(x)
+    _run_loop_kernel(spiral, (dt.complex64, dt.complex64, int), tmp_path, out.view("f4"), x.view("f4"), 30)
+    np.testing.assert_allclose(out, np.exp(x * x / (x + 1j)) + x[::-1], rtol=2e-5, atol=1e-5)
 
 
 @needs_compiler
