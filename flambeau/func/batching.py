@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core import modes
 from ..core.batched import BatchedTensor, VmapRefusal, batched
+from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
@@ -180,9 +181,20 @@ class Level(modes.Mode):
             raise VmapRefusal(
                 f"vmap: {op.name}() has no batching rule, and a batch of size 0 has no element to call it with"
             )
+        numbers = default_generator.state_bytes()
         for i in range(self.size):
             results.append(function(*self.element(args, i), **self.element(kwargs, i)))
+        if self.randomness != "different" and numbers != default_generator.state_bytes():
+            self.refuse_randomness(op.name)
         return self.joined(results, op.name)
+
+    def refuse_randomness(self, name: str) -> NoReturn:
+        if self.randomness == "same":
+            raise VmapRefusal(f"vmap: {name}() draws for each element: it cannot be used with randomness='same'")
+        raise VmapRefusal(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
+            " randomness flags on vmap or perform the randomness operation out of vmap"
+        )
 
     def element(self, tree: Any, i: int) -> Any:
         if self.owns(tree):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -223,3 +224,23 @@ def test_dropout_under_vmap() -> None:
     assert not (different[0] == different[1]).all()
     assert set(np.unique(different.numpy())) == {0.0, 2.0}
     assert (flambeau.vmap(lambda a: flambeau.nn.functional.dropout(a, 0.5, training=False))(x) == x).all()
+
+
+def test_hidden_randomness_is_found() -> None:
+    q = flambeau.ones(3, 2, 4, 4)
+    attend = lambda a: flambeau.nn.functional.scaled_dot_product_attention(a, a, a, dropout_p=0.5)  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for randomness in ("error", "same"):
+            with pytest.raises(RuntimeError, match="random"):
+                flambeau.vmap(attend, randomness=randomness)(q)
+        assert flambeau.vmap(attend, randomness="different")(q).shape == q.shape
+
+
+def test_running_statistics_of_each_element() -> None:
+    def program(t: Any, f: Any, x: Any, mean: Any) -> Any:
+        variance = mean.square() + 1
+        norm = lambda a, m, v: t.nn.functional.batch_norm(a, m, v, training=True)  # noqa: E731
+        return f.vmap(norm, (0, 1, 0))(x, mean.T.contiguous(), variance), mean, variance
+
+    agree(program, (3, 5, 4), (3, 4))

@@ -58,36 +58,46 @@ def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bia
     return level.wrap(unfolded(level, function(level.front(input).flatten(0, 1), weight, bias, groups, eps)))
 
 
-@rule("nn.functional.batch_norm", "batch_norm")
-def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
-    given = bind(function, args, kwargs).arguments
-    input, mean, variance = given["input"], given["running_mean"], given["running_var"]
-    shape = (1, -1, *(1,) * (len(input.shape) - 2))
-    if not given["training"]:
-        with level:
-            scale = (variance.reshape(shape) + given["eps"]).rsqrt()
-            return _affine((input - mean.reshape(shape)) * scale, given["weight"], given["bias"], shape)
-    if mean is not None and level.owns(input) and not level.owns(mean):
-        raise VmapRefusal(
+def _refuse_shared_statistics(level: Level, input: Tensor, statistics: Any) -> None:
+    """All elements would update the same running statistics."""
+    if statistics is not None and level.owns(input) and not level.owns(statistics):
+        raise RuntimeError(
             "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in"
             " place, were not batched.\nIf you are using modules and do not need eval mode, please set"
             " `track_running_stats` to be False. If you are using a prebuilt module and do not need eval mode, please use"
             " replace_all_batch_norm_modules_ from torch.func."
         )
-    running = [None if r is None else _own_channels(level, r) for r in (mean, variance)]
+
+
+@rule("nn.functional.batch_norm", "batch_norm")
+def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    given = bind(function, args, kwargs).arguments
+    input, mean, variance = given["input"], given["running_mean"], given["running_var"]
+    shape = (1, -1, *(1,) * (len(input.shape) - 2))
+    if len(input.shape) < 2:
+        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    if not given["training"]:
+        with level:
+            scale = (variance.reshape(shape) + given["eps"]).rsqrt()
+            return _affine((input - mean.reshape(shape)) * scale, given["weight"], given["bias"], shape)
+    _refuse_shared_statistics(level, input, mean)
+    running = [None if r is None else level.front(r).reshape(-1) for r in (mean, variance)]
     x = level.full(input).movedim(0, 1).flatten(1, 2)  # (N, B * C, ...)
     out = normalise(x, *running, None, None, True, given["momentum"], given["eps"])
+    for own, new in zip((mean, variance), running):
+        if own is not None and new is not None and not level.front(own).is_contiguous():  # a copy was updated
+            level.front(own).copy_(new.reshape(level.size, -1))
     with level:
         plain = level.wrap(out.unflatten(1, (level.size, input.shape[1])), 1)
         return _affine(plain, given["weight"], given["bias"], shape)
 
 
-def _own_channels(level: Level, running: Any) -> Tensor:
-    """Running statistics as one vector over batch and channels, in place if possible."""
-    value = level.front(running)
-    if not value.is_contiguous():
-        raise VmapRefusal("vmap: running statistics must lie in memory one element after another")
-    return value.view(-1)
+@rule("native_batch_norm", "nn.functional.instance_norm", "instance_norm")
+def statistics_updated(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    given = bind(function, args, kwargs).arguments
+    if given.get("training", given.get("use_input_stats")):
+        _refuse_shared_statistics(level, given["input"], given["running_mean"])
+    return level.composite(function.op, function, args, kwargs)  # type: ignore[attr-defined]
 
 
 @rule("internal.embedding_rows")

@@ -14,14 +14,21 @@ from .common import in_line, leading
 leading(
     "internal.triangular_solution", "internal.factor_and_info", "cholesky_solve", "internal.solution",
     "internal.inverse_and_info", "internal.singular", "internal.hermitian_eigen", "internal.general_eigen",
-    "internal.determinant", "internal.sign_and_logarithm", "internal.exponential", "internal.pseudo_inverse",
+    "internal.determinant", "internal.sign_and_logarithm", "internal.exponential",
     "internal.factors_qr", "internal.packed_factors", "linalg.ldl_factor_ex", "internal.all_distances", "geqrf",
     "linalg.inv", "linalg.inv_ex", "inverse", "linalg.cholesky", "linalg.cholesky_ex", "cholesky", "cholesky_inverse",
     "linalg.eigh", "linalg.eigvalsh", "linalg.eig", "linalg.eigvals", "linalg.svd", "linalg.svdvals", "svd", "linalg.qr",
-    "qr", "linalg.pinv", "pinverse", "linalg.matrix_exp", "matrix_exp", "linalg.det", "det", "linalg.slogdet", "slogdet",
+    "qr", "linalg.matrix_exp", "matrix_exp", "linalg.det", "det", "linalg.slogdet", "slogdet",
     "logdet", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "linalg.matrix_power", "matrix_power",
     "linalg.solve_triangular",
 )  # fmt: skip
+
+
+@rule("linalg.pinv", "pinverse", "internal.pseudo_inverse")
+def pseudo_inverse(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if any(isinstance(x, Tensor) for x in (*args, *kwargs.values())):  # tolerances that belong to matrices
+        return level.one_by_one(function.op, function, (input, *args), kwargs)  # type: ignore[attr-defined]
+    return level.wrap(function(level.front(input), *args, **kwargs))
 
 
 @rule("linalg.solve", "linalg.solve_ex")

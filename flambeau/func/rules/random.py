@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.batched import VmapRefusal
 from ...core.tensor import Tensor
 from ...ops.registry import Op
 from ..batching import Level, rule, tensors_in
@@ -22,10 +21,7 @@ def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) 
             else function(*args, **kwargs)
         )
     if level.randomness == "error":
-        raise VmapRefusal(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
-            " randomness flags on vmap or perform the randomness operation out of vmap"
-        )
+        level.refuse_randomness(op.name)
     draw = _same if level.randomness == "same" else _different
     return draw(level, function, op, args, kwargs, batched)
 
@@ -51,9 +47,7 @@ def _same(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, b
         drawn = function(level.element(args[0], 0).clone(), *args[1:], **kwargs)
         level.front(args[0]).copy_(drawn)
         return args[0]
-    raise VmapRefusal(
-        f"vmap: {name}() of a batched tensor draws for each element: it cannot be used with randomness='same'"
-    )
+    level.refuse_randomness(name)
 
 
 _SIZED = ("rand", "randn")

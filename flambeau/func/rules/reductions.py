@@ -9,11 +9,11 @@ from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
 from ...ops.reducing import read_aliases
 from ..batching import Level, rule
-from .common import along, bind, shifted_all
+from .common import along, bind, leading, shifted_all
 
 _ONE_DIM = frozenset(("prod", "argmax", "argmin"))  # what takes one dimension or all, not several
 
-along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal.running_product", "renorm",
+along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal.running_product",
       "internal.running_logsumexp", "internal.max_dim", "internal.min_dim", "internal.sorted_along",
       "internal.stably_sorted_along", "internal.topk_along", "internal.kth_along", "internal.median_along",
       "internal.nanmedian_along", "softmax", "log_softmax", "_softmax", "_log_softmax", "special.softmax",
@@ -22,7 +22,7 @@ along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal
 along("internal.complex_transform", "internal.real_transform", "internal.inverse_real_transform", dims=("dims",))
 
 
-along("internal.joined", "internal.turned", dims=())
+leading("internal.joined", "internal.turned")
 
 
 @rule("trace", "internal.trace_of")
