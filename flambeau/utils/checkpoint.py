@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from ..amp import autocast
+from ..amp.state import get_autocast_dtype, is_autocast_cache_enabled, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad, no_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.tensor import Tensor
@@ -37,11 +39,18 @@ def _random_numbers_of(state: Any) -> Iterator[None]:
         yield
 
 
+def _autocast_as_now() -> autocast:
+    """A context in which operators choose their precision as they do now."""
+    enabled, cached = is_autocast_enabled("cpu"), is_autocast_cache_enabled()
+    return autocast("cpu", dtype=get_autocast_dtype("cpu"), enabled=enabled, cache_enabled=cached)
+
+
 class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
         ctx.function, ctx.state = function, get_rng_state() if preserve_rng_state else None
+        ctx.precision = _autocast_as_now()
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -53,7 +62,7 @@ class CheckpointFunction(Function):
         args = list(ctx.args)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with _random_numbers_of(ctx.state), enable_grad():
+        with _random_numbers_of(ctx.state), enable_grad(), ctx.precision:
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
@@ -130,8 +139,8 @@ def checkpoint(
 ) -> Any:
     """function(*args), without keeping what it saves for backward: it is run again when its gradients are needed.
 
-    The second run sees the random numbers of the first unless `preserve_rng_state=False` is given. `determinism_check="none"`
-    leaves out the comparison of shapes and dtypes.
+    The second run is under the same autocast and sees the random numbers of the first unless `preserve_rng_state=False` is
+    given. `determinism_check="none"` leaves out the comparison of shapes and dtypes.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
@@ -150,10 +159,11 @@ def checkpoint(
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
     state = get_rng_state() if preserve else None
+    precision = _autocast_as_now()
     first_context, second_context = context_fn()
 
     def again() -> None:
-        with _random_numbers_of(state), second_context:
+        with _random_numbers_of(state), precision, second_context:
             function(*args, **kwargs)
 
     run = _Recomputation(again, determinism_check == "default")
