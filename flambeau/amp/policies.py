@@ -41,6 +41,9 @@ WIDEST = frozenset(["cat", "index_copy", "stack"])
 # One operator in PyTorch that is made of several here; its parts do not choose.
 WHOLE = frozenset(["bilinear", "linalg_lu_solve", "linalg_matrix_exp", "matrix_exp"])
 
+# Operators that may run with casting on: made of parts that choose, or of none at all.
+_SIMPLE = ("composite", "pointwise", "reduction", "view")
+
 _PREFIXES = {"nn.functional.": "", "linalg.": "linalg_", "fft.": "fft_", "special.": "special_", "Tensor.": ""}
 
 
@@ -53,8 +56,8 @@ def dispatcher_name(key: str) -> str:
 
 
 def policy_of(key: str, op: Op) -> str | Callable:
-    """What to do: "lower", "float32" or "widest"; "parts" for an operator whose parts choose, "" for one that is left alone;
-    or the function of special_cases that decides."""
+    """What to do: "lower", "float32" or "widest"; "parts" for an operator whose parts choose, if it has any, "" for one that is
+    left alone with its parts; or the function of special_cases that decides."""
     name = dispatcher_name(key)
     if name in SPECIAL_CASES:
         return SPECIAL_CASES[name]
@@ -64,7 +67,7 @@ def policy_of(key: str, op: Op) -> str | Callable:
         return "float32"
     if name in WIDEST:
         return "widest"
-    return "parts" if op.kind == "composite" and name not in WHOLE else ""
+    return "parts" if op.kind in _SIMPLE and name not in WHOLE else ""
 
 
 def write_policies() -> None:
