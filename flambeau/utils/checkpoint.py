@@ -78,6 +78,18 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
         warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
 
 
+def detach_variable(inputs: tuple) -> tuple:
+    """The same arguments with every tensor cut off from its graph, requiring gradients as before."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(i.detach().requires_grad_(i.requires_grad) if isinstance(i, Tensor) else i for i in inputs)
+
+
+def get_device_states(*args: Any) -> tuple[list, list]:
+    """The devices besides the CPU among the arguments, and the states of their generators: none on the CPU."""
+    return [], []
+
+
 class _Recomputation:
     """What the first run saved, by number; found again by the second run."""
 

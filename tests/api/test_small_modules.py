@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+import weakref
 
 import pytest
 
@@ -12,11 +13,13 @@ import flambeau
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 import torch.nn.attention.bias  # noqa: E402, F811
+import torch.utils.checkpoint  # noqa: E402, F811
 import torch.utils.dlpack  # noqa: E402, F811
 import torch.utils.weak  # noqa: E402, F811
 
 import flambeau.futures  # noqa: E402
 import flambeau.nn.attention.bias  # noqa: E402
+import flambeau.utils.checkpoint  # noqa: E402
 import flambeau.utils.dlpack  # noqa: E402
 import flambeau.utils.weak  # noqa: E402
 
@@ -214,3 +217,29 @@ def test_set_module(T):
     assert Here.__module__ == "there"
     with pytest.raises(TypeError, match="should be a string"):
         T.utils.set_module(Here, 3)
+
+
+@LIBRARIES
+def test_swapped_tensors(T):
+    a, b = T.nn.Parameter(T.ones(2)), T.zeros(3)
+    held = [a, b]
+    b.note = "here"
+    T.utils.swap_tensors(a, b)
+    assert held[0].tolist() == [0.0, 0.0, 0.0] and held[1].tolist() == [1.0, 1.0] and held[0].note == "here"
+    assert type(held[0]) is T.Tensor and isinstance(held[1], T.nn.Parameter) and held[1].requires_grad
+    (held[1] * 2).sum().backward()
+    assert held[1].grad.tolist() == [2.0, 2.0]
+    reference = weakref.ref(a)
+    with pytest.raises(RuntimeError, match="Cannot swap t1 because it has weakref associated with it"):
+        T.utils.swap_tensors(a, b)
+    assert reference() is a
+
+
+@LIBRARIES
+def test_detached_arguments_of_a_checkpoint(T):
+    x = T.ones(1, requires_grad=True) * 2
+    detached, number = T.utils.checkpoint.detach_variable((x, 3))
+    assert detached.is_leaf and detached.requires_grad and number == 3
+    with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
+        T.utils.checkpoint.detach_variable([x])
+    assert T.utils.checkpoint.get_device_states(x) == ([], [])
