@@ -40,9 +40,7 @@ def test_faces_are_reachable(op):
             continue
         owner = flambeau
         for part in space.split(".") if space != "torch" else []:
-            owner = getattr(owner, part, None)
-            if owner is None:
-                pytest.skip(f"namespace {space} is not built yet")
+            owner = getattr(owner, part)
         for name in (op.name, *op.aliases):
             place = flambeau if "." in name else owner  # an alias may name its own namespace: "special.expit"
             for part in name.split("."):
@@ -59,8 +57,6 @@ def test_faces_are_reachable(op):
 
 @pytest.mark.parametrize("op", [o for o in PUBLIC if not o.name.startswith("_")], ids=lambda o: o.name)
 def test_public_operators_say_what_they_do(op):
-    if not (set(op.namespaces) & {"torch", "nn.functional"}):
-        pytest.skip("internal or method-only")
     assert op.doc.strip(), f"{op.name} has no docstring"
 
 
