@@ -17,6 +17,7 @@ from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.operands import Geometry, Padding, numpy_view
 from flambeau.core import dtype as dtypes
 from flambeau.core import float8
+from flambeau.kernels.library.product import integer_product
 
 Sizes = int | Sequence[int]
 
@@ -65,9 +66,23 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
         store(dst, product if bias is None else product + load(bias))
         return
     target = numpy_view(dst)
+    if target.dtype.kind in "iu" and bias is None and target.flags.c_contiguous:
+        _integer_product(target, numpy_view(a), numpy_view(b))
+        return
     np.matmul(_for_blas(numpy_view(a)), _for_blas(numpy_view(b)), out=target)
     if bias is not None:
         target += numpy_view(bias)
+
+
+def _integer_product(target: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """NumPy has no fast loop for integers."""
+    batch = target.shape[:-2]
+    a, b = (m if m.shape[:-2] == batch or m.ndim == 2 else np.broadcast_to(m, batch + m.shape[-2:]) for m in (a, b))
+    a_step, b_step = (m.shape[-2] * m.shape[-1] if m.ndim > 2 else 0 for m in (a, b))
+    (rows, n), columns = a.shape[-2:], b.shape[-1]
+    integer_product(
+        target, np.ascontiguousarray(a), np.ascontiguousarray(b), math.prod(batch), rows, n, columns, a_step, b_step
+    )
 
 
 def accumulate(dst: Any, a: Any, b: Any, alpha: complex, beta: complex) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK, Builder, Descriptor, Plan, ThreadPlans
 from flambeau.core import dtype as dtypes
+from flambeau.kernels.library.product import columns_times_vector, rows_times_vector
 
 _plans = ThreadPlans(1024)
 _MISSING = object()
 
-# A large matrix times a vector: oneDNN's code for it is 2 to 20 times slower than BLAS (measured, float32).
-_BY_NUMPY = object()
+# A large matrix times a vector: oneDNN's code for it is 2 to 20 times slower than a loop (measured, float32).
 _LARGE_FOR_A_VECTOR = 1 << 14
 
 
@@ -39,8 +37,8 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
         plan = cache.find(key, lambda: _make(dst, a, b, bias))
     if plan is None:
         return False
-    if plan is _BY_NUMPY:
-        _multiply_by_numpy(dst, a, b, bias)
+    if type(plan) is _VectorProduct:
+        plan(dst, a, b, bias)
         return True
     bound = plan.pointers
     pointer = dst.data_ptr()
@@ -60,11 +58,25 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     return True
 
 
-def _multiply_by_numpy(dst: Any, a: Any, b: Any, bias: Any) -> None:
-    target = operands.numpy_view(dst)
-    np.matmul(operands.numpy_view(a), operands.numpy_view(b), out=target)
-    if bias is not None:
-        target += operands.numpy_view(bias)
+class _VectorProduct:
+    """A matrix times a column, or a row times a matrix: steps between elements for the kernels."""
+
+    def __init__(self, c: _Layout, left: _Layout, right: _Layout, bias: Any):
+        self.matrix_first = c.shape[1] == 1
+        if self.matrix_first:
+            (rows, n), (row_step, column_step) = left.shape, left.strides
+            x_step, out_step = right.strides[0], c.strides[0]
+        else:
+            (n, rows), (column_step, row_step) = right.shape, right.strides
+            x_step, out_step = left.strides[1], c.strides[1]
+        self.by_rows = column_step == 1
+        bias_step = 0 if bias is None or bias.shape[0] == 1 else bias._strides[0]
+        self.numbers = rows, n, row_step if self.by_rows else column_step, x_step, out_step, bias_step
+
+    def __call__(self, dst: Any, a: Any, b: Any, bias: Any) -> None:
+        matrix, vector = (a, b) if self.matrix_first else (b, a)
+        kernel = rows_times_vector if self.by_rows else columns_times_vector
+        kernel(dst, matrix, vector, bias, *self.numbers)
 
 
 def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
@@ -164,7 +176,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         return None
     vector = len(c.shape) == 2 and 1 in c.shape and dst.dtype is dtypes.float32
     if vector and math.prod(c.shape) * left.shape[1] >= _LARGE_FOR_A_VECTOR:
-        return _BY_NUMPY
+        return _VectorProduct(c, left, right, bias)
     swapped = c.strides[-1] != 1  # a column-major result: compute its transpose, whose rows are dense
     if swapped or (bias is not None and bias.shape[0] > 1 and bias._strides[0] != 1):
         if bias is not None:
