@@ -11,7 +11,7 @@ from ..kernels.library import group_norm as kernels
 from .declare import primitive
 from .max_pool import in_format_of
 from .primitive import Saved
-from .windows import bare, is_computed, is_last, need_dtype
+from .windows import bare, is_computed, is_last, need_dtype, new_like
 
 
 def _geometry(shape: tuple[int, ...], groups: int) -> tuple[int, int, int, int]:
@@ -48,15 +48,22 @@ def _backward(
         return _composed(g, input, weight, bias, groups, eps)
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)
-    dx = empty(input.shape, input.dtype) if needs["input"] else None
+    last = is_last(input)
+    dx = (new_like(input, input.shape) if last else empty(input.shape, input.dtype)) if needs["input"] else None
     dots, sums = empty((batch, groups * channels), kept), empty((batch, groups * channels), kept)
     if not input.numel():
         zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
         return input.new_zeros(input.shape), *zeros
-    kernels.group_norm_backward(
-        dx, dots, sums, bare(g[0]), bare(input), mean, scale, None if weight is None else bare(weight),
-        batch, groups, channels, space,
-    )  # fmt: skip
+    factor = None if weight is None else bare(weight)
+    if last:
+        kernels.group_norm_last_backward(
+            dx, dots, sums, in_format_of(input, g[0]._bare_alias()), input._bare_alias(), mean, scale, factor,
+            empty(dots.shape, kept), empty(dots.shape, kept), batch, groups, channels, space,
+        )  # fmt: skip
+    else:
+        kernels.group_norm_backward(
+            dx, dots, sums, bare(g[0]), bare(input), mean, scale, factor, batch, groups, channels, space
+        )
     dw = dots.sum(0).to(weight.dtype) if needs["weight"] else None
     db = sums.sum(0).to(bias.dtype) if needs["bias"] else None
     return dx, dw, db
@@ -70,17 +77,19 @@ def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float
     need_dtype("GroupNormKernelImpl", input)
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)
-    out = empty(input.shape, input.dtype, input.device)
+    last = is_last(input)
+    out = new_like(input, input.shape) if last else empty(input.shape, input.dtype, input.device)
     mean, rstd = empty((batch, groups), kept, input.device), empty((batch, groups), kept, input.device)
     if not is_computed(input):
         return Saved((out, mean, rstd), mean=mean._bare_alias(), scale=rstd._bare_alias())
-    if input.numel():
-        kernels.group_norm(
-            out, mean, rstd, bare(input), None if weight is None else bare(weight), None if bias is None else bare(bias),
-            batch, groups, channels, space, eps,
-        )  # fmt: skip
+    factor, shift = None if weight is None else bare(weight), None if bias is None else bare(bias)
+    if input.numel() and last:
+        work = [empty((batch, input.shape[1]), kept) for _ in range(2)]
+        kernels.group_norm_last(
+            out, mean, rstd, input._bare_alias(), factor, shift, *work, batch, groups, channels, space, eps
+        )
+    elif input.numel():
+        kernels.group_norm(out, mean, rstd, bare(input), factor, shift, batch, groups, channels, space, eps)
     stored = input.dtype if weight is None else weight.dtype
-    if is_last(input):
-        out = in_format_of(input, out)
     # Kept apart from the outputs, the first of which may be changed in place (by a ReLU, say).
     return Saved((out, mean.to(stored), rstd.to(stored)), mean=mean._bare_alias(), scale=rstd._bare_alias())

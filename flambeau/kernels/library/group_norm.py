@@ -3,7 +3,7 @@ group, `scale`s per channel; sums are in the dtype of `mean`."""
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, prange, simd
+from ..loops import like, loop_kernel, prange, rsqrt, simd
 from .layer_norm import row_statistics
 
 
@@ -66,3 +66,106 @@ def group_norm_backward(grad_x, dots, sums, grad, x, mean, rstd, weight, batch, 
                 for s in simd(space):
                     at = base + c * space + s
                     grad_x[at] = (grad[at] * u - plain - (x[at] - m) * moment) * r
+
+
+# -- channels last: x (batch, space, groups * channels) -----------------------------------------------------------------
+
+
+@loop_kernel
+def group_norm_last(out, mean, rstd, x, weight, bias, slopes, shifts, batch, groups, channels, space, eps):
+    """The same where the channels of a place lie together. `slopes` and `shifts` (batch, all channels) are working memory:
+    sums are per channel first, because only whole places fill the vector registers."""
+    for sample in prange(batch, 4 * groups * channels * space):
+        width = groups * channels
+        row = sample * width
+        base = row * space
+        n = channels * space
+        for c in simd(width):
+            slopes[row + c] = 0
+            shifts[row + c] = 0
+        for s in range(space):
+            for c in simd(width):
+                slopes[row + c] = slopes[row + c] + x[base + s * width + c]
+        for g in range(groups):
+            total = like(mean, 0)
+            for c in range(channels):
+                total += slopes[row + g * channels + c]
+            m = total / n
+            mean[sample * groups + g] = m
+            for c in range(channels):
+                slopes[row + g * channels + c] = m
+        for s in range(space):
+            for c in simd(width):
+                d = x[base + s * width + c] - slopes[row + c]
+                shifts[row + c] = shifts[row + c] + d * d
+        for g in range(groups):
+            squares = like(mean, 0)
+            for c in range(channels):
+                squares += shifts[row + g * channels + c]
+            r = rsqrt(squares / n + eps)
+            rstd[sample * groups + g] = r
+            for c in range(channels):
+                channel = g * channels + c
+                slope = r
+                if weight is not None:
+                    slope = slope * weight[channel]
+                shift = -slopes[row + channel] * slope
+                if bias is not None:
+                    shift = shift + bias[channel]
+                slopes[row + channel] = slope
+                shifts[row + channel] = shift
+        for s in range(space):
+            for c in simd(width):
+                out[base + s * width + c] = x[base + s * width + c] * slopes[row + c] + shifts[row + c]
+
+
+@loop_kernel
+def group_norm_last_backward(
+    grad_x, dots, sums, grad, x, mean, rstd, weight, centres, factors, batch, groups, channels, space
+):
+    """The same for channels last; `centres` and `factors` (batch, all channels) are working memory."""
+    for sample in prange(batch, 6 * groups * channels * space):
+        width = groups * channels
+        row = sample * width
+        base = row * space
+        n = channels * space
+        for g in range(groups):
+            for c in range(channels):
+                centres[row + g * channels + c] = mean[sample * groups + g]
+        for c in simd(width):
+            dots[row + c] = 0
+            sums[row + c] = 0
+        for s in range(space):
+            for c in simd(width):
+                v = grad[base + s * width + c]
+                sums[row + c] = sums[row + c] + v
+                dots[row + c] = dots[row + c] + v * (x[base + s * width + c] - centres[row + c])
+        for g in range(groups):
+            r = like(mean, rstd[sample * groups + g])
+            m = like(mean, mean[sample * groups + g])
+            plain = like(mean, 0)
+            moment = like(mean, 0)
+            for c in range(channels):
+                channel = g * channels + c
+                u = like(mean, 1)
+                if weight is not None:
+                    u = like(mean, weight[channel])
+                dots[row + channel] = dots[row + channel] * r
+                plain = plain + sums[row + channel] * u
+                moment = moment + dots[row + channel] * u
+            plain = plain / n
+            moment = moment * r / n
+            for c in range(channels):  # grad_x = grad * (u r) - x * (moment r) + (m moment - plain) r
+                factors[row + g * channels + c] = moment * r
+                centres[row + g * channels + c] = (m * moment - plain) * r
+        if grad_x is not None:
+            for s in range(space):
+                for g in range(groups):
+                    r = like(mean, rstd[sample * groups + g])
+                    for c in simd(channels):
+                        channel = g * channels + c
+                        at = base + s * width + channel
+                        u = r
+                        if weight is not None:
+                            u = r * weight[channel]
+                        grad_x[at] = grad[at] * u - x[at] * factors[row + channel] + centres[row + channel]
