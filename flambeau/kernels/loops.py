@@ -25,6 +25,7 @@ The words a kernel may use besides Python's are in `loops_language`, and re-expo
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -229,7 +230,12 @@ def _passing(value: Any) -> tuple[str, str] | None:
 def _array_address(array: np.ndarray) -> int:
     if not array.flags.c_contiguous:
         raise ValueError("a NumPy operand of a loop kernel must be contiguous")
-    return array.ctypes.data
+    # array.ctypes.data would do too, but takes four times as long
+    return _addressof(_first_byte(array)) if array.flags.writeable and array.size else array.ctypes.data
+
+
+_addressof: Any = ctypes.addressof
+_first_byte: Any = ctypes.c_char.from_buffer
 
 
 def _template(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.backends.cpu import operands
+from flambeau.backends.cpu import lapack_routines, operands
 from flambeau.backends.cpu.operands import Geometry, Padding, numpy_view
 from flambeau.core import dtype as dtypes
 from flambeau.core import float8
@@ -23,6 +23,8 @@ Sizes = int | Sequence[int]
 
 # Columns of so many bytes are made at a time, so that a large batch does not need its whole expansion at once.
 _COLUMN_BYTES = 32 << 20
+
+_SMALL = 1 << 20  # products of fewer multiplications are not worth a second thread
 
 _ALL = (slice(None), slice(None))  # of batch and channels
 
@@ -69,6 +71,7 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
     if target.dtype.kind in "iu" and bias is None and target.flags.c_contiguous:
         _integer_product(target, numpy_view(a), numpy_view(b))
         return
+    lapack_routines.use_threads(target.size * a.shape[-1] < _SMALL)
     np.matmul(_for_blas(numpy_view(a)), _for_blas(numpy_view(b)), out=target)
     if bias is not None:
         target += numpy_view(bias)

@@ -47,6 +47,14 @@ def _set_threads() -> Any:
     return None
 
 
+def use_threads(small: bool) -> None:
+    """Let NumPy's library use one thread for what is small, else as many as were asked for: its threads wait for each other
+    by spinning, which costs time slices where other programs crowd the cores."""
+    limit = _set_threads()
+    if limit is not None:
+        limit(ctypes.c_int(1 if small else threads.get_num_threads()))
+
+
 def available(d: np.dtype) -> bool:
     return d in _LETTERS and _library() is not None
 
@@ -86,10 +94,7 @@ def _call(name: str, d: np.dtype, *arguments: Any) -> int:
             passed.append(ctypes.byref(integer(x)))
     info = integer()
     lengths = [ctypes.c_size_t(1) for x in arguments if isinstance(x, str)]  # Fortran's hidden arguments
-    limit = _set_threads()
-    if limit is not None:
-        small = all(x.size <= _SMALL * _SMALL for x in arguments if isinstance(x, np.ndarray))
-        limit(ctypes.c_int(1 if small else threads.get_num_threads()))
+    use_threads(all(x.size <= _SMALL * _SMALL for x in arguments if isinstance(x, np.ndarray)))
     _routine(name, d)(*passed, ctypes.byref(info), *lengths)
     if info.value < 0:
         raise ValueError(f"LAPACK's {name}: argument {-info.value} is wrong")
