@@ -40,6 +40,13 @@ def _tensor_pair(name: str, input: Any, other: Any) -> None:
     require_tensor(name, input)
     if not isinstance(other, Tensor):
         raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    if input.device is not other.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {input.device} and {other.device}!"
+        )
+    if input.device is not cpu:
+        raise NotImplementedError(f"{name}(): the values of tensors on device {input.device} cannot be looked at")
 
 
 @composite

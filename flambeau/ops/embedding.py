@@ -96,6 +96,10 @@ def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
     count = numel_of(indices.shape)
     if weight.device is not cpu or not count:
         return out
+    if indices.device is not cpu:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, cpu and {indices.device}!"
+        )
     error = np.zeros(2, np.int64)
     table, result = dense(weight), out
     kernels.embedding(result, table, dense(indices), error, count, n, table.shape[1])
@@ -440,14 +444,17 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return empty(make_size((*tensor.shape, num_classes)), dt.int64, tensor.device)
-    values = tensor._array()
-    if values.min() < 0:
-        raise RuntimeError("Class values must be non-negative.")
-    largest = int(values.max())
+    flat = dense(tensor)
     if num_classes == -1:
-        num_classes = largest + 1
-    elif num_classes <= largest:
+        num_classes = int(flat.max()) + 1
+    num_classes = max(num_classes, 0)  # then every index is wrong
+    result = empty(make_size((*tensor.shape, num_classes)), dt.int64, tensor.device)
+    if tensor.device is not cpu:
+        return result
+    wrong = empty(make_size((1,)), dt.int64).zero_()
+    kernels.one_hot(result, flat, wrong, numel_of(tensor.shape), num_classes)
+    if wrong.item():
+        if flat.min() < 0:
+            raise RuntimeError("Class values must be non-negative.")
         raise RuntimeError("Class values must be smaller than num_classes.")
-    result = np.zeros((*tensor.shape, num_classes), np.int64)
-    np.put_along_axis(result, values[..., None], 1, -1)
-    return copy_of_array(result, dt.int64)
+    return result

@@ -28,6 +28,14 @@ def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
         )
 
 
+def need_one_device(*tensors: Tensor | None) -> None:
+    """Kernels read memory: all operands must have it, or none."""
+    where = [t.device for t in tensors if t is not None]
+    if any(d is not where[0] for d in where):
+        names = ", ".join(dict.fromkeys(str(d) for d in where))
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {names}!")
+
+
 def _check_bounds(index: Tensor, dim: int, size: int) -> None:
     bad = bad_index(index, size)
     if bad is not None:
@@ -88,6 +96,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         wrap_dim(dim, len(input.shape))
         return empty(index.shape, input.dtype, input.device)
     d = _check_gather("gather", input, dim, index)
+    need_one_device(input, index)
     out = empty(index.shape, input.dtype, input.device)
     if input.device is not cpu:
         return out
@@ -156,6 +165,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if len(index.shape) > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     _check_index("index_select", index, allow_int32=True)
+    need_one_device(input, index)
     count = index.numel()
     if not input.shape:
         if count != 1:
@@ -221,7 +231,8 @@ _COMPLEX_REDUCE = ("none", "add", "multiply")  # complex numbers have no order
 
 def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
     """Write src (or value) into `out` at index along d. `out` is this function's to change; bad indices raise."""
-    if index.numel() == 0:
+    need_one_device(out, index, src)
+    if index.numel() == 0 or out.device is not cpu:
         return
     size = out.shape[d] if out.shape else 1
     _check_bounds(index, d, size)

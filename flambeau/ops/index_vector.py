@@ -15,7 +15,7 @@ from .along import split_at
 from .creation import check_fits
 from .declare import primitive
 from .formula import type_word
-from .gather import bad_index, scatter_raw, scatter_reduce, scatter_reduce_grads
+from .gather import bad_index, need_one_device, scatter_raw, scatter_reduce, scatter_reduce_grads
 
 
 def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
@@ -76,6 +76,7 @@ def _scatter_vector(
 
 def _scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> None:
     """out[..., index, ...] (op)= source; the indices are known to be good."""
+    need_one_device(out, index, source)
     source = source.reshape(1) if not source.shape else source
     if not index.numel() or not out.numel():
         return

@@ -230,6 +230,10 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     """t[indices] = values (or +=), straight into memory."""
+    if t.device is not cpu:
+        return
+    if values.device is not cpu:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
     where = places(t, indices)
     picked = where.picked(indices)
     if values.shape != where.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,32 @@ def choose(condition, value, input):
     return where(condition, value, input)
 
 
-@composite(inplace=True)
+_LARGE = 1e38  # larger numbers may not fit
+
+
+def _is_plain(input: Tensor, value: Any) -> bool:
+    """Whether a number surely fits input's dtype: then it needs no tensor of its own."""
+    if type(value) is not float and type(value) is not int:
+        return False
+    fits = -_LARGE < value < _LARGE or value in (math.inf, -math.inf)
+    return fits and input.dtype.is_floating_point and input.dtype.itemsize > 1 and input.dtype is not dt.float16
+
+
+def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
+    if not isinstance(mask, Tensor) or mask.dtype is not dt.bool_ or not _is_plain(out, value):
+        return False
+    if mask.shape != out.shape and broadcast_two(out.shape, mask.shape) != out.shape:
+        return False
+    choose.op.impl.into(out, (mask, float(value), out))
+    return True
+
+
+@composite(inplace=_fill_into)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """input with `value` where mask is True."""
     _need_mask("masked_fill", mask)
+    if _is_plain(input, value):
+        return choose(mask, float(value), input).contiguous()
     if isinstance(value, Tensor):
         if value.shape:
             raise RuntimeError(

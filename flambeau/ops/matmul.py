@@ -42,6 +42,11 @@ def _need_dims(t: Tensor, dims: int, message: str) -> None:
 
 def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = None) -> Tensor:
     """The raw product of checked operands."""
+    if a.device is not b.device or (bias is not None and bias.device is not a.device):
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {a.device} and {b.device if a.device is not b.device or bias is None else bias.device}!"
+        )
     out = empty(shape, a.dtype, a.device)
     if a.device is cpu:
         if 0 in a.shape or 0 in b.shape:

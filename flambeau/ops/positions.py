@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.device import cpu
 from ..core.layout import broadcast_shapes, output_strides
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
@@ -59,6 +60,10 @@ class Places:
         for d, size, stride in self.indexed:
             index = indices[d]
             assert index is not None
+            if index.device is not cpu:
+                raise RuntimeError(
+                    f"indices should be either on cpu or on the same device as the indexed tensor (cpu), got {index.device}"
+                )
             if index.shape != self.picked_shape:
                 index = index.expand(self.picked_shape)
             kernel(offsets, index if index._contig else index.contiguous(), count, size, stride)
@@ -126,6 +131,8 @@ def _offsets(t: Tensor, dims: Sequence[int]) -> Tensor:
 
 def true_positions(mask: Tensor) -> Tensor:
     """The places of the elements that are not zero, counted row by row."""
+    if mask.device is not cpu:
+        raise NotImplementedError(f"the places of a mask on device {mask.device} are not known")
     n = numel_of(mask.shape)
     if not n:
         return empty((0,), dt.int64)

@@ -178,3 +178,16 @@ def embedding_backward(grad_weight, grad, index, counts, count, n, dim, padding_
                 else:
                     for c in simd(dim):
                         grad_weight[j * dim + c] += grad[k * dim + c]
+
+
+@loop_kernel
+def one_hot(out, index, wrong, count, classes):
+    """out[k, :] = zeros with a one at index[k]; wrong[0], zero before, becomes 1 if there is no such class."""
+    for k in prange(count, classes):
+        for c in simd(classes):
+            out[k * classes + c] = 0
+        j = index[k]
+        if j < 0 or j >= classes:
+            wrong[0] = 1
+        else:
+            out[k * classes + j] = 1
