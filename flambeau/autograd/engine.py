@@ -266,7 +266,7 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
     if incoming[0].dtype is not variable.dtype:
         incoming[0] = incoming[0].to(variable.dtype)
     if meta.grad is None:
-        meta.grad = incoming[0] if create_graph else take_over(incoming, variable)
+        meta.grad = recorded_copy(incoming[0], variable) if create_graph else take_over(incoming, variable)
     elif create_graph or meta.grad.is_sparse:
         add_out_of_place(meta, incoming[0], create_graph)
     else:
@@ -278,6 +278,13 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
     if meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
             hook(variable)
+
+
+def recorded_copy(gradient: Tensor, variable: Tensor) -> Tensor:
+    """A gradient that is part of a graph, laid out like the leaf: later passes may add to it."""
+    if gradient.is_sparse or not is_non_overlapping_and_dense(variable.shape, variable._strides):
+        return gradient.clone()
+    return gradient.new_empty_strided(variable.shape, variable._strides).copy_(gradient)
 
 
 def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:

@@ -98,7 +98,7 @@ def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
     return guard if compute.category == 1 else None
 
 
-@pointwise(numbers=(), check=_check_value, guard=_value_fits, former=("value",))
+@pointwise(numbers=(), check=_check_value, guard=_value_fits, former=("value",), kinds="ifc", kernel="addcmul_cpu_out")
 def addcmul(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 * tensor2"""
     return input + value * tensor1 * tensor2

@@ -27,6 +27,7 @@ from .inplace import (
     has_internal_overlap,
     needs_copy_before_write,
     rebase_history,
+    resize_out,
     write_out,
 )
 from .plan import Plan
@@ -132,6 +133,11 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
         )
     if isinstance(out, Tensor) and out.shape != plan.shape and any(x is out for x in operands):
         raise RuntimeError(f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(plan.shape)}")
+    if isinstance(out, Tensor) and out.shape != plan.shape:
+        needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
+        check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable)
+        resize_out(out, plan.shape)
+        out._strides, out._contig = plan.strides, plan.contig  # a resized out= is laid out as a new result
     if isinstance(out, Tensor) and out.shape == plan.shape:
         for x in operands:
             if isinstance(x, Tensor):

@@ -236,9 +236,15 @@ def _alike_limits(operands: tuple) -> tuple:
 clamp.op.impl.adapt = _alike_limits
 
 
+def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
+    if not isinstance(operands[1], Tensor) and promote(op, operands)[0] is dt.bool_:
+        raise NotImplementedError(f"\"{op.name}_scalar_cpu\" not implemented for 'Bool'")
+
+
 @pointwise(
     kinds="bif",
     kernel="maximum_cpu",
+    check=_no_bool_limit,
     grad=lambda g, input, min, out: (f.where(input >= min, g, 0), f.where(input < min, g, 0)),
     label=lambda operands: f"ClampMinBackward{0 if operands[1] is None else 1}",
 )
@@ -250,6 +256,7 @@ def clamp_min(input, min):
 @pointwise(
     kinds="bif",
     kernel="minimum_cpu",
+    check=_no_bool_limit,
     grad=lambda g, input, max, out: (f.where(input <= max, g, 0), f.where(input > max, g, 0)),
     label=lambda operands: f"ClampMaxBackward{0 if operands[1] is None else 1}",
 )

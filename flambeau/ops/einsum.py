@@ -179,6 +179,8 @@ def _pair(
         return t.shape[labels.index(x)]
 
     contracted = [x for x in shared if x not in keep]
+    if not contracted:
+        return _outer(a, la, b, lb, output)
     for x in contracted:
         if size(a, la, x) != size(b, lb, x):
             if size(a, la, x) == 1:
@@ -189,8 +191,6 @@ def _pair(
     a, la = _without(a, la, single)
     b, lb = _without(b, lb, single)
     contracted = [x for x in contracted if x not in single]
-    if not contracted:
-        return _outer(a, la, b, lb, output)
     batch = [x for x in shared if x in keep]
     only_a = [x for x in la if x not in lb]
     only_b = [x for x in lb if x not in la]

@@ -18,7 +18,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library import advanced_index as kernels
 from .creation import check_fits, fill_raw
 from .declare import composite, primitive, view
-from .inplace import assign, check_writable, raw_copy
+from .inplace import assign, check_disjoint, check_writable, raw_copy
 from .positions import places, split_positions, true_positions
 from .shape import select, slice_dim, unsqueeze
 
@@ -429,7 +429,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
     if any(i is not None for i in advanced):
-        if value.dtype is not part.dtype and value.numel() == 1 and _only_masks(key):
+        fills = value.numel() == 1 and _only_masks(key)
+        if not fills and self._storage.ptr:
+            check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
+        if value.dtype is not part.dtype and fills:
             if value.dtype.is_complex and part.dtype is not dt.bool_:
                 check_fits(value.item(), part.dtype)
             value = value.to(part.dtype)  # filling a mask with one number converts it
@@ -438,6 +441,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     else:
         if value.shape != part.shape:
             value = _strip_leading_ones(value, len(part.shape))
+            if value._storage is part._storage and value.shape != part.shape:
+                value = value.expand(part.shape)  # may now be the very same elements
         if value.shape or value.device is not cpu:
             part.copy_(value)
         elif value is not part:

@@ -105,17 +105,9 @@ def needs_copy_before_write(destination: Tensor, source: Tensor) -> bool:
     return low_a * size_a + a.ptr < high_b * size_b + b.ptr and low_b * size_b + b.ptr < high_a * size_a + a.ptr
 
 
-def _same_elements(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors, whatever dimensions of size one they have, are the same memory in the same order."""
-    if a._storage is not b._storage or a._offset != b._offset or a.dtype is not b.dtype:
-        return False
-    steps = [[(n, s) for n, s in zip(t.shape, t._strides) if n != 1] for t in (a, b)]
-    return steps[0] == steps[1]
-
-
 def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
     """PyTorch refuses a write whose source is another view of the same dense memory: shifted, transposed or a part."""
-    if not needs_copy_before_write(destination, source) or _same_elements(destination, source):
+    if not needs_copy_before_write(destination, source):
         return
     dense = is_non_overlapping_and_dense(destination.shape, destination._strides) and is_non_overlapping_and_dense(
         source.shape, source._strides
@@ -313,7 +305,9 @@ def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> 
     if d is base.dtype:
         return base.as_strided(shape, strides, offset)
     if base.dtype.is_complex:
-        return OPS["view_as_real"].function(base).as_strided(shape, strides, offset)
+        parts = OPS["view_as_real"].function(base)
+        whole = parts.shape == shape and parts._strides == strides and parts._offset == offset
+        return parts if whole else parts.as_strided(shape, strides, offset)
     pairs = base.as_strided((*shape, 2), (*(2 * s for s in strides), 1), 2 * offset)
     return OPS["view_as_complex"].function(pairs)
 
@@ -366,11 +360,12 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
             UserWarning,
             stacklevel=4,
         )
-    meta, out._meta = out._meta, None  # a tensor that requires grad may be resized here, outside any graph
+    kept = out._meta, out._base
+    out._meta = out._base = None  # a tensor that requires grad may be resized here, outside any graph
     try:
         out.resize_(shape)
     finally:
-        out._meta = meta
+        out._meta, out._base = kept
 
 
 def _coincide(a: Tensor, b: Tensor) -> bool:

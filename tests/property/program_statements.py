@@ -122,7 +122,7 @@ def with_out(c: Choice) -> str:
             f"cumsum({name} * 1, {c.dim(c.tensors[name])}",
             f"clamp({name}, {c.real_number()}, {c.real_number()}",
             f"cat([{name}, {name}], {c.dim(c.tensors[name])}",
-            f"stack([{name}, {name}], {c.dim(c.tensors[name], 1)}",
+            f"stack([{name} * 1, {name}.clone()], {c.dim(c.tensors[name], 1)}",
             f"gather({name}, {c.dim(c.tensors[name])}, torch.zeros_like({name}, dtype=torch.int64)",
             f"index_select({name}, {c.dim(c.tensors[name])}, torch.tensor([0])",
             f"where({c.pick(lambda t: str(t.dtype) == 'torch.bool')}, {name}, {c.like(name)}",
@@ -182,7 +182,9 @@ def reduced(c: Choice) -> str:
     dims: Any = c.dim(t)
     if kind in TAKE_DIM_LIST and c.chance(0.4):
         dims = tuple(
-            c.random.sample(range(t.dim()), c.random.randrange(kind == "logsumexp" and t.dim() > 0, t.dim() + 1))
+            c.random.sample(
+                range(t.dim()), c.random.randrange(kind in ("logsumexp", "std", "var") and t.dim() > 0, t.dim() + 1)
+            )
         )
     if kind in ("sum", "prod", "mean", "nansum") and c.chance(0.2):
         keep += f", dtype={c.among(('torch.float64', 'torch.float32', 'torch.int64'))}"

@@ -167,10 +167,37 @@ ONCE_DIFFERENT = {
         a = make('float32', (3,), 1).requires_grad_()
         b = torch.einsum('i,j->ji', a, a)
         c = torch.einsum('ii->i', b)
+        d = torch.einsum('ij,kj->ik', a[:, None], a[:, None])
         b.sum().backward()""",
     "the diagonal of a column": "a = make('float32', (1, 4), 1).t().diag()",
     "padding that cuts more than there is": "a = torch.nn.functional.pad(make('float32', (2, 0), 1), (1, -1))",
     "positions that are never read": "a = make('float32', (2, 2), 1)[torch.tensor([-3, 0]), 2:]",
+    "positions and values that are the tensor written to": """
+        a = make('float32', (4,), 1)
+        a[torch.tensor([0, 1])] = a[1:3]
+        b = torch.tensor([0, 1, 2])
+        b[b] = 2
+        c = make('bool', (4,), 1)
+        c[c] = c[c]
+        c[c] = True
+        a[None].add_(a)""",
+    "a gradient made with create_graph can be added to": """
+        a = make('float32', (5, 3), 1).requires_grad_()
+        a.sum().backward(create_graph=True)
+        (a * a).sum().backward()""",
+    "a resized out= is laid out as a new result": """
+        a = make('float32', (4, 2), 1).t()
+        b = make('float32', (3,), 1)
+        c = torch.maximum(a, a * 2, out=b)""",
+    "the history of a complex tensor changed through its parts": """
+        a = make('complex64', (3,), 1)
+        b = torch.view_as_real(a)
+        b.mul_(make('float32', (3, 2), 2).requires_grad_())
+        a.abs().sum().backward()""",
+    "what truth values have no kernels for": """
+        a = make('bool', (3,), 1)
+        b = a.clamp_min(True)
+        c = torch.addcmul(a, a, a)""",
     "a tensor written into itself": """
         a = make('float32', (2, 3), 1)
         a[None, ...] = a""",
