@@ -169,6 +169,22 @@ class AccumulatingPass(Pass):
         return True
 
 
+class LinearPass(Pass):
+    """A pass whose results will be differentiated with respect to the gradients it starts from (forward mode). Where a
+    derivative rule cannot be differentiated that would be silently zero: it is an error instead."""
+
+    def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+        outgoing = super().evaluate(node, incoming, useful)
+        if outgoing is not None and any(g is not None and g.requires_grad for g in incoming):
+            for g, edge in zip(outgoing, node.edges):
+                if g is not None and edge is not None and not g.requires_grad and (g != 0).any().item():
+                    raise NotImplementedError(
+                        f"Trying to use forward AD with {node.name()} that does not support it because its derivative cannot"
+                        " be differentiated again"
+                    )
+        return outgoing
+
+
 def run_prehooks(node: Node, incoming: list) -> list:
     """Hooks of the tensors this node produced, then hooks of the node itself, then retained gradients."""
     info = node.prehooks
@@ -345,6 +361,7 @@ def run_backward(
     create_graph: bool,
     inputs: list[Tensor] | None = None,
     accumulate_grad: bool = True,
+    kind: type[Pass] | None = None,
 ) -> list:
     """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
     (accumulate_grad) added to their `.grad`."""
@@ -364,7 +381,7 @@ def run_backward(
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
             wanted.add(edge[0])
             captures.setdefault((edge[0], edge[1]), []).append(i)
-    kind = AccumulatingPass if accumulate_grad else Pass
+    kind = kind or (AccumulatingPass if accumulate_grad else Pass)
     run = kind(retain_graph, create_graph, captures, len(inputs or ()))
     before, mode.enabled = mode.enabled, create_graph
     outer, running.current = running.current, run

@@ -19,7 +19,7 @@ from ..core import modes
 from ..core.batched import BatchedTensor
 from ..core.graph import mode
 from ..core.tensor import Tensor
-from .engine import run_backward
+from .engine import LinearPass, run_backward
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -102,8 +102,8 @@ def _tangents(outputs: list[Tensor], starts: list[tuple], create_graph: bool) ->
     if not outputs:
         return []
     points, vectors = [p for p, _ in starts], [v for _, v in starts]
-    seeds = [o.new_zeros(o.shape).requires_grad_() for o in outputs]
-    rows = run_backward(outputs, seeds, True, True, points, False)
+    seeds = [o.new_ones(o.shape).requires_grad_() for o in outputs]
+    rows = run_backward(outputs, seeds, True, True, points, False, LinearPass)
     reached = [(r, v) for r, v in zip(rows, vectors) if r is not None and r.requires_grad]
     found: list = [None] * len(seeds)
     if reached:

@@ -120,7 +120,7 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 def _forward(outputs: Tensors, points: Tensors, vectors: Tensors, create_graph: bool, strict: bool) -> Tensors:
     """Jacobian times vectors: the vector-Jacobian product is linear in its vector, so its derivative is the Jacobian."""
-    seeds = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+    seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, strict)
     return _gradients(backward, seeds, vectors, create_graph, False)
 
@@ -195,7 +195,7 @@ def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple
 
 def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple]:
     """The same table, found from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
-    seeds = tuple(o.new_zeros(o.shape).requires_grad_() for o in outputs)
+    seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, False)
     table: list[list] = [[] for _ in outputs]
     for row, point in zip(backward, points):

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd.engine import LinearPass
 from ..core.tensor import Tensor
 from ..ops.ranges import eye
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from .mapping import vmap
-from .tape import Tape, products
+from .tape import Tape, products, zeros_like
 
 Argnums = Any  # an int or a tuple of ints
 
@@ -190,17 +191,24 @@ class _Linear:
         self.traced, tape = traced, traced.tape
         before = tape.records_outside
         with Tape():
-            self.seeds = [o.new_zeros(o.shape).requires_grad_() for o in traced.lowered]
+            self.seeds = [_seed(o) for o in traced.lowered]
             for seed in self.seeds:
                 seed._ensure_meta().tape = tape  # type: ignore[attr-defined]
-            self.rows = products(traced.lowered, tape.leaves, self.seeds, True)
+            self.rows = products(traced.lowered, tape.leaves, self.seeds, True, LinearPass)
         tape.records_outside = before
 
     def forth(self, tangents: list[Tensor]) -> list[Tensor]:
         traced, tape = self.traced, self.traced.tape
         follows_on = traced.needs_graph(tangents) or (traced.needs_graph([]) and tape.leads_outside(self.rows))
         lowered = [tape.lower(t) for t in tangents]
-        return [tape.raise_(t) for t in products(self.rows, self.seeds, lowered, follows_on)]
+        reals = [s for s in self.seeds if s.requires_grad]
+        found = iter(products(self.rows, reals, lowered, follows_on))
+        return [tape.raise_(next(found) if s.requires_grad else zeros_like(s)) for s in self.seeds]
+
+
+def _seed(output: Tensor) -> Tensor:
+    seed = output.new_ones(output.shape)
+    return seed.requires_grad_() if output.dtype.is_floating_point or output.dtype.is_complex else seed
 
 
 def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Tensor]:

@@ -102,13 +102,16 @@ class Tape:
         return raised(x, self.levels)
 
 
-def products(outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool) -> list:
-    """The vectors times the derivatives of outputs, all values; zeros where nothing leads to an input."""
+def products(
+    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool, kind: Any = None
+) -> list:
+    """The vectors times the derivatives of outputs, all values; zeros where nothing leads to an input. `kind` is the kind of
+    backward pass, if not the usual one."""
     reached = [(o, v) for o, v in zip(outputs, vectors) if o.requires_grad]
     found: list = [None] * len(inputs)
     if reached:
         outs, starts = zip(*reached)
-        found = run_backward(list(outs), list(starts), True, create_graph, inputs, False)
+        found = run_backward(list(outs), list(starts), True, create_graph, inputs, False, kind)
     return [zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
 
 

@@ -244,3 +244,16 @@ def test_running_statistics_of_each_element() -> None:
         return f.vmap(norm, (0, 1, 0))(x, mean.T.contiguous(), variance), mean, variance
 
     agree(program, (3, 5, 4), (3, 4))
+
+
+def test_forward_mode_never_takes_a_missing_second_derivative_for_zero() -> None:
+    bag = lambda w: flambeau.nn.functional.embedding_bag(  # noqa: E731
+        flambeau.tensor([1, 2, 1]), w, flambeau.tensor([0, 2]), mode="sum", per_sample_weights=flambeau.ones(3)
+    )
+    with pytest.raises(NotImplementedError, match="EmbeddingBag"):
+        flambeau.func.jacfwd(bag)(flambeau.ones(4, 2))
+    assert flambeau.func.jacrev(bag)(flambeau.ones(4, 2)).sum() == 6
+
+
+def test_forward_mode_of_integer_results() -> None:
+    agree(lambda t, f, x: f.jvp(lambda a: (a * 2, a.long(), t.logcumsumexp(a, 0)), (x,), (x,)), (3,))
