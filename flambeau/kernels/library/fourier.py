@@ -13,7 +13,7 @@ from __future__ import annotations
 from ..loops import like, loop_kernel, minimum, prange, scalar_function, simd, unroll
 
 LANES = 16
-TILE = 16  # elements of each line that are turned over at a time: they stay in the first-level cache
+TILE = 8  # elements of each line that are turned over at a time: they stay in the first-level cache
 
 
 @scalar_function
