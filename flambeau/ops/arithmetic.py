@@ -40,8 +40,8 @@ def check_alpha(op: Pointwise, operands: tuple, params: tuple) -> None:
 
 
 def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
-    flags = [_is_bool(x) for x in operands if isinstance(x, Tensor)]
-    if len(flags) == 2 and all(flags):
+    flags = [_is_bool(x) if isinstance(x, Tensor) else isinstance(x, bool) for x in operands]
+    if all(flags):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator"
             " instead."

@@ -216,6 +216,11 @@ ONCE_DIFFERENT = {
         d = torch.xlogy(a, 2)
         e = (a * 1).asinh_()
         f = (a * 1).polygamma_(2)""",
+    "truth values are not subtracted": """
+        a = make('float32', (3,), 1)
+        b = a - True
+        c = False - a
+        a.sub_(True)""",
     "complex numbers have no largest": "a = make('complex64', (3,), 1).argmax()",
 }
 
