@@ -428,7 +428,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
-    if any(i is not None for i in advanced):
+    if modes.stack and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
+        _set_batched(part, advanced, value)
+    elif any(i is not None for i in advanced):
         fills = value.numel() == 1 and _only_masks(key)
         if not fills and self._storage.ptr:
             check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
@@ -447,6 +449,14 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             part.copy_(value)
         elif value is not part:
             part.fill_(value)
+
+
+def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
+    """The same inside vmap, where tensors have no memory of their own: by operators that it sees."""
+    if any(i is not None for i in advanced):
+        part.index_put_(tuple(advanced), value)
+    else:
+        part.copy_(_strip_leading_ones(value, len(part.shape)))
 
 
 def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
@@ -471,9 +481,6 @@ def _only_masks(key: Any) -> bool:
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
-    if any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
-        part.index_put_(tuple(advanced), value)
-        return
     check_writable(part, "index_put_")
     if has_internal_overlap(part.shape, part._strides):
         raise RuntimeError(
