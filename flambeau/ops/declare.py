@@ -252,7 +252,7 @@ def _declare(
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renames = {a: b for a, b in _NUMPY_NAMES.items() if b in parameters and a not in parameters}
     recorded = kind == "primitive" and differentiable
-    face = _face_with_out(op_name, run, out == "disjoint", renames, recorded) if out else _plain_face(run, renames)
+    face = _face_with_out(op_name, run, out, renames, recorded) if out else _plain_face(run, renames)
     op = Op(
         op_name, kind, face, namespaces if function else (), face if method else None, None, bool(out), differentiable, impl,
         aliases, fn.__doc__ or "",
@@ -287,9 +287,10 @@ def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
     return face
 
 
-def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, str], recorded: bool) -> Any:
-    """A function that takes out=; `disjoint`: PyTorch refuses an out that shares memory with an input; `recorded`: the
-    operator is differentiable, so nothing here may require grad."""
+def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str, str], recorded: bool) -> Any:
+    """A function that takes out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share
+    memory with an input either; `recorded`: the operator is differentiable, so nothing here may require grad."""
+    disjoint, exact = rule == "disjoint", rule in ("disjoint", "exact")
 
     def face(*args: Any, **kwargs: Any) -> Any:
         if kwargs and not renames.keys().isdisjoint(kwargs):
@@ -306,7 +307,7 @@ def _face_with_out(name: str, run: Callable, disjoint: bool, renames: dict[str, 
                     if disjoint:
                         check_disjoint(out, args)
                     result = run(*args, **kwargs)
-                    if disjoint and out.dtype is not result.dtype:
+                    if exact and out.dtype is not result.dtype:
                         raise RuntimeError(
                             f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead"
                         )

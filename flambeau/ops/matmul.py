@@ -58,7 +58,7 @@ def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = 
     return out
 
 
-@primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out=True)
+@primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out="exact")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
     _need_dims(input, 2, "self must be a matrix")
@@ -70,7 +70,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return product(input, mat2, (n, m))
 
 
-@primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out=True)
+@primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out="exact")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """A batch of matrix products."""
     _need_dims(input, 3, "batch1 must be a 3D tensor")
@@ -86,7 +86,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 @primitive(
     grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
-    out=True,
+    out="exact",
 )
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
@@ -102,7 +102,9 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return product(input, vec.unsqueeze(1), (input.shape[0], 1)).reshape(input.shape[0])
 
 
-@primitive(grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out=True)
+@primitive(
+    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out="exact"
+)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
     if len(input.shape) != 1 or len(tensor.shape) != 1:
@@ -119,7 +121,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return product(input.unsqueeze(0), tensor.unsqueeze(1), (1, 1)).reshape(())
 
 
-@composite(out=True)
+@composite(out="exact")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
@@ -148,7 +150,7 @@ def without_row(input: Tensor) -> Tensor:
     return out
 
 
-@composite(out=True, aliases=("linalg.matmul",))
+@composite(out="exact", aliases=("linalg.matmul",))
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
@@ -210,9 +212,9 @@ def _scaled(t: Tensor, factor: Any) -> Tensor:
     return t if factor == 1 else t * factor
 
 
-def _check_factors(t: Tensor, *factors: Any) -> None:
-    if t.dtype.category < 2 and any(isinstance(f, float) for f in factors):
-        raise RuntimeError("For integral input tensors, argument beta must not be a floating point number.")
+def _whole(t: Tensor, *factors: Any) -> list[Any]:
+    """The factors as numbers of the tensor's kind: PyTorch cuts off the fraction in products of integers."""
+    return [int(f) if isinstance(f, float) else f for f in factors] if t.dtype.category == 1 else list(factors)
 
 
 _FACTORS = ("beta", "alpha")
@@ -220,7 +222,7 @@ _FACTORS = ("beta", "alpha")
 
 def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
-    _check_factors(input, beta, alpha)
+    beta, alpha = _whole(input, beta, alpha)
     try:
         input.expand(shape)
     except RuntimeError:
@@ -241,7 +243,7 @@ def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make:
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), _conj(alpha)),
     },
-    out=True,
+    out="exact",
     inplace=True,
     former=_FACTORS,
 )
@@ -270,7 +272,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out=True, inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, former=_FACTORS)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -287,7 +289,7 @@ def _check_input_dtype(input: Tensor, other: Tensor) -> None:
         )
 
 
-@composite(out=True, inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, former=_FACTORS)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1[i] @ batch2[i]"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -300,7 +302,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
-@composite(out=True, inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, former=_FACTORS)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
@@ -324,7 +326,11 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     shape = (vec1.shape[0], vec2.shape[0])
     product_ = outer(vec1, vec2)
     if product_.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
-        _check_factors(product_, beta, alpha)
+        which = "beta" if isinstance(beta, float) else "alpha"
+        raise RuntimeError(
+            f"For integral input tensors, argument {which} must not be a floating point number, but got"
+            f" {beta if which == 'beta' else alpha}."
+        )
     result = product_ if alpha is True or alpha == 1 else product_ * alpha
     if beta == 0 or beta is False:
         input.expand(shape)

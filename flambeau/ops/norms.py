@@ -204,6 +204,8 @@ def matrix_norm_of(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -
         rows, columns = columns, rows
     sums = vector_norm_of(A, 1, rows, keepdim, dtype)
     over = columns if keepdim or columns < rows else columns - 1
+    if order > 0 and not A.shape[columns]:  # a matrix without elements has norm zero
+        return sum_(sums, over, keepdim)
     return (amax if order > 0 else amin)(sums, over, keepdim)
 
 
