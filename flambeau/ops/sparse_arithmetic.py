@@ -367,6 +367,15 @@ def neg_(self: Any) -> Any:
     return become(self, neg(self), "neg_")
 
 
+@sparse_form("conj_physical_")
+def _conjugate_in_place(self: Tensor) -> Tensor:
+    if self.dtype.is_complex:
+        raise RuntimeError(
+            "conj_physical_(): a sparse complex tensor cannot be conjugated in place; use conj_physical()"
+        )
+    return self
+
+
 @sparse_form("zero_")
 def zero_(self: Any) -> Any:
     check_history_writable(self)
