@@ -17,8 +17,13 @@ LAYERS = [
     "backends",
     "ops",
     "autograd",
+    "masked",
+    "library",
+    "testing",
     "nn",
     "optim",
+    "amp",
+    "func",
     "distributions",
     "vision",
 ]  # lowest first
