@@ -27,7 +27,6 @@ def autocast_decorator(autocast_instance: Any, func: Callable) -> Callable:
         with autocast_instance:
             return func(*args, **kwargs)
 
-    decorated.__script_unsupported = "@autocast() decorator is not supported in script mode"  # type: ignore[attr-defined]
     return decorated
 
 
