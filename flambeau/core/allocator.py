@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 
 _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
@@ -17,7 +18,12 @@ _free = _libc.free
 _free.restype = None
 _free.argtypes = [ctypes.c_void_p]
 
+_madvise = getattr(_libc, "madvise", None)
+if _madvise is not None:
+    _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
 ALIGNMENT = 64
+_HUGE_PAGE, _MADV_HUGEPAGE = 1 << 21, 14
 _ADDRESS_SPACE = 1 << 48
 
 
@@ -35,6 +41,22 @@ def round_size(nbytes: int) -> int:
     if shift < 6:
         shift = 6
     return ((nbytes - 1 >> shift) + 1) << shift if nbytes else ALIGNMENT
+
+
+def _fresh_block(size: int) -> int | None:
+    """Memory from the system, in huge pages where a block has room for some.
+
+    They cost one fault instead of 512 to fill, need far fewer entries of the TLB, and what lies in one of them spreads
+    evenly over the caches: with small pages, the time of a kernel depends on where in memory its pages happen to be.
+    """
+    if size >= _ADDRESS_SPACE:
+        return None  # it would wrap around in C and come back as a tiny block
+    if size < _HUGE_PAGE or _madvise is None or sys.platform != "linux":
+        return _aligned_alloc(ALIGNMENT, size)
+    pointer = _aligned_alloc(_HUGE_PAGE, size)
+    if pointer:
+        _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
+    return pointer
 
 
 # Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
@@ -76,11 +98,10 @@ class CachingAllocator:
 
     def _from_system(self, size: int) -> int:
         self.system_calls += 1
-        # More than the address space holds would wrap around in C and come back as a tiny block.
-        pointer = _aligned_alloc(ALIGNMENT, size) if size < _ADDRESS_SPACE else 0
-        if not pointer and size < _ADDRESS_SPACE:
+        pointer = _fresh_block(size)
+        if not pointer:
             self.empty_cache()
-            pointer = _aligned_alloc(ALIGNMENT, size)
+            pointer = _fresh_block(size)
         if not pointer:
             raise RuntimeError(
                 f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {size} bytes"
