@@ -151,7 +151,7 @@ def measure(libraries: list[Any], cases: dict[str, Case], seconds: float) -> dic
 
 
 def measure_beside_loops(library: Any, cases: list[str], seconds: float) -> dict[str, list[Times]]:
-    """Seconds per call on the quiet machine and beside one busy loop per core, in turns of a quarter of the time."""
+    """Seconds per call on the quiet machine and beside one busy loop per core, in turns of half the time."""
     loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
     for loop in loops:
         loop.start()
@@ -163,10 +163,10 @@ def measure_beside_loops(library: Any, cases: list[str], seconds: float) -> dict
         samples: list[list[float]] = [[], []]
         for turn in range(8):
             signal_all(loops, signal.SIGCONT if turn % 2 else signal.SIGSTOP)
-            timed(run, count)  # threads and the scheduler settle
-            stop = time.perf_counter() + seconds / 4
-            while time.perf_counter() < stop:
-                samples[turn % 2].append(timed(run, count))
+            for length, collected in ((0.5, []), (seconds / 2, samples[turn % 2])):  # first the threads settle
+                stop = time.perf_counter() + length
+                while time.perf_counter() < stop:
+                    collected.append(timed(run, count))
         results[name] = [summary(collected) for collected in samples]
     for loop in loops:
         loop.kill()
