@@ -58,6 +58,16 @@ def test_parameters_versions_and_settings(text):
 
 
 @pytest.mark.parametrize("text", ALL)
+def test_all_of_a_layer_is_made_on_the_default_device(text):
+    places = []
+    for library in (torch, flambeau):
+        with library.device("meta"):
+            layer = build(library, text)
+        places.append({name: str(tensor.device) for name, tensor in layer.state_dict().items()})
+    assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("text", ALL)
 def test_reset_parameters_repeats_the_initial_numbers(text):
     theirs, ours = both(text)
     if not hasattr(theirs, "reset_parameters"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.promotion import get_default_dtype
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor
+from ...ops.creation import empty
 from .. import functional as F
 from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..parameter import Parameter
@@ -14,7 +14,7 @@ from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 
-def canonical_mask(mask: Tensor | None, name: str, other: Any, target: Any, check_other: bool = True) -> Tensor | None:
+def canonical_mask(mask: Tensor | None, name: str, target: Any) -> Tensor | None:
     """A boolean mask as additive -inf; a float mask as it is."""
     if mask is None:
         return None
@@ -59,26 +59,17 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         if self.head_dim * num_heads != embed_dim:
             raise AssertionError("embed_dim must be divisible by num_heads")
-        d = dtype or get_default_dtype()
-        if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), d))
-            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
-                self.register_parameter(name, None)
-        else:
-            self.q_proj_weight = Parameter(empty((embed_dim, embed_dim), d))
-            self.k_proj_weight = Parameter(empty((embed_dim, self.kdim), d))
-            self.v_proj_weight = Parameter(empty((embed_dim, self.vdim), d))
-            self.register_parameter("in_proj_weight", None)
-        if bias:
-            self.in_proj_bias = Parameter(empty((3 * embed_dim,), d))
-        else:
-            self.register_parameter("in_proj_bias", None)
+
+        def add(name: str, wanted: bool, *shape: int) -> None:
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
+
+        add("in_proj_weight", self._qkv_same_embed_dim, 3 * embed_dim, embed_dim)
+        for name, width in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+            add(f"{name}_proj_weight", not self._qkv_same_embed_dim, embed_dim, width)
+        add("in_proj_bias", bias, 3 * embed_dim)
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
-        if add_bias_kv:
-            self.bias_k = Parameter(empty((1, 1, embed_dim), d))
-            self.bias_v = Parameter(empty((1, 1, embed_dim), d))
-        else:
-            self.bias_k = self.bias_v = None
+        add("bias_k", add_bias_kv, 1, 1, embed_dim)
+        add("bias_v", add_bias_kv, 1, 1, embed_dim)
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 

@@ -9,18 +9,14 @@ from typing import Any
 import flambeau
 
 from ...core.casts import casts
-from ...core.promotion import get_default_dtype
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor
 from ...ops import rnn as ops
+from ...ops.creation import empty
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
 
 _MODES = {"LSTM": ("lstm", 4), "GRU": ("gru", 3), "RNN_TANH": ("rnn_tanh", 1), "RNN_RELU": ("rnn_relu", 1)}
-
-
-def _new(shape: tuple[int, ...], dtype: Any) -> Parameter:
-    return Parameter(empty(shape, dtype or get_default_dtype()))
 
 
 def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
@@ -68,7 +64,10 @@ class RNNBase(Module):
         for layer in range(num_layers):
             for direction in range(directions):
                 inputs = input_size if layer == 0 else real_size * directions
-                self._add_layer(layer, "_reverse" if direction else "", width, inputs, real_size, dtype)
+                shapes = self._layer_shapes(f"l{layer}" + ("_reverse" if direction else ""), width, inputs, real_size)
+                self._all_weights.append(list(shapes))
+                for name, shape in shapes.items():
+                    setattr(self, name, Parameter(empty(shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
     def _check_arguments(self, dropout: Any) -> None:
@@ -96,18 +95,16 @@ class RNNBase(Module):
         if self.mode not in _MODES:
             raise ValueError("Unrecognized RNN mode: " + self.mode)
 
-    def _add_layer(self, layer: int, suffix: str, width: int, inputs: int, real_size: int, dtype: Any) -> None:
+    def _layer_shapes(self, layer: str, width: int, inputs: int, real_size: int) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {
-            f"weight_ih_l{layer}{suffix}": (width, inputs),
-            f"weight_hh_l{layer}{suffix}": (width, real_size),
+            f"weight_ih_{layer}": (width, inputs),
+            f"weight_hh_{layer}": (width, real_size),
         }
         if self.bias:
-            shapes.update({f"bias_ih_l{layer}{suffix}": (width,), f"bias_hh_l{layer}{suffix}": (width,)})
+            shapes.update({f"bias_ih_{layer}": (width,), f"bias_hh_{layer}": (width,)})
         if self.proj_size > 0:
-            shapes[f"weight_hr_l{layer}{suffix}"] = (self.proj_size, self.hidden_size)
-        for name, shape in shapes.items():
-            setattr(self, name, _new(shape, dtype))
-        self._all_weights.append(list(shapes))
+            shapes[f"weight_hr_{layer}"] = (self.proj_size, self.hidden_size)
+        return shapes
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
@@ -271,14 +268,16 @@ class RNNCellBase(Module):
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        self.weight_ih = _new((num_chunks * hidden_size, input_size), dtype)
-        self.weight_hh = _new((num_chunks * hidden_size, hidden_size), dtype)
-        if bias:
-            self.bias_ih = _new((num_chunks * hidden_size,), dtype)
-            self.bias_hh = _new((num_chunks * hidden_size,), dtype)
-        else:
-            self.register_parameter("bias_ih", None)
-            self.register_parameter("bias_hh", None)
+        width = num_chunks * hidden_size
+        shapes = {
+            "weight_ih": (width, input_size),
+            "weight_hh": (width, hidden_size),
+            "bias_ih": (width,),
+            "bias_hh": (width,),
+        }
+        for name, shape in shapes.items():
+            wanted = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
         self.reset_parameters()
 
     def extra_repr(self) -> str:

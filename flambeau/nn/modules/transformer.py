@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.device import default_device
-from ...core.device import device as Device
 from ...core.graph import mode
-from ...core.promotion import get_default_dtype
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor
+from ...ops.creation import full
 from .. import functional as F
 from ..init import xavier_uniform_
 from .attention import MultiheadAttention, canonical_mask
@@ -24,8 +22,7 @@ from .normalization import LayerNorm
 
 
 def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
-    full = empty((size, size), dtype or get_default_dtype(), default_device() if device is None else Device(device))
-    return full.fill_(float("-inf")).triu_(1)
+    return full((size, size), float("-inf"), device=device, dtype=dtype).triu_(1)
 
 
 def _clones(module: Module, count: int) -> ModuleList:
@@ -101,8 +98,8 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, src.dtype)
-        mask = canonical_mask(src_mask, "src_mask", None, src.dtype, False)
+        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = canonical_mask(src_mask, "src_mask", src.dtype)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal)
@@ -238,8 +235,8 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask, src.dtype)
-        mask = canonical_mask(mask, "mask", None, src.dtype, False)
+        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = canonical_mask(mask, "mask", src.dtype)
         first = self.layers[0]
         batch_first = first.self_attn.batch_first
         causal = _detect_causal(mask, is_causal, _sequence_length(src, batch_first))
