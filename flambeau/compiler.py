@@ -122,8 +122,8 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names that `compile(backend=...)` takes."""
-    return list(BACKENDS)
+    """The names that `compile(backend=...)` takes, without those for debugging unless told otherwise."""
+    return [name for name, tag in BACKENDS.items() if tag not in (exclude_tags or ())]
 
 
 @contextlib.contextmanager

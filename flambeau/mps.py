@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from .core.absent import raising as _raising
 
 
 def is_available() -> bool:
@@ -20,19 +20,10 @@ def manual_seed(seed: int) -> None:
     int(seed)
 
 
-def _needs_device(name: str) -> Any:
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError(f"Cannot execute mps.{name}() without MPS backend.")
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Needs an MPS device."
-    return function
-
-
-seed = _needs_device("seed")
-synchronize = _needs_device("synchronize")
-empty_cache = _needs_device("empty_cache")
-get_rng_state = _needs_device("get_rng_state")
-set_rng_state = _needs_device("set_rng_state")
-current_allocated_memory = _needs_device("current_allocated_memory")
-driver_allocated_memory = _needs_device("driver_allocated_memory")
+globals().update(
+    _raising(
+        """seed synchronize empty_cache get_rng_state set_rng_state current_allocated_memory driver_allocated_memory""",
+        RuntimeError,
+        "Cannot execute mps.{}() without MPS backend.",
+    )
+)

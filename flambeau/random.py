@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .core.device import device as Device
 from .core.generator import Generator, default_generator, initial_seed, manual_seed, seed
 from .core.tensor import Tensor
 
@@ -46,12 +47,19 @@ def fork_rng(
 ) -> Iterator[None]:
     """Inside, random numbers may be drawn and seeds set; afterwards the default generator is where it was.
 
+    Generators of other devices are not saved: naming any raises, as there are none.
+
     >>> with fork_rng():
     ...     noise = flambeau.rand(3)
     """
     if not enabled:
         yield
         return
+    kind = Device(device_type or "cuda").type
+    if devices and list(devices):
+        raise AssertionError(
+            f"fork_rng() saves the generator of the CPU, and there is no {kind} device to save others of"
+        )
     saved = default_generator.state_bytes()
     try:
         yield

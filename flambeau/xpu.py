@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from .core.absent import raising as _raising
 
 
 def is_available() -> bool:
@@ -34,17 +34,10 @@ def empty_cache() -> None:
     """Nothing to free."""
 
 
-def _needs_device(name: str) -> Any:
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise AssertionError(f"Torch not compiled with XPU enabled: xpu.{name}() needs an XPU device")
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Needs an XPU device."
-    return function
-
-
-current_device = _needs_device("current_device")
-set_device = _needs_device("set_device")
-synchronize = _needs_device("synchronize")
-get_device_name = _needs_device("get_device_name")
-get_device_properties = _needs_device("get_device_properties")
+globals().update(
+    _raising(
+        "current_device set_device synchronize get_device_name get_device_properties",
+        AssertionError,
+        "Torch not compiled with XPU enabled: xpu.{}() needs an XPU device",
+    )
+)

@@ -1,16 +1,15 @@
-"""`torch.backends.mha`: PyTorch's shortcut for inference through transformer layers, a switch without effect here: the layers
-always compute the same way."""
+"""`torch.backends.mha`: PyTorch's shortcut for inference through transformer layers, which Flambeau does not have: the layers always
+compute the same way."""
 
 from __future__ import annotations
 
-_fastpath = [True]
-
 
 def get_fastpath_enabled() -> bool:
-    """What was last set."""
-    return _fastpath[0]
+    """False: there is no shortcut."""
+    return False
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Remember the wish; results do not depend on it."""
-    _fastpath[0] = bool(value)
+    """Programs switch the shortcut off; it cannot be switched on."""
+    if value:
+        raise RuntimeError("transformer layers have no fast path in Flambeau: it can only be switched off")

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-BACKENDS = (
-    "aot_eager",
-    "cudagraphs",
-    "eager",
-    "inductor",
-)  # names of PyTorch's; all of them mean "run it as it is" for now
+# Names of PyTorch's, with the tag by which `list_backends` leaves them out; all of them mean "run it as it is" for now.
+BACKENDS = {"aot_eager": "debug", "cudagraphs": "", "eager": "debug", "inductor": ""}
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
 

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from ..core.absent import raising
+from ..core.errors import OutOfMemoryError as OutOfMemoryError
 from ..core.tensor import Tensor
 from . import amp as amp
 
@@ -41,31 +43,14 @@ def get_arch_list() -> list[str]:
     return []
 
 
-def _needs_device(name: str, doc: str) -> Any:
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise AssertionError(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device")
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
-init = _needs_device("init", "Start the CUDA runtime.")
-current_device = _needs_device("current_device", "The index of the selected device.")
-set_device = _needs_device("set_device", "Select a device.")
-synchronize = _needs_device("synchronize", "Wait for the device.")
-current_stream = _needs_device("current_stream", "The stream kernels are queued on.")
-default_stream = _needs_device("default_stream", "The device's default stream.")
-get_device_name = _needs_device("get_device_name", "The device's name.")
-get_device_capability = _needs_device("get_device_capability", "The device's compute capability.")
-get_device_properties = _needs_device("get_device_properties", "The device's properties.")
-can_device_access_peer = _needs_device("can_device_access_peer", "Whether one device can read another's memory.")
-mem_get_info = _needs_device("mem_get_info", "Free and total memory of the device.")
-reset_peak_memory_stats = _needs_device("reset_peak_memory_stats", "Forget the peak of memory use.")
-get_rng_state = _needs_device("get_rng_state", "The state of the device's random generator.")
-set_rng_state = _needs_device("set_rng_state", "Set the state of the device's random generator.")
-initial_seed = _needs_device("initial_seed", "The seed of the device's random generator.")
-ipc_collect = _needs_device("ipc_collect", "Free memory shared with processes that have ended.")
+_NEEDS_DEVICE = raising(
+    """init current_device set_device synchronize current_stream default_stream get_device_name get_device_capability
+    get_device_properties can_device_access_peer mem_get_info reset_peak_memory_stats get_rng_state set_rng_state initial_seed
+    ipc_collect""",
+    AssertionError,
+    _NO_CUDA + ": cuda.{}() needs a CUDA device",
+)
+globals().update(_NEEDS_DEVICE)
 
 
 # Without devices there is nothing to seed, to free or to count: these have nothing to do, as in PyTorch.
@@ -97,7 +82,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
     for state in new_states:
-        set_rng_state(state)
+        _NEEDS_DEVICE["set_rng_state"](state)
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -120,29 +105,25 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
     return OrderedDict()
 
 
-class Stream:
+class _NeedsDevice:
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise RuntimeError(f"torch.cuda.{type(self).__name__} requires CUDA support")
+
+
+class Stream(_NeedsDevice):
     """A queue of kernels; needs a device."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise RuntimeError("torch.cuda.Stream requires CUDA support")
 
-
-class Event:
+class Event(_NeedsDevice):
     """A mark in a stream; needs a device."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise RuntimeError("torch.cuda.Event requires CUDA support")
 
-
-class OutOfMemoryError(RuntimeError):
-    """The device has no more memory."""
-
-
-class CUDAGraph:
+class CUDAGraph(_NeedsDevice):
     """A recorded sequence of kernels; needs a device."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise RuntimeError("torch.cuda.CUDAGraph requires CUDA support")
+
+class graph(_NeedsDevice):
+    """Records kernels into a CUDAGraph; needs a device."""
 
 
 class StreamContext:
@@ -157,18 +138,11 @@ class StreamContext:
         return None
 
     def __exit__(self, *exc: Any) -> None:
-        return None
+        """Nothing was changed."""
 
 
 def stream(stream: Stream | None) -> StreamContext:
     return StreamContext(stream)
-
-
-class graph:
-    """Records kernels into a CUDAGraph; needs a device."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise RuntimeError("torch.cuda.graph requires CUDA support")
 
 
 class device:

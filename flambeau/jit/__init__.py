@@ -1,13 +1,17 @@
 """`torch.jit` as it is in PyTorch under the environment variable PYTORCH_JIT=0: scripts and traces are the Python code itself.
 
-`script(f)` and `trace(f, inputs)` return `f`, which runs eagerly with the same results. What needs a compiled program (`save`, `load`, `freeze`)
-raises.
+`script(f)` and `trace(f, inputs)` return `f`, which runs eagerly with the same results; settings of the compiler are therefore not
+looked at. What needs a compiled program (`save`, `load`, `freeze`) raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+
+from ..core.absent import raising
+from ..futures import Future
 
 __all__ = [
     "Attribute", "Final", "annotate", "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance",
@@ -15,23 +19,24 @@ __all__ = [
     "wait",
 ]  # fmt: skip
 
+_MISSING = "torch.jit.{} needs TorchScript's compiler, which is not in Flambeau yet"
 _python_isinstance = isinstance
 
 
-def script(obj: Any, optimize: Any = None, *args: Any, **kwargs: Any) -> Any:
+def script(obj: Any, optimize: Any = None, *, example_inputs: Any = None) -> Any:
     """The function, class or module itself."""
     if not callable(obj):
         raise TypeError(f"script expects a function, a class or a module, got {type(obj).__name__}")
     return obj
 
 
-def trace(func: Callable, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Callable:
-    """The function or module itself."""
+def trace(func: Callable, example_inputs: Any = None, **settings: Any) -> Callable:
+    """The function or module itself; it is not run."""
     return func
 
 
-def trace_module(mod: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """The module itself."""
+def trace_module(mod: Any, inputs: dict[str, Any], **settings: Any) -> Any:
+    """The module itself; it is not run."""
     return mod
 
 
@@ -68,7 +73,22 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is PyTorch's
-    return _python_isinstance(obj, target_type)
+    """Whether the object is of the type, which may say what a container holds.
+
+    >>> isinstance({"a": [1.0]}, dict[str, list[float]])
+    True
+    """
+    container, inside = get_origin(target_type), get_args(target_type)
+    if _python_isinstance(target_type, tuple) or container in (Union, UnionType):
+        return any(isinstance(obj, kind) for kind in inside or target_type)
+    if container is None:
+        return _python_isinstance(obj, NoneType if target_type is None else target_type)
+    if not _python_isinstance(obj, container):
+        return False
+    if container is tuple:
+        return len(obj) == len(inside) and all(map(isinstance, obj, inside))
+    columns = (obj.keys(), obj.values()) if container is dict else (obj,)
+    return all(isinstance(item, kind) for column, kind in zip(columns, inside) for item in column)
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
@@ -76,49 +96,42 @@ def annotate(the_type: Any, the_value: Any) -> Any:
     return the_value
 
 
-def Attribute(value: Any, type: Any) -> Any:  # noqa: N802
-    """The value; the type is for the compiler."""
-    return value
+class Attribute(NamedTuple):
+    """A value with the type that the compiler should give it; without the compiler it stays this pair."""
+
+    value: Any
+    type: Any
 
 
-def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:
-    """What the function returns; it is called at once."""
-    return func(*args, **kwargs)
-
-
-def wait(future: Any) -> Any:
+def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
+    """A future of what the function returns; it is called at once."""
+    future: Future = Future()
+    future.set_result(func(*args, **kwargs))
     return future
 
 
-def set_fusion_strategy(strategy: list) -> list:
-    """Remembered by nobody: operators are not fused here."""
-    return []
+def wait(future: Future) -> Any:
+    """The value of a future."""
+    return future.wait()
 
 
-def _needs_compiler(name: str) -> Any:
-    def function(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"torch.jit.{name} needs TorchScript's compiler, which is not in Flambeau yet")
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Needs TorchScript's compiler."
-    return function
-
-
-save = _needs_compiler("save")
-load = _needs_compiler("load")
-freeze = _needs_compiler("freeze")
-optimize_for_inference = _needs_compiler("optimize_for_inference")
+globals().update(
+    raising(
+        "save load freeze optimize_for_inference set_fusion_strategy",
+        NotImplementedError,
+        _MISSING,
+    )
+)
 
 
-class ScriptModule:
+class _Compiled:
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise NotImplementedError(_MISSING.format(type(self).__name__))
+
+
+class ScriptModule(_Compiled):
     """A compiled module; nothing is one here."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError("torch.jit.ScriptModule needs TorchScript's compiler, which is not in Flambeau yet")
 
-
-class ScriptFunction:
+class ScriptFunction(_Compiled):
     """A compiled function; nothing is one here."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError("torch.jit.ScriptFunction needs TorchScript's compiler, which is not in Flambeau yet")

@@ -74,7 +74,6 @@ T.cpu.is_initialized()
 T.backends.cpu.get_cpu_capability()
 T.backends.opt_einsum.is_available()
 T.backends.opt_einsum.enabled
-T.backends.mha.get_fastpath_enabled()
 T.backends.kleidiai.is_available()
 T.backends.cusparselt.version()
 int(T.nn.attention.SDPBackend.FLASH_ATTENTION)

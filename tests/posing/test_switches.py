@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import pytest
 
 import flambeau
@@ -93,6 +95,34 @@ def test_switches_are_remembered():
         flambeau.distributed.init_process_group("gloo")
 
 
+def test_attention_has_no_fast_path_to_switch_on():
+    before = flambeau.backends.mha.get_fastpath_enabled()
+    flambeau.backends.mha.set_fastpath_enabled(False)
+    flambeau.backends.mha.set_fastpath_enabled(before)
+    with pytest.raises(RuntimeError, match="no fast path"):
+        flambeau.backends.mha.set_fastpath_enabled(True)
+
+
+def test_generators_of_missing_devices_cannot_be_saved():
+    with pytest.raises(AssertionError, match="no cuda device"), flambeau.random.fork_rng(devices=[0]):
+        pass
+
+
+WITHOUT_COMPILER = [
+    "jit.isinstance([1, 2], List[int])", "jit.isinstance([1, 'a'], List[int])", "jit.isinstance({'a': [1.0]}, Dict[str, List[float]])",
+    "jit.isinstance((1, 'a'), Tuple[int, str])", "jit.isinstance((1,), Tuple[int, str])", "jit.isinstance(None, Optional[int])",
+    "jit.isinstance(2.0, Optional[int])", "jit.isinstance([2.0], (List[int], List[float]))",
+    "jit.isinstance(torch.zeros(1), torch.Tensor)", "jit.wait(jit.fork(lambda a, b: a - b, 3, b=1))", "jit.fork(abs, -2).wait()",
+    "jit.Attribute(1, int)", "cuda.OutOfMemoryError is torch.OutOfMemoryError",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WITHOUT_COMPILER)
+def test_names_that_need_no_compiler(same_outcome, text):
+    code = compile(f"torch.{text}".replace(" jit.", " torch.jit.").replace("(jit.", "(torch.jit."), "<test>", "eval")
+    same_outcome(lambda torch: eval(code, {**vars(typing), "torch": torch}))
+
+
 def test_scripts_and_traces_are_the_code_itself():
     @flambeau.jit.script
     def double(x):
@@ -109,5 +139,6 @@ def test_scripts_and_traces_are_the_code_itself():
         flambeau.jit.save(model, "file.pt")
     with pytest.raises(TypeError, match="script expects"):
         flambeau.jit.script(3)
+    assert not isinstance(model, flambeau.jit.ScriptModule)
     flambeau._C._log_api_usage_once("test")
     assert flambeau._C._VariableFunctions.relu is flambeau.relu
