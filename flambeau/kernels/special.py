@@ -1,37 +1,26 @@
 """Special functions as formulas: everything that is made of a fixed number of operations.
 
 They compute in float64 whatever they are given, so that float32 results are right to the last bit or so; the kernel
-rounds when it stores. `DERIVATIVES` says what the formulas themselves would say less exactly (a polynomial's derivative
-is not the best polynomial for the derivative). Functions with loops are in `special_loops`, Bessel functions in
-`special_bessel`.
+rounds when it stores. Functions with loops are in `special_loops`, Bessel functions in `special_bessel`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
 from ..expr.functions import (
     abs_,
     cast,
-    cos,
-    digamma,
     erf,
     erfc,
     erfinv,
     exp,
-    exp2,
     fma,
-    isnan,
-    lgamma,
     log,
     log1p,
-    log2,
-    maximum,
     round_,
-    sign,
     sin,
     sqrt,
     where,
@@ -49,54 +38,6 @@ def double(x: Any) -> Expr:
 
 
 # ---- elementary combinations
-
-
-def sinc(x: Any) -> Expr:
-    """sin(pi x) / (pi x), 1 at zero."""
-    x = as_expr(x)
-    return where(x == 0, 1, sin(math.pi * x) / (math.pi * x))
-
-
-def logit(x: Any) -> Expr:
-    x = as_expr(x)
-    return log(x / (1 - x))
-
-
-def xlogy(x: Any, y: Any) -> Expr:
-    """x log(y), 0 where x is 0 unless y is nan."""
-    x, y = as_expr(x), as_expr(y)
-    return where((x == 0) & ~isnan(y), 0, x * log(y))
-
-
-def xlog1py(x: Any, y: Any) -> Expr:
-    x, y = as_expr(x), as_expr(y)
-    return where((x == 0) & ~isnan(y), 0, x * log1p(y))
-
-
-def entr(x: Any) -> Expr:
-    """-x log(x): 0 at zero, -inf below."""
-    x = as_expr(x)
-    return where(x > 0, -x * log(x), where(x == 0, 0, where(x < 0, -INF, x)))
-
-
-def logaddexp(a: Any, b: Any) -> Expr:
-    """log(exp(a) + exp(b)) without overflow; equal infinities stay themselves."""
-    a, b = as_expr(a), as_expr(b)
-    return where((a == b) & (abs_(a) == INF), a, maximum(a, b) + log1p(exp(-abs_(a - b))))
-
-
-def logaddexp2(a: Any, b: Any) -> Expr:
-    a, b = as_expr(a), as_expr(b)
-    return where((a == b) & (abs_(a) == INF), a, maximum(a, b) + log2(1 + exp2(-abs_(a - b))))
-
-
-def mvlgamma(x: Any, p: int) -> Expr:
-    """The logarithm of the multivariate gamma function of order p."""
-    x = as_expr(x)
-    total: Expr = const(0.25 * p * (p - 1) * math.log(math.pi))
-    for j in range(p):
-        total = total + lgamma(x - 0.5 * j)
-    return total
 
 
 # ---- the normal distribution
@@ -232,25 +173,3 @@ def i1e(x: Any) -> Expr:
     a, small, large = _i_parts(x, _I1_SMALL, _I1_LARGE)
     value = where(a <= 8, exp(-a) * a * small, large)
     return where(double(x) < 0, -value, value)
-
-
-# name -> (operands..., value) -> the derivative by each operand; None where there is none.
-DERIVATIVES: dict[str, Callable[..., tuple[Expr | None, ...]]] = {
-    "sinc": lambda x, y: (where(x == 0, 0, (math.pi * x * cos(math.pi * x) - sin(math.pi * x)) / (math.pi * x * x)),),
-    "logit": lambda x, y: (1 / (x * (1 - x)),),
-    "xlogy": lambda x, y, v: (where((x == 0) & (y <= 0), 0, log(y)), x / y),
-    "xlog1py": lambda x, y, v: (where((x == 0) & (y <= -1), 0, log1p(y)), x / (y + 1)),
-    "entr": lambda x, y: (-log(x) - 1,),
-    "logaddexp": lambda a, b, y: (exp(a - y), exp(b - y)),
-    "logaddexp2": lambda a, b, y: (exp2(a - y), exp2(b - y)),
-    "erfcx": lambda x, y: (2 * x * y - 2 / SQRT_PI,),
-    "ndtr": lambda x, y: (exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)),),
-    "log_ndtr": lambda x, y: (math.sqrt(2 / math.pi) / erfcx(-x * SQRT_HALF),),
-    "ndtri": lambda x, y: (math.sqrt(2 * math.pi) * exp(0.5 * y * y),),
-    "digamma": lambda x, y: (trigamma(x),),
-    "lgamma": lambda x, y: (digamma(x),),
-    "i0": lambda x, y: (i1(x),),
-    "i0e": lambda x, y: (i1e(x) - sign(x) * y,),
-    "i1": lambda x, y: (where(x == 0, 0.5, i0(x) - y / x),),
-    "i1e": lambda x, y: (where(x == 0, 0.5, i0e(x) - y * (sign(x) + 1 / x)),),
-}

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-NAMESPACES = ("torch", "nn.functional", "special", "linalg", "fft")
-
 
 @dataclass
 class Op:
@@ -27,8 +25,6 @@ class Op:
     impl: Any = None  # the Pointwise or Primitive behind it
     aliases: tuple[str, ...] = ()
     doc: str = ""
-    onnx: str | None = None
-    flops: Callable | None = None
     tags: dict[str, Any] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from .declare import pointwise
 from .dtype_rules import promote_float
 from .formula import Pointwise
 
-_LOG2, _LOG10 = math.log(2), math.log(10)
+_LOG2 = math.log(2)
 
 
 # -- exponentials, logarithms, roots -------------------------------------------------------------------------------------

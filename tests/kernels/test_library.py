@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau.backends.cpu  # noqa: F401 - chooses the compiler
-from flambeau.kernels.library import index, layer_norm, moments, scan, softmax, sort
+from flambeau.kernels.library import index, layer_norm, scan, softmax, sort
 
 RTOL = {"f2": 4e-3, "f4": 1e-5, "f8": 1e-12}
 rng = np.random.default_rng(0)
@@ -97,18 +97,6 @@ def test_layer_norm_backward_with_more_chunks_than_rows(run):
     partial = np.full((4, 2, 5), 7, "f4")
     run(layer_norm.layer_norm_backward)(None, partial, g, x, x.mean(1), np.ones(2, "f4"), None, 2, 5, 4)
     np.testing.assert_allclose(partial[:, 1].sum(0), g.sum(0), rtol=1e-5)
-
-
-@pytest.mark.parametrize("correction", [0.0, 1.0])
-def test_moments(run, correction):
-    x = normal(5, 50) + np.float32(1000)
-    var, mean = np.empty(5, "f4"), np.empty(5, "f4")
-    run(moments.var_mean_rows)(var, mean, x, 5, 50, correction)
-    np.testing.assert_allclose(var, x.astype("f8").var(1, ddof=correction), rtol=1e-5)
-    np.testing.assert_allclose(mean, x.mean(1), rtol=1e-6)
-    var, mean = np.empty(50), np.empty(50)
-    run(moments.welford_columns)(var, mean, x.astype("f8"), 5, 50, correction)
-    np.testing.assert_allclose(var, x.astype("f8").var(0, ddof=correction), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -98,16 +98,6 @@ def max_pool_rows_backward(grad_in, grad, codes, planes, h, w, oh, ow, ph, pw, *
 
 
 @loop_kernel
-def max_pool_rows_pick(out, x, codes, planes, h, w, oh, ow, ph, pw, *, kw, sh, sw):
-    """What the codes of another input's max_pool_rows pick from x: the transpose of max_pool_rows_backward."""
-    for task in prange(planes * oh, 2 * ow):
-        corner = (task // oh * h + task % oh * sh - ph) * w - pw
-        for j in range(ow):
-            code = codes[task * ow + j]
-            out[task * ow + j] = x[corner + j * sw + code // kw * w + code % kw]
-
-
-@loop_kernel
 def positions_of_codes(indices, codes, planes, w, oh, ow, ph, pw, *, kw, sh, sw):
     """The place in its plane of every largest element, from the codes of max_pool_rows."""
     for task in prange(planes * oh, 2 * ow):
