@@ -10,6 +10,7 @@ from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
+from .arguments import need_tensors
 from .arithmetic import sub
 from .conjugate import abs as absolute
 from .declare import composite, pointwise, transparent
@@ -142,8 +143,7 @@ def _prelu(input, weight):
 @composite(namespaces=("torch", "nn.functional"))
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input, its negative part times the weight of its channel"""
-    if not isinstance(weight, Tensor):
-        raise TypeError(f"prelu(): argument 'weight' (position 2) must be Tensor, not {type(weight).__name__}")
+    need_tensors("prelu", input=input, weight=weight)
     if weight.dtype is not input.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {type_word(input.dtype)} and {type_word(weight.dtype)}"

@@ -11,11 +11,12 @@ from ..core.device import cpu
 from ..core.layout import broadcast_two
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..expr import functions as f
+from .arguments import need_tensor, need_tensors
 from .convert import to
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word, unsupported
 from .reduce import sum_
-from .reducing import plain_dim, require_tensor
+from .reducing import plain_dim
 from .reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from .registry import lookup
 
@@ -37,9 +38,7 @@ _all_close_or_nan = Reduction(
 
 
 def _tensor_pair(name: str, input: Any, other: Any) -> None:
-    require_tensor(name, input)
-    if not isinstance(other, Tensor):
-        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    need_tensors(name, input=input, other=other)
     if input.device is not other.device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices,"
@@ -91,11 +90,11 @@ def _trace_grad(g: Tensor, shape: Any) -> Tensor:
 @composite
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
-    require_tensor("trace", input)
+    need_tensor("trace", input)
     if len(input.shape) != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.shape)}")
     if input.dtype is dt.bool_:
-        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+        raise unsupported("trace", dt.bool_)
     return trace_of(input, input.shape)
 
 
@@ -111,11 +110,11 @@ def trace_of(input: Tensor, shape: Any) -> Tensor:
 @composite(out=True)
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the elements' bits, as 64-bit numbers, over the given dimensions."""
-    require_tensor("hash_tensor", input)
+    need_tensor("hash_tensor", input)
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("xor_sum_cpu", input.dtype)
     dims = reduced_dims(plain_dim(dim), len(input.shape), "hash_tensor")
     shape = reduced_shape(input.shape, dims, keepdim)
     wide = to(input._bare_alias(), dt.float64 if input.dtype.is_floating_point else dt.int64)

@@ -23,6 +23,17 @@ _PYTHON_TYPES: dict[Any, dtype] = {
 }
 
 
+def need_tensor(name: str, value: Any, argument: str = "input", position: int = 1) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(value)}")
+
+
+def need_tensors(name: str, **tensors: Any) -> None:
+    """The first arguments of an operator, by name and in order."""
+    for position, (argument, value) in enumerate(tensors.items(), 1):
+        need_tensor(name, value, argument, position)
+
+
 def as_dtype(value: Any, name: str) -> dtype:
     """A dtype argument: a dtype, or one of Python's own number types."""
     if isinstance(value, dtype):

@@ -13,7 +13,7 @@ from ..expr import Expr
 from ..expr import functions as f
 from .creation import check_fits
 from .declare import composite, pointwise
-from .dtype_rules import cpp_name, promote_float, type_word
+from .dtype_rules import cpp_name, promote_float, type_word, unsupported
 from .formula import Pointwise
 from .gradient import no_derivative
 
@@ -203,7 +203,7 @@ def _division_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype
     if params[0] is None and d.category < 2:
         d = get_default_dtype()
     elif params[0] is not None and d.kind not in "uif":
-        raise NotImplementedError(f"\"div_{params[0]}_cpu\" not implemented for '{type_word(d)}'")
+        raise unsupported(f"div_{params[0]}_cpu", d)
     return d, d
 
 

@@ -15,10 +15,11 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import attention as kernels
 from ..kernels.library import flash_attention as flash
+from .arguments import need_tensors
 from .declare import composite, primitive
 from .dropout import dropped
-from .formula import type_word
-from .loss_arguments import dense, need_tensors
+from .dtype_rules import type_word
+from .loss_arguments import dense
 from .plan import NATIVE
 from .primitive import Saved
 

@@ -16,7 +16,7 @@ from ..core.promotion import result_dtype
 from ..core.size import Size
 from ..core.tensor import Tensor, numel_of
 from ..core.typed_storage import TypedStorage
-from .arguments import as_dtype
+from .arguments import as_dtype, need_tensor
 from .declare import composite
 from .formula import as_operand
 
@@ -156,8 +156,7 @@ bind_attributes()
 
 
 def _check_tensor(value: Any, name: str) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
+    need_tensor(name, value)
     return value
 
 

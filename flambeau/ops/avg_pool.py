@@ -9,19 +9,11 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.tensor import Tensor, copy_of_array
+from .arguments import need_tensor
 from .band import Band
 from .declare import composite
 from .resample import Bands, resample, resampling_op
-from .windows import (
-    Window,
-    adaptive,
-    need_dtype,
-    need_tensor,
-    pool_sizes,
-    read_window,
-    sliding,
-    spread,
-)
+from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
 
 _FUNCTIONAL = ("nn.functional",)
 _BOTH = ("nn.functional", "torch")

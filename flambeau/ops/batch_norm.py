@@ -9,8 +9,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
 from .declare import composite, primitive
-from .dtype_rules import check_parameter_dtypes
-from .formula import type_word
+from .dtype_rules import check_parameter_dtypes, type_word
 from .together import together
 from .windows import bare, is_computed, is_last, new_like
 

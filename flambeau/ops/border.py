@@ -13,14 +13,14 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..core.typenames import type_name
 from ..kernels.library import border as kernels
-from .arguments import as_ints, as_number
+from .arguments import as_ints, as_number, need_tensor
 from .complex_views import view_as_complex, view_as_real
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import unsupported
 from .joining import stack
 from .max_pool import in_format_of
 from .rearrange import constant_pad_nd
-from .windows import bare, is_computed, need_tensor
+from .windows import bare, is_computed
 
 _COMBINATIONS = """Supported combinations for non-constant padding:
   - 2D or 3D input: padding size = 2 (pads last dimension)
@@ -157,7 +157,7 @@ def _check_mirror(mode: str, input: Tensor, widths: tuple[int, ...]) -> None:
         shown = [" ".join(f"{a}: {n}" for a, n in zip(axes, values)) for values in (sizes, wanted)]
         raise RuntimeError(f"input ({shown[0]}) is too small. Calculated output {shown[1]}")
     if input.dtype is dt.bool_:
-        raise NotImplementedError(f"\"{_NAMES[mode]}{dims}d\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{_NAMES[mode]}{dims}d", input.dtype)
 
 
 def _pad_by_itself(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:

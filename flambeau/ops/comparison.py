@@ -9,11 +9,11 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
-from ..core.typenames import type_name
 from ..expr import Expr
 from ..expr import functions as f
+from .arguments import need_tensor
 from .declare import composite, pointwise, transparent
-from .dtype_rules import compare, promote, select, type_word
+from .dtype_rules import compare, promote, select, type_word, unsupported
 from .formula import OPTIONAL, Pointwise
 from .gradient import no_derivative
 
@@ -206,7 +206,7 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
     one_tensor = (low is None) is not (high is None) and isinstance(low if high is None else high, Tensor)
     if compute is dt.bool_ and not one_tensor:
-        raise NotImplementedError("\"clamp_cpu\" not implemented for 'Bool'")
+        raise unsupported("clamp_cpu", dt.bool_)
 
 
 @pointwise(
@@ -238,7 +238,7 @@ clamp.op.impl.adapt = _alike_limits
 
 def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
     if not isinstance(operands[1], Tensor) and promote(op, operands)[0] is dt.bool_:
-        raise NotImplementedError(f"\"{op.name}_scalar_cpu\" not implemented for 'Bool'")
+        raise unsupported(f"{op.name}_scalar_cpu", dt.bool_)
 
 
 @pointwise(
@@ -300,11 +300,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
     if out is not None:
-        for position, (name, x) in enumerate((("input", input), ("other", other)), 2):
-            if not isinstance(x, Tensor):
-                raise TypeError(f"where(): argument '{name}' (position {position}) must be Tensor, not {type_name(x)}")
-    if not isinstance(condition, Tensor):
-        raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
+        need_tensor("where", input, "input", 2)
+        need_tensor("where", other, "other", 3)
+    need_tensor("where", condition, "condition")
     if input is None or other is None:
         raise TypeError("where() received an invalid combination of arguments: both input and other, or neither")
     return where_tensor(condition, input, other, out=out)

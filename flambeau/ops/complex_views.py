@@ -10,9 +10,9 @@ from ..core.layout import broadcast_two, output_strides
 from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..core.tensor import empty_strided as raw_empty_strided
-from ..core.typenames import type_name
+from .arguments import need_tensors
 from .declare import composite, primitive, view
-from .formula import type_word
+from .dtype_rules import type_word
 from .inplace import raw_copy, write_out
 
 
@@ -81,9 +81,7 @@ Tensor.imag = property(imag, _set_imag)
 
 
 def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:
-    for position, (argument, x) in enumerate(zip(names, (first, second)), 1):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(x)}")
+    need_tensors(name, **dict(zip(names, (first, second))))
     if not all(x.dtype in (dt.float16, dt.float32, dt.float64) for x in (first, second)):
         raise RuntimeError(
             f"Expected both inputs to be Half, Float or Double tensors but got {type_word(first.dtype)} and"

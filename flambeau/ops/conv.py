@@ -15,7 +15,7 @@ from ..core.layout import channels_last_strides, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided
 from .creation import fill_raw
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .together import together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)

@@ -23,9 +23,9 @@ from ..core.size import Size
 from ..core.tensor import Tensor, contiguous_strides
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
-from .arguments import Options, as_device, as_ints, as_number, as_shape, read_options
+from .arguments import Options, as_device, as_ints, as_number, as_shape, need_tensor, read_options
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import type_word
 from .inplace import copy_values, resize_out
 
 _LIMITS = {
@@ -290,8 +290,7 @@ def empty_as(
 
 
 def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Options]:
-    if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    need_tensor(name, input)
     chosen = read_options(name, options, takes_format=True)
     return empty_as(input, chosen.dtype, chosen.device, chosen.format), chosen
 

@@ -11,9 +11,10 @@ from ..core.dtype import opmath
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import loss as kernels
+from .arguments import need_tensors
 from .declare import composite, primitive
-from .formula import type_word
-from .loss_arguments import dense, need_tensors, read_reduction
+from .dtype_rules import type_word, unsupported
+from .loss_arguments import dense, read_reduction
 from .matmul import linear
 from .primitive import Saved
 from .softmax import softmax_backward
@@ -185,7 +186,7 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
     """Shapes and dtypes of a loss with class indices."""
     shape = input.shape
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}_out_frame\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{name}_out_frame", input.dtype)
     if len(shape) == 0:
         raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
     expected = _target_shape(input)

@@ -11,9 +11,10 @@ from ..core.device import cpu
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import ctc as kernels
+from .arguments import need_tensors
 from .declare import composite, primitive
-from .formula import type_word
-from .loss_arguments import dense, need_tensors, read_reduction, reduce_loss
+from .dtype_rules import unsupported
+from .loss_arguments import dense, read_reduction, reduce_loss
 
 
 def _lengths(name: str, given: Any, batch: int) -> np.ndarray:
@@ -114,7 +115,7 @@ def _losses(
             f"Expected 3-dimensional tensor, but got {len(log_probs.shape)}-dimensional tensor for argument #1 'log_probs'"
         )
     if log_probs.dtype is not dt.float32 and log_probs.dtype is not dt.float64:
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{type_word(log_probs.dtype)}'")
+        raise unsupported("ctc_loss_cpu", log_probs.dtype)
     steps, samples, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")

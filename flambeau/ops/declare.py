@@ -11,9 +11,10 @@ from ..core import graph, modes
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from .calls import run_inplace
+from .dtype_rules import promote
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
-from .formula import Pointwise, PointwiseNode, formula_globals, promote
+from .formula import Pointwise, PointwiseNode, formula_globals
 from .inplace import (
     assign,
     check_disjoint,

@@ -7,8 +7,8 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
+from .arguments import need_tensor
 from .declare import composite
-from .reducing import require_tensor
 from .reduction import reduced_dims
 from .registry import lookup
 from .scan import cumsum
@@ -38,7 +38,7 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """The n-th difference of neighbours along a dimension."""
-    require_tensor("diff", input)
+    need_tensor("diff", input)
     if not input.shape:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     d = wrap_dim(dim, len(input.shape))
@@ -139,7 +139,7 @@ def _uneven_gradient(x: Tensor, d: int, places: Tensor, edge_order: int) -> Tens
 @composite(method=False)
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Numerical derivatives along each dimension, of second order inside."""
-    require_tensor("gradient", input)
+    need_tensor("gradient", input)
     dims = _gradient_dims(input, dim, edge_order)
     results = []
     for d, h in zip(dims, _gradient_spacing(input, spacing, dim, len(dims))):
@@ -155,7 +155,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
 def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, Any, int]:
     """Sums of neighbours of y, the (half) widths between them, and the wrapped dimension."""
-    require_tensor(name, y)
+    need_tensor(name, y)
     if y.dtype is dt.bool_:
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
     d = wrap_dim(dim, len(y.shape), allow_scalar=False)

@@ -15,10 +15,11 @@ from ..core.promotion import promote_types
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import distance as kernels
+from .arguments import need_tensors
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .inplace import write_out
-from .loss_arguments import dense, need_tensors
+from .loss_arguments import dense
 from .primitive import unknown_derivative
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}

@@ -15,7 +15,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, empty, numel_of
 from .creation import empty_as
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .primitive import Saved
 from .random_fill import fill, store
 from .samplers import Bernoulli

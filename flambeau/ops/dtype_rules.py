@@ -39,6 +39,11 @@ def type_word(d: dtype) -> str:
     return _WORDS.get(d.name) or d.name.replace("float8", "Float8")
 
 
+def unsupported(kernel: str, d: dtype) -> NotImplementedError:
+    """The error of a kernel, by its name in PyTorch, that does not exist for a dtype."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(d)}'")
+
+
 def number_dtype(value: Any) -> dtype:
     """How a Python number travels to a kernel."""
     if isinstance(value, complex):
@@ -79,14 +84,14 @@ def real_part(op: Any, operands: tuple) -> tuple[dtype, dtype]:
 def integral(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     d = result_dtype(operands)
     if d.category > 1:
-        raise NotImplementedError(f"\"{op.kernel}\" not implemented for '{type_word(d)}'")
+        raise unsupported(f"{op.kernel}", d)
     return d, d
 
 
 def floating_only(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     d = result_dtype(operands)
     if d.category < 2:
-        raise NotImplementedError(f"\"{op.kernel}\" not implemented for '{type_word(d)}'")
+        raise unsupported(f"{op.kernel}", d)
     return d, d
 
 

@@ -18,9 +18,9 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import embedding_bag as bag_kernels
 from ..kernels.library import index as kernels
-from .arguments import as_int
+from .arguments import as_int, need_tensors
 from .declare import composite, primitive
-from .loss_arguments import dense, need_tensors
+from .loss_arguments import dense
 from .primitive import Saved
 from .sparse_coo import coo_from_parts
 

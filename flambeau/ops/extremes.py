@@ -11,12 +11,13 @@ from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from .along import place_along, take_along
-from .arguments import is_int
+from .arguments import is_int, need_tensor
 from .declare import composite, primitive
-from .formula import Pointwise, type_word
+from .dtype_rules import type_word, unsupported
+from .formula import Pointwise
 from .inplace import write_out
 from .primitive import Saved
-from .reducing import check_pair, reduction, require_tensor
+from .reducing import check_pair, reduction
 from .reduction import Reduction, counting, reduced_shape, restored, to_index
 from .registry import lookup
 
@@ -57,7 +58,7 @@ def select_backward(g: tuple, index: Tensor, shape: Any, dim: int, keepdim: bool
 def check_not_empty(op: Any, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
     """An extreme value of nothing does not exist."""
     if a.dtype.is_complex:
-        raise NotImplementedError(f"\"{op.name}_values_cpu\" not implemented for '{type_word(a.dtype)}'")
+        raise unsupported(f"{op.name}_values_cpu", a.dtype)
     refuse_empty(op.name, a, dim, dims)
 
 
@@ -179,7 +180,7 @@ def _named(kind: Any, saved: Saved) -> Saved:
 
 def _overloaded(name: str, word: str, whole: Reduction, along: Any, binary: str) -> Any:
     def extreme(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        require_tensor(name, input)
+        need_tensor(name, input)
         if not args and not kwargs:
             _check_whole(name, input)
             result = whole.call(input)
@@ -210,7 +211,7 @@ def _check_whole(name: str, input: Tensor) -> None:
             " 'dim' argument."
         )
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}_all\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{name}_all", input.dtype)
 
 
 def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool]:
@@ -255,7 +256,7 @@ def _aminmax_backward(g: tuple, input: Tensor, dim: Any, keepdim: bool, out: lis
 @composite
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
     """The smallest and the largest element, overall or along a dimension."""
-    require_tensor("aminmax", input)
+    need_tensor("aminmax", input)
     result = both_extremes(input, dim, keepdim)
     if out is None:
         return result
@@ -274,5 +275,5 @@ def both_extremes(input: Tensor, dim: int | None, keepdim: bool) -> Any:
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         )
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"aminmax_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("aminmax_cpu", input.dtype)
     return _aminmax_result((_smallest.call(input, dim, keepdim), _largest.call(input, dim, keepdim)))

@@ -9,12 +9,12 @@ from ..core.dtype import opmath
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty
 from ..kernels.library import fold as kernels
-from .arguments import as_ints, is_int
+from .arguments import as_ints, is_int, need_tensor
 from .complex_views import view_as_complex, view_as_real
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import unsupported
 from .joining import stack
-from .windows import Window, bare, is_computed, need_tensor
+from .windows import Window, bare, is_computed
 
 _FUNCTIONAL = ("nn.functional",)
 
@@ -107,7 +107,7 @@ def _by_parts(operator: Any, input: Any, *rest: Any) -> Tensor:
 
 def _need_dtype(kernel: str, input: Tensor) -> None:
     if input.dtype.category == 1:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{kernel}", input.dtype)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL)

@@ -37,6 +37,7 @@ from .dtype_rules import (
     real_part,
     select,
     type_word,
+    unsupported,
 )
 from .gradient import PointwiseNode, record
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
@@ -217,7 +218,7 @@ class Pointwise:
             self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
         )
         if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
-            raise NotImplementedError(f"\"{self.kernel}\" not implemented for '{type_word(compute)}'")
+            raise unsupported(f"{self.kernel}", compute)
         plan = Plan()
         plan.op, plan.params = self, params
         plan.guard = None if self.guard is None else self.guard(compute, operands)

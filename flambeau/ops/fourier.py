@@ -16,14 +16,13 @@ from ..core.layout import wrap_dim
 from ..core.promotion import get_default_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty_strided
-from .arguments import as_ints, is_int, read_options
+from .arguments import as_ints, is_int, need_tensor, read_options
 from .border import pad
 from .creation import finish, new
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
 from .joining import cat
-from .reducing import require_tensor
 
 # -- primitives -------------------------------------------------------------------------------------------------------
 
@@ -165,7 +164,7 @@ def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, s
 
 def _floating(name: str, x: Any) -> Tensor:
     """The input as floating point or complex numbers."""
-    require_tensor(f"fft_{name}", x)
+    need_tensor(f"fft_{name}", x)
     if x.dtype.category < 2:
         return x.to(get_default_dtype())
     if x.dtype.itemsize < 4 or x.dtype.name == "complex32":
@@ -179,7 +178,7 @@ def _complex(name: str, x: Any) -> Tensor:
 
 
 def _real_only(name: str, x: Any, words: str) -> Tensor:
-    require_tensor(f"fft_{name}", x)
+    need_tensor(f"fft_{name}", x)
     if x.dtype.is_complex:
         raise RuntimeError(f"{name} expects a {words} input tensor, but got {type_word(x.dtype)}")
     return _floating(name, x)

@@ -13,7 +13,7 @@ from ..core.layout import broadcast_shapes, contiguous_format, wrap_dim
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import index as kernels
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word, unsupported
 from .inplace import raw_copy
 from .primitive import unknown_derivative
 
@@ -237,9 +237,7 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     size = out.shape[d] if out.shape else 1
     _check_bounds(index, d, size)
     if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
-        raise NotImplementedError(
-            f"\"scatter_gather_tensor_cpu_reduce_{reduce}\" not implemented for '{type_word(out.dtype)}'"
-        )
+        raise unsupported(f"scatter_gather_tensor_cpu_reduce_{reduce}", out.dtype)
     if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
         reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
         out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
@@ -462,7 +460,7 @@ def scatter_reduce(
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     d = _check_scatter("scatter_reduce", input, dim, index, src)
     if reduce == "mean" and input.dtype is dt.bool_:
-        raise NotImplementedError("\"scatter_reduce mean\" not implemented for 'Bool'")
+        raise unsupported("scatter_reduce mean", dt.bool_)
     out = input.clone(memory_format=contiguous_format)
     if index.numel() == 0:
         return out

@@ -12,12 +12,12 @@ from ..core.graph import mode as recording_mode
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import sample as kernels
-from .arguments import as_ints
+from .arguments import as_ints, need_tensor, need_tensors
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import unsupported
 from .grid_points import Points, composed_gradients
 from .max_pool import in_format_of
-from .windows import bare, is_computed, need_tensor
+from .windows import bare, is_computed
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -84,9 +84,7 @@ _SAMPLERS = {dims: _declared(dims) for dims in (2, 3)}
 
 def _check(input: Tensor, grid: Tensor, mode: str) -> None:
     name = "grid_sampler()"
-    for which, t in (("input", input), ("grid", grid)):
-        if not isinstance(t, Tensor):
-            raise TypeError(f"grid_sampler(): argument '{which}' must be Tensor, not {type(t).__name__}")
+    need_tensors("grid_sampler", input=input, grid=grid)
     shapes = f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
     if input.dtype is not grid.dtype:
         raise RuntimeError(
@@ -112,7 +110,7 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
         raise RuntimeError(f"{name}: bicubic interpolation only supports 4D input")
     if not input.dtype.is_floating_point:
         kernel = f"grid_sampler_{len(input.shape) - 2}d_cpu"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{kernel}", input.dtype)
 
 
 def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:

@@ -12,19 +12,19 @@ from ..core.bfloat16 import bits_to_float32
 from ..core.return_types import named_result
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.typenames import type_name
+from .arguments import need_tensor
 from .convert import to
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import unsupported
 from .inplace import write_out
-from .reducing import require_tensor
 
 
 @composite
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 on occurs, or the sum of the weights of its occurrences."""
-    require_tensor("bincount", input)
+    need_tensor("bincount", input)
     if input.dtype.category != 1:
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("bincount_cpu", input.dtype)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     array = input._array()
@@ -90,9 +90,9 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
 @composite
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
     """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
-    require_tensor("histc", input)
+    need_tensor("histc", input)
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("histogram_cpu", input.dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
@@ -138,9 +138,9 @@ def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim
 
 
 def _check_input(name: str, input: Tensor) -> None:
-    require_tensor(name, input)
+    need_tensor(name, input)
     if input.dtype is not dt.float32 and input.dtype is not dt.float64:
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("histogramdd", input.dtype)
 
 
 def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> np.ndarray | None:

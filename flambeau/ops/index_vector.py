@@ -14,7 +14,7 @@ from ..kernels.library import index as kernels
 from .along import split_at
 from .creation import check_fits
 from .declare import primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .gather import bad_index, need_one_device, scatter_raw, scatter_reduce, scatter_reduce_grads
 
 

@@ -14,7 +14,8 @@ from ..core.promotion import can_cast
 from ..core.return_types import NamedResult
 from ..core.size import make_size
 from ..core.tensor import Tensor, new_tensor, numel_of
-from .formula import Pointwise, promote, type_word
+from .dtype_rules import promote, type_word
+from .formula import Pointwise
 from .registry import OPS
 
 

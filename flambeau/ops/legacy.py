@@ -21,7 +21,7 @@ from .arguments import as_device, as_shape, is_int
 from .attributes import type_string
 from .construct import from_data
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import type_word
 
 
 def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = None) -> Tensor:

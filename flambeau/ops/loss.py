@@ -10,10 +10,11 @@ from ..core.device import cpu
 from ..core.graph import mode
 from ..core.tensor import Tensor, numel_of
 from . import element_loss as losses
+from .arguments import need_tensors
 from .declare import composite
+from .dtype_rules import type_word, unsupported
 from .element_loss import broadcast, same_shapes
-from .formula import type_word
-from .loss_arguments import need_tensors, read_reduction, reduce_loss
+from .loss_arguments import read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -22,7 +23,7 @@ def _need_floating(name: str, *tensors: Tensor) -> None:
     for t in tensors:
         if t.dtype.is_floating_point:
             return
-    raise NotImplementedError(f"\"{name}\" not implemented for '{type_word(tensors[0].dtype)}'")
+    raise unsupported(f"{name}", tensors[0].dtype)
 
 
 def _check_weight(input: Tensor, weight: Tensor) -> None:

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..core.typenames import type_name
 from .along import contiguous
 
 _BY_NUMBER = ("none", "mean", "sum")
@@ -33,14 +32,6 @@ def reduce_loss(loss: Tensor, reduction: str) -> Any:
     if reduction == "mean":
         return loss.mean()
     return loss.sum() if reduction == "sum" else loss
-
-
-def need_tensors(name: str, **tensors: Any) -> None:
-    for position, (argument, value) in enumerate(tensors.items(), 1):
-        if not isinstance(value, Tensor):
-            raise TypeError(
-                f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(value)}"
-            )
 
 
 def dense(t: Tensor) -> Tensor:

@@ -9,11 +9,12 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.tensor import Tensor, copy_of_array
+from .arguments import need_tensors
 from .declare import composite
 from .distance import pairwise_distance
+from .dtype_rules import type_word, unsupported
 from .element_loss import logits, soft_margin
-from .formula import type_word
-from .loss_arguments import need_tensors, read_reduction, reduce_loss
+from .loss_arguments import read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 _COSINE_EPS = 1e-12
@@ -213,7 +214,7 @@ def _rows(name: str, input: Any) -> Any:
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
         )
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{name}", input.dtype)
     return input if len(input.shape) == 2 else input.reshape(1, -1)
 
 

@@ -16,7 +16,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..expr.functions import where
 from .creation import check_fits
 from .declare import composite, pointwise, primitive
-from .formula import select, type_word
+from .dtype_rules import select, type_word
 from .indexing import _slice_bounds
 from .inplace import raw_copy, write_out
 from .positions import split_positions, true_positions

@@ -9,9 +9,10 @@ from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.layout import broadcast_shapes
 from ..core.tensor import Tensor, empty
+from .arguments import need_tensors
 from .creation import fill_raw
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -154,8 +155,7 @@ def without_row(input: Tensor) -> Tensor:
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
-        bad = input if not isinstance(input, Tensor) else other
-        raise TypeError(f"matmul(): argument must be Tensor, not {type(bad).__name__}")
+        need_tensors("matmul", input=input, other=other)
     a, b = len(input.shape), len(other.shape)
     if a == 0 or b == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
@@ -434,9 +434,8 @@ def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 @composite(method=False, namespaces=("nn.functional",))
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias"""
-    for name, t in (("input", input), ("weight", weight)):
-        if not isinstance(t, Tensor):
-            raise TypeError(f"linear(): argument '{name}' must be Tensor, not {type(t).__name__}")
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+        need_tensors("linear", input=input, weight=weight)
     if len(weight.shape) == 1:
         out = input.matmul(weight)
         return out if bias is None else out + bias

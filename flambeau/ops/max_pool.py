@@ -15,6 +15,7 @@ from ..core.layout import channels_last, channels_last_strides
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import pool as kernels
+from .arguments import need_tensor
 from .declare import composite, primitive
 from .primitive import Saved
 from .windows import (
@@ -23,7 +24,6 @@ from .windows import (
     is_computed,
     is_last,
     need_dtype,
-    need_tensor,
     new_like,
     planes,
     pool_sizes,

@@ -9,13 +9,14 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.size import make_size
 from ..core.tensor import Tensor, numel_of
+from .arguments import need_tensor
 from .avg_pool import adaptive_size, check_signal
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word
 from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
 from .primitive import Saved
 from .random import rand
-from .windows import adaptive, need_dtype, need_tensor, read_window, spread, window_table
+from .windows import adaptive, need_dtype, read_window, spread, window_table
 
 _FUNCTIONAL = ("nn.functional",)
 

@@ -10,8 +10,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import layer_norm as row_kernels
 from .declare import composite, primitive
-from .dtype_rules import check_parameter_dtypes
-from .formula import type_word
+from .dtype_rules import check_parameter_dtypes, type_word
 from .group_norm import group_norm_apply
 from .primitive import Saved
 from .together import together

@@ -11,13 +11,14 @@ from ..core.promotion import promote_types
 from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
-from .arguments import as_dtype
+from .arguments import as_dtype, need_tensor
 from .declare import composite, primitive
+from .dtype_rules import type_word
 from .extremes import amax, amin
-from .formula import Pointwise, type_word
+from .formula import Pointwise
 from .inplace import write_out
 from .reduce import sum_
-from .reducing import plain_dim, require_tensor
+from .reducing import plain_dim
 from .reduction import Reduction, real_result, reduced_dims, restored
 from .registry import lookup
 
@@ -144,7 +145,7 @@ def _check_identity(x: Tensor, order: float, dim: Any) -> None:
 
 
 def vector_norm_of(x: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
-    require_tensor("linalg_vector_norm", x)
+    need_tensor("linalg_vector_norm", x)
     if isinstance(order, Tensor) and order.shape == ():
         order = order.item()
     if isinstance(order, bool) or not isinstance(order, (int, float)):
@@ -189,7 +190,7 @@ def _matrix_dims(dim: Any, rank: int) -> tuple[int, int]:
 
 
 def matrix_norm_of(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
-    require_tensor("linalg_matrix_norm", A)
+    need_tensor("linalg_matrix_norm", A)
     wanted = None if dtype is None else as_dtype(dtype, "linalg_matrix_norm")
     rows, columns = _matrix_dims(dim, len(A.shape))
     _check_dtype("linalg.matrix_norm", A, wanted)
@@ -256,7 +257,7 @@ def linalg_norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """A norm of a vector or a matrix."""
-    require_tensor("linalg_norm", A)
+    need_tensor("linalg_norm", A)
     return _deliver("linalg.norm", _either_norm(A, ord, dim, keepdim, dtype), out)
 
 
@@ -265,7 +266,7 @@ def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """The p-norm of all elements or over the given dimensions ("fro" is 2, "nuc" the sum of singular values)."""
-    require_tensor("norm", input)
+    need_tensor("norm", input)
     if isinstance(p, str) and p != "fro":
         dims = dim if dim is not None else (-2, -1)
         result = matrix_norm_of(input, p, dims, keepdim, dtype)
@@ -319,7 +320,7 @@ def _renorm_grad(g: Tensor, input: Tensor, p: float, dim: int, maxnorm: float) -
 @primitive(grads={"input": _renorm_grad}, out=True, inplace=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled so that their p-norm is at most maxnorm."""
-    require_tensor("renorm", input)
+    need_tensor("renorm", input)
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:

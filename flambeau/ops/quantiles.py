@@ -10,10 +10,10 @@ from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from .along import take_along
+from .arguments import need_tensor
 from .declare import composite
 from .formula import Pointwise
 from .inplace import write_out
-from .reducing import require_tensor
 from .reduction import Reduction, counting
 from .sort import sorted_along
 
@@ -30,7 +30,7 @@ _mix = Pointwise("mix", lambda a, b, w: f.where(w < 0.5, a + w * (b - a), b - (b
 
 def _check(name: str, x: Tensor, q: Any, interpolation: str) -> Tensor:
     """q as a tensor of one or no dimensions."""
-    require_tensor(name, x)
+    need_tensor(name, x)
     if not numel_of(x.shape):
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if x.dtype is not dt.float32 and x.dtype is not dt.float64:

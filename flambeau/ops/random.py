@@ -19,10 +19,10 @@ from ..core.promotion import get_default_dtype
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
-from .arguments import Options, as_int, as_ints, as_shape, is_int, read_options
+from .arguments import Options, as_int, as_ints, as_shape, is_int, need_tensor, read_options
 from .creation import empty_as, finish, new, prepare_out
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import unsupported
 from .plan import NATIVE
 from .random_fill import as_generator, fill, fill_inplace
 from .samplers import Bernoulli, Exponential, General, Integers, Normal, Permutation, Sampler, Uniform
@@ -131,8 +131,7 @@ def randperm(n: Any, *, generator: Any = None, out: Any = None, **options: Any) 
 
 
 def _like(name: str, input: Any, sample: Sampler, generator: Any, options: dict[str, Any]) -> Tensor:
-    if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+    need_tensor(name, input)
     chosen = read_options(name, options, takes_format=True)
     t = empty_as(input, chosen.dtype, chosen.device, chosen.format)
     return finish(fill(t, as_generator(generator, name), sample), chosen.requires_grad)
@@ -285,7 +284,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     """Each element of `t` becomes 1 with the probability in `p`. No autograd, no version bump."""
     if not p.dtype.is_floating_point:
-        raise NotImplementedError(f"\"bernoulli_tensor_cpu_p_\" not implemented for '{type_word(p.dtype)}'")
+        raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
     p = p.detach().expand(t.shape)  # type: ignore[attr-defined]
     if NATIVE and t.device is cpu and t._contig and t.dtype in _FLOATS and numel_of(t.shape):
         bernoulli_samples(generator, t, p if p._contig else p.contiguous())  # type: ignore[attr-defined]

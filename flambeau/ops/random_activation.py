@@ -10,11 +10,12 @@ from ..core.layout import contiguous_format
 from ..core.random_samplers import rrelu_noise
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..expr import functions as f
+from .arguments import need_tensors
 from .creation import empty_as
 from .declare import composite, primitive
-from .formula import Pointwise, type_word
+from .dtype_rules import unsupported
+from .formula import Pointwise
 from .inplace import assign, check_writable
-from .loss_arguments import need_tensors
 from .primitive import Saved
 from .random_fill import as_generator
 
@@ -33,10 +34,10 @@ def _rrelu_slopes(input: Tensor, lower: float, upper: float, training: bool, gen
     """Negative elements times a slope: random between the bounds while training, else their mean."""
     if not training:
         if not input.dtype.is_floating_point:
-            raise NotImplementedError(f"\"leaky_relu_cpu\" not implemented for '{type_word(input.dtype)}'")
+            raise unsupported("leaky_relu_cpu", input.dtype)
         return Saved(_leaky.call((input._bare_alias(), (lower + upper) / 2)), noise=None)
     if not input.dtype.is_floating_point or input.dtype.name == "float16":
-        raise NotImplementedError(f"\"rrelu_with_noise_out_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("rrelu_with_noise_out_cpu", input.dtype)
     if input.device is not cpu or not numel_of(input.shape):
         return Saved(empty(input.shape, input.dtype, input.device), noise=None)
     values = input.contiguous()._array().reshape(-1)  # type: ignore[attr-defined]

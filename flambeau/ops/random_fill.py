@@ -14,6 +14,7 @@ from ..core.graph import mode
 from ..core.random_algorithms import place
 from ..core.tensor import Tensor, empty, numel_of
 from ..core.typenames import type_name
+from .arguments import need_tensor
 from .inplace import check_writable, rebase_history
 from .plan import NATIVE
 from .primitive import Primitive
@@ -70,8 +71,7 @@ _FORGOTTEN: dict[str, Primitive] = {}
 
 def fill_inplace(t: Tensor, name: str, label: str, change: Callable[[], Any]) -> Tensor:
     """The frame of an in-place random operator: may `t` be written, `change` it, and what autograd remembers."""
-    if not isinstance(t, Tensor):
-        raise TypeError(f"{name}(): argument 'self' (position 1) must be Tensor, not {type_name(t)}")
+    need_tensor(name, t, "self")
     check_writable(t, name)
     node = None
     if mode.enabled and t.requires_grad:

@@ -22,7 +22,7 @@ from ..kernels.library.ranges import between, counted
 from .arguments import Options, as_int, as_number, read_options
 from .creation import fill_raw, finish, new, prepare_out
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import type_word, unsupported
 from .inplace import raw_copy
 from .joining import stack
 
@@ -115,7 +115,7 @@ def _write_range(t: Tensor, start: Any, step: Any) -> None:
     """start, start + step, ... with PyTorch's roundings."""
     d, count = t.dtype, t.shape[0]
     if d is dt.bool_ or d.is_complex:
-        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{type_word(d)}'")
+        raise unsupported("arange_cpu", d)
     if d in (dt.float32, dt.float64):
         counted(t, float(start), float(step), count, _VECTOR_BYTES // d.itemsize)
     elif d.is_floating_point:
@@ -148,7 +148,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
         start, end, step = int(start), int(end), int(step)
     count = _range_count(start, end, step, False)
     if d is dt.bool_ and count <= 2:
-        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
+        raise unsupported("arange_cpu", dt.bool_)
     return deliver("arange", count, d, chosen, out, lambda t: _write_range(t, start, step))
 
 

@@ -13,10 +13,9 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
-from ..core.typenames import type_name
 from ..kernels.library.pixels import mirrored_rows
 from ..kernels.library.triangle import triangle
-from .arguments import as_ints, as_number, collected, is_int, varargs_ints
+from .arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
 from .convert import copy_raw
 from .creation import empty_as, fill_raw
 from .declare import composite, primitive
@@ -133,8 +132,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
         if is_int(shape)
         else tuple(shape.tolist() if isinstance(shape, Tensor) else as_ints(shape, "unravel_index", "shape", 2))
     )
-    if not isinstance(indices, Tensor):
-        raise TypeError(f"unravel_index(): argument 'indices' (position 1) must be Tensor, not {type_name(indices)}")
+    need_tensor("unravel_index", indices, "indices")
     if indices.dtype.category > 1 or indices.dtype is dt.bool_:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):

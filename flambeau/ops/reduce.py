@@ -12,10 +12,11 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, contiguous_strides, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
-from .arguments import is_int, varargs_ints
+from .arguments import is_int, need_tensor, varargs_ints
 from .declare import composite, primitive
-from .formula import Pointwise, type_word
-from .reducing import plain_dim, reduction, require_tensor
+from .dtype_rules import type_word
+from .formula import Pointwise
+from .reducing import plain_dim, reduction
 from .reduction import Reduction, counting, real_result, reduced_dims, restored, spread, to_bool, widen_integers
 from .registry import lookup
 
@@ -168,7 +169,7 @@ _not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), "sum"
 @composite
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero, overall or over the given dimensions."""
-    require_tensor("count_nonzero", input)
+    need_tensor("count_nonzero", input)
     return _nonzero.call(input, plain_dim(dim))
 
 
@@ -198,7 +199,7 @@ def nansum(x: Any) -> Any:
 @composite(out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of the elements that are not nan."""
-    require_tensor("nanmean", input)
+    need_tensor("nanmean", input)
     if input.dtype.category < 2:
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got {type_word(input.dtype)}"
@@ -229,7 +230,7 @@ _times_exp = Pointwise("times_exp", lambda g, x, out: g * f.exp(x - out))
 @primitive(grads={"input": _logsumexp_backward}, out=True, namespaces=("torch", "special"))
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over the given dimensions, without overflow."""
-    require_tensor("logsumexp", input)
+    need_tensor("logsumexp", input)
     if input.dtype.category < 2:
         input = input.to(get_default_dtype())
     dim, rank = plain_dim(dim), len(input.shape)

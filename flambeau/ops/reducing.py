@@ -12,7 +12,7 @@ from ..core.dtype import dtype
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
-from .arguments import as_dtype, is_int
+from .arguments import as_dtype, is_int, need_tensor
 from .inplace import check_unrecorded, write_out
 from .reduction import Reduction, Rule, same_dtype
 from .registry import Op, register
@@ -83,11 +83,6 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
     return dim, bool(keepdim)
 
 
-def require_tensor(name: str, x: Any) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(x)}")
-
-
 def _face(impl: Reduction, check_out: Callable | None) -> Any:
     name = impl.name
 
@@ -95,7 +90,7 @@ def _face(impl: Reduction, check_out: Callable | None) -> Any:
         if _stack:
             return _intercept(face.op, face, (input, dim, keepdim), {**others, **({} if out is None else {"out": out})})  # type: ignore[attr-defined]
         if not isinstance(input, Tensor):
-            require_tensor(name, input)
+            need_tensor(name, input)
         if others or type(keepdim) is not bool:
             dim, keepdim = read_aliases(name, dim, keepdim, others)
         if type(dim) is not int and dim is not None:
@@ -126,7 +121,7 @@ def _face_with_dtype(impl: Reduction) -> Any:
             given = {k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}
             return _intercept(face.op, face, (input, dim, keepdim), {**others, **given})  # type: ignore[attr-defined]
         if not isinstance(input, Tensor):
-            require_tensor(name, input)
+            need_tensor(name, input)
         if others or type(keepdim) is not bool:
             dim, keepdim = read_aliases(name, dim, keepdim, others)
         if type(dim) is not int and dim is not None:

@@ -26,7 +26,8 @@ from ..expr.node import cast
 from ..kernels import emit_numpy
 from ..kernels.geometry import plan_reduction
 from .arguments import is_int
-from .formula import RETRY_MESSAGE, camel, number_dtype
+from .dtype_rules import number_dtype
+from .formula import RETRY_MESSAGE, camel
 from .parameters import parameter_names
 
 _new_object = object.__new__

@@ -11,15 +11,14 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
-from .arguments import is_int
+from .arguments import is_int, need_tensor
 from .avg_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .band import Band
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import unsupported
 from .resample import resampling_op
 from .resize_bands import cubic_band, linear_band, nearest_band, smooth_band
 from .resize_bytes import resize_bytes
-from .windows import need_tensor
 
 _FUNCTIONAL = ("nn.functional",)
 
@@ -118,7 +117,7 @@ def _need_dtype(input: Tensor, mode: str) -> None:
     kernel = (
         "compute_indices_weights_cubic" if mode == "bicubic" else f"upsample_{mode.split('-')[0]}{dims}d_channels_last"
     )
-    raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
+    raise unsupported(f"{kernel}", input.dtype)
 
 
 # -- computing ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ..expr import Expr
 from ..expr import functions as f
 from ..expr.node import bitcast, cast
 from .declare import pointwise, primitive
-from .dtype_rules import compare, promote_float, type_word
+from .dtype_rules import compare, promote_float, unsupported
 from .formula import Pointwise
 
 
@@ -56,7 +56,7 @@ def trunc(input):
 def _check_decimals(op: Pointwise, operands: tuple, params: tuple) -> None:
     d = operands[0].dtype
     if params[0] != 0 and not d.is_floating_point:
-        raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{type_word(d)}'")
+        raise unsupported("round_vml_cpu", d)
 
 
 @pointwise(

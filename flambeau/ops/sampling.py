@@ -17,13 +17,12 @@ from ..core.promotion import get_default_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..core.typenames import type_name
-from .arguments import as_int, as_ints, as_shape, read_options
+from .arguments import as_int, as_ints, as_shape, need_tensors, read_options
 from .creation import finish, new, prepare_out
 from .declare import composite, primitive
-from .formula import type_word
+from .dtype_rules import type_word, unsupported
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
-from .loss_arguments import need_tensors
 from .plan import NATIVE
 from .primitive import unknown_derivative
 from .random import fill_bernoulli
@@ -251,7 +250,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     need_tensors("poisson", input=input)
     source = as_generator(generator, "poisson")
     if not input.dtype.is_floating_point:
-        raise NotImplementedError(f"\"poisson_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("poisson_cpu", input.dtype)
     return _sampled(input, source, poisson_samples, samplers.poisson)
 
 
@@ -298,7 +297,7 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Samples of gamma distributions with the shape parameters in `input` and scale 1."""
     source = as_generator(generator, "_standard_gamma")
     if input.dtype not in (dt.float32, dt.float64):
-        raise NotImplementedError(f"\"gamma_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("gamma_cpu", input.dtype)
     return _sampled(input, source, gamma_samples, samplers.standard_gamma)
 
 
@@ -313,7 +312,7 @@ def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
     source = as_generator(generator, "_sample_dirichlet")
     if input.dtype not in (dt.float32, dt.float64):
-        raise NotImplementedError(f"\"dirichlet\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("dirichlet", input.dtype)
     if input.device is not cpu or not numel_of(input.shape):
         return empty(input.shape, input.dtype, input.device)
     outcomes = input.shape[-1] if input.shape else 1

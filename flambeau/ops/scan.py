@@ -16,12 +16,13 @@ from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import scan as kernels
 from .along import LineOperator, contiguous, split_at
-from .arguments import as_dtype, is_int
+from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, primitive
-from .formula import Pointwise, type_word
+from .dtype_rules import unsupported
+from .formula import Pointwise
 from .inplace import assign, check_unrecorded, check_writable, write_out
 from .primitive import Saved
-from .reducing import check_out_dtype, require_tensor
+from .reducing import check_out_dtype
 from .reduction import Reduction, to_bool
 from .registry import lookup
 
@@ -79,7 +80,7 @@ def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
 
 def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     """The input in the dtype the result will have: dtype=, out's dtype, int64 for integers."""
-    require_tensor(name, input)
+    need_tensor(name, input)
     if dtype is not None:
         dtype = as_dtype(dtype, name)
     if isinstance(out, Tensor):
@@ -90,7 +91,7 @@ def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     if dtype is None:
         dtype = dt.int64 if input.dtype.category < 2 else input.dtype
     if dtype is dt.bool_:
-        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
+        raise unsupported(f"{name}_out_cpu", dt.bool_)
     return input if input.dtype is dtype else input.to(dtype)
 
 
@@ -206,10 +207,10 @@ def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: boo
 @composite(out=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of the exponentials of everything up to each element."""
-    require_tensor("logcumsumexp", input)
+    need_tensor("logcumsumexp", input)
     d = one_dim("logcumsumexp", dim, len(input.shape))
     if input.dtype.category < 2:
-        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("logcumsumexp_out_cpu", input.dtype)
     return running_logsumexp(input, d, False)
 
 
@@ -224,10 +225,10 @@ def _extreme_grad(g: tuple, index: Tensor, shape: Any, dim: int) -> Tensor:
 
 
 def _running_extreme(name: str, input: Tensor, dim: int, largest: bool) -> Saved:
-    require_tensor(name, input)
+    need_tensor(name, input)
     d = one_dim(name, dim, len(input.shape))
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{name}_cpu", input.dtype)
     values = empty(input.shape, input.dtype, input.device)
     index = empty(input.shape, dt.int64, input.device)
     if input.device is cpu and numel_of(input.shape):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor, numel_of
-from .arguments import as_int
+from .arguments import as_int, need_tensors
 from .convert import clone
 from .declare import composite, primitive
-from .loss_arguments import need_tensors
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 

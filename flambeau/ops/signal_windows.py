@@ -14,7 +14,7 @@ from ..core.tensor import Tensor, copy_of_array
 from .arguments import Options, as_int, as_number, read_options
 from .creation import finish
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import type_word
 
 # Formulas take the positions n of the samples and the last position; they are computed in double precision.
 

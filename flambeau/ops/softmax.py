@@ -13,10 +13,11 @@ from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import softmax as kernels
 from .along import LineOperator
-from .arguments import as_dtype, is_int
+from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, primitive
-from .formula import RETRY_MESSAGE, Pointwise, camel, type_word
-from .reducing import require_tensor, write_exactly
+from .dtype_rules import unsupported
+from .formula import RETRY_MESSAGE, Pointwise, camel
+from .reducing import write_exactly
 
 
 class _Softmax:
@@ -34,7 +35,7 @@ class _Softmax:
         if not x.dtype.is_floating_point:
             rank = len(x.shape)
             last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
-            raise NotImplementedError(f"\"{self.name}{last}_kernel_impl\" not implemented for '{type_word(x.dtype)}'")
+            raise unsupported(f"{self.name}{last}_kernel_impl", x.dtype)
         out = self.run(x, dim)
         if (x._meta is not None or x._base is not None) and mode.enabled:
             self.record(x, dim, out)
@@ -147,7 +148,7 @@ def raw_log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 
 def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
-    require_tensor(name, input)
+    need_tensor(name, input)
     if not is_int(dim):
         raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type_name(dim)}")
     return input if dtype is None else input.to(as_dtype(dtype, name))

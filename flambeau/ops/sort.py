@@ -16,13 +16,13 @@ from ..kernels.library import radix as radix_kernels
 from ..kernels.library import select as select_kernels
 from ..kernels.library import sort as sort_kernels
 from .along import contiguous, place_along, split_at, take_along
-from .arguments import is_int
+from .arguments import is_int, need_tensor
 from .declare import composite, primitive
+from .dtype_rules import unsupported
 from .extremes import select_backward
-from .formula import type_word
 from .inplace import raw_copy, write_out
 from .primitive import Saved
-from .reducing import check_pair, require_tensor
+from .reducing import check_pair
 from .reduction import reduced_shape
 from .scan import one_dim
 
@@ -112,7 +112,7 @@ def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
 def sort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None, **kwargs: Any) -> Any:
     """sort(input, dim=-1, descending=False, *, stable=None, out=None): elements in order along a dimension, nan last,
     and where they were. Equal elements always keep their order."""
-    require_tensor("sort", input)
+    need_tensor("sort", input)
     dim, descending = _sort_arguments("sort", args, kwargs, stable)
     d = one_dim("sort", dim, len(input.shape))
     result = (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
@@ -142,7 +142,7 @@ def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any)
 @composite
 def argsort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None, **kwargs: Any) -> Tensor:
     """argsort(input, dim=-1, descending=False, *, stable=False): the order that sorts along a dimension."""
-    require_tensor("argsort", input)
+    need_tensor("argsort", input)
     dim, descending = _sort_arguments("argsort", args, kwargs, stable)
     index = sorted_along(input._bare_alias(), one_dim("argsort", dim, len(input.shape)), descending)[1]
     return index if out is None else write_out("argsort", out, index)
@@ -189,7 +189,7 @@ def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
 @composite
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
     """The k largest (or smallest) elements along a dimension, best first, and where they are."""
-    require_tensor("topk", input)
+    need_tensor("topk", input)
     if not is_int(k):
         raise TypeError(f"topk(): argument 'k' (position 2) must be int, not {type_name(k)}")
     k, d = int(k), one_dim("topk", dim, len(input.shape))
@@ -230,7 +230,7 @@ def _need_elements(name: str, input: Tensor, d: int, dtypes: bool = True) -> Non
         raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
     if dtypes and (input.dtype.is_complex or input.dtype is dt.bool_):
         word = "median" if name == "nanmedian" else name
-        raise NotImplementedError(f"\"{word}_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{word}_cpu", input.dtype)
 
 
 @composite
@@ -256,7 +256,7 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
 
 @primitive(grads={"input": select_backward}, label="KthvalueBackward0", function=False, method=False)
 def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
-    require_tensor("kthvalue", input)
+    need_tensor("kthvalue", input)
     if not is_int(k):
         raise TypeError(f"kthvalue(): argument 'k' (position 2) must be int, not {type_name(k)}")
     d = one_dim("kthvalue", dim, len(input.shape))
@@ -274,7 +274,7 @@ def _at_index(g: Tensor, index: Tensor, shape: Any) -> Tensor:
 
 
 def _whole_median(name: str, input: Tensor) -> Saved:
-    require_tensor(name, input)
+    need_tensor(name, input)
     if not numel_of(input.shape):
         out = empty((), input.dtype, input.device)
         lowest = np.nan if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
@@ -307,7 +307,7 @@ def nanmedian_along(input: Tensor, dim: int, keepdim: bool) -> Any:
 
 
 def _median(name: str, input: Tensor, dim: Any, keepdim: bool, out: Any, whole: Any, along: Any) -> Any:
-    require_tensor(name, input)
+    need_tensor(name, input)
     if dim is None:
         result = whole(input)
         return result if out is None else write_out(name, out, result)
@@ -332,11 +332,11 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 @primitive(grads={"input": select_backward}, out=True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
-    require_tensor("mode", input)
+    need_tensor("mode", input)
     d = one_dim("mode", dim, len(input.shape))
     _need_elements("mode", input, d, dtypes=False)
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"mode_cpu\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("mode_cpu", input.dtype)
     shape = reduced_shape(input.shape, (d,), keepdim)
     values, index = empty(shape, input.dtype, input.device), empty(shape, dt.int64, input.device)
     if input.device is cpu and numel_of(shape):

@@ -12,7 +12,8 @@ from ..core.promotion import can_cast, result_dtype
 from ..core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ..core.tensor import Tensor
 from .creation import fill_raw
-from .formula import camel, type_word
+from .dtype_rules import type_word
+from .formula import camel
 from .inplace import assign, check_history_writable, rebase_history
 from .joining import cat
 from .registry import OPS

@@ -12,7 +12,7 @@ from ..core.tensor import Tensor, empty
 from ..kernels.library import sparse as kernels
 from .creation import fill_raw
 from .declare import composite
-from .formula import type_word
+from .dtype_rules import type_word
 from .joining import stack
 from .loss_arguments import dense
 from .primitive import Primitive

@@ -6,13 +6,12 @@ import warnings
 from typing import Any
 
 from ..core.tensor import Tensor
-from .arguments import as_int
+from .arguments import as_int, need_tensor
 from .border import pad
 from .complex_views import complex_, view_as_real
 from .declare import composite
 from .fold import fold
 from .fourier import fft, ifft, irfft, rfft
-from .reducing import require_tensor
 
 
 def _describe(name: str, x: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:
@@ -62,7 +61,7 @@ def stft(
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The Fourier transforms of overlapping frames: (..., frequency, frame)."""
-    require_tensor("stft", input)
+    need_tensor("stft", input)
     n_fft = as_int(n_fft, "stft", "n_fft", 2)
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
@@ -110,7 +109,7 @@ def istft(
     return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
     """The signal whose stft is nearest to the given one: frames added where they overlap, over the sum of their windows."""
-    require_tensor("istft", input)
+    need_tensor("istft", input)
     _warn_no_window(window)
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length

@@ -11,10 +11,12 @@ from ..core.dtype import dtype
 from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
+from .arguments import need_tensor
 from .declare import composite, primitive
-from .formula import Pointwise, type_word
+from .dtype_rules import type_word
+from .formula import Pointwise
 from .inplace import write_out
-from .reducing import plain_dim, require_tensor
+from .reducing import plain_dim
 from .reduction import Reduction, reduced_dims, restored, spread
 
 
@@ -57,7 +59,7 @@ class Spread:
 
 def _read(name: str, input: Any, args: tuple, kwargs: dict[str, Any]) -> Spread:
     """var(unbiased), var(dim, unbiased, keepdim) and var(dim, *, correction, keepdim)."""
-    require_tensor(name, input)
+    need_tensor(name, input)
     values: dict[str, Any] = {}
     if args and isinstance(args[0], bool):
         values["unbiased"], args = args[0], args[1:]
@@ -246,7 +248,7 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
     """The covariance matrix of variables in rows, observations in columns."""
-    require_tensor("cov", input)
+    need_tensor("cov", input)
     if len(input.shape) > 2:
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {len(input.shape)} dimensions"
@@ -280,7 +282,7 @@ def cov(
 @composite
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation coefficients of variables in rows."""
-    require_tensor("corrcoef", input)
+    need_tensor("corrcoef", input)
     if len(input.shape) > 2:
         raise RuntimeError(
             "corrcoef(): expected input to have two or fewer dimensions but got an input with"

@@ -14,12 +14,11 @@ from ..core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, ne
 from ..core.typenames import type_name
 from ..kernels.library.search import mark_groups, search_sorted
 from .along import contiguous
-from .arguments import as_number
+from .arguments import as_number, need_tensor
 from .declare import composite, primitive
-from .formula import number_dtype, type_word
+from .dtype_rules import number_dtype, type_word, unsupported
 from .inplace import write_out
 from .primitive import unknown_derivative
-from .reducing import require_tensor
 from .registry import lookup
 from .sort import sort_rows
 
@@ -102,7 +101,7 @@ def _requested(found: tuple[Tensor, Tensor, Tensor], return_inverse: bool, retur
 
 def _refuse_complex(input: Tensor) -> None:
     if input.dtype.is_complex:
-        raise NotImplementedError(f"\"unique\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("unique", input.dtype)
 
 
 @composite
@@ -115,7 +114,7 @@ def unique(
 ) -> Any:
     """The distinct elements (or slices along `dim`) in order; optionally where each element went, and how often each
     occurs."""
-    require_tensor("unique", input)
+    need_tensor("unique", input)
     _refuse_complex(input)
     found = unique_elements(input) if dim is None else unique_slices(input, dim)
     return _requested(found, return_inverse, return_counts)
@@ -126,7 +125,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """The input without elements (or slices along `dim`) that equal the one before."""
-    require_tensor("unique_consecutive", input)
+    need_tensor("unique_consecutive", input)
     _refuse_complex(input)
     return _requested(distinct_neighbours(input, dim), return_inverse, return_counts)
 
@@ -160,7 +159,7 @@ def _check_search(boundaries: Tensor, values: Any, sorter: Tensor | None, side: 
             "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
         )
     if boundaries.dtype.is_complex or (isinstance(values, Tensor) and values.dtype.is_complex):
-        raise NotImplementedError(f"\"searchsorted_out_cpu\" not implemented for '{type_word(boundaries.dtype)}'")
+        raise unsupported("searchsorted_out_cpu", boundaries.dtype)
     if side is not None and side not in ("left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -247,7 +246,7 @@ def searchsorted(
     values = others.pop("self", input) if input is None else input
     if others:
         raise TypeError(f"searchsorted() got an unexpected keyword argument '{next(iter(others))}'")
-    require_tensor("searchsorted", sorted_sequence)
+    need_tensor("searchsorted", sorted_sequence)
     if not isinstance(values, Tensor):
         values = as_number(values, "searchsorted", "input", 2)
     _check_search(sorted_sequence, values, sorter, side, right)

@@ -11,9 +11,8 @@ from ..core.device import cpu
 from ..core.graph import mode
 from ..core.layout import channels_last_strides, is_channels_last, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided, numel_of
-from ..core.typenames import type_name
 from .arguments import as_ints, is_int
-from .formula import type_word
+from .dtype_rules import unsupported
 
 _NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
 
@@ -62,15 +61,10 @@ def read_window(
     )
 
 
-def need_tensor(name: str, input: Any) -> None:
-    if not isinstance(input, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
-
-
 def need_dtype(kernel: str, input: Tensor, integers: bool = False) -> None:
     """Floating point always; integers where the operator has them."""
     if not input.dtype.is_floating_point and not (integers and input.dtype.category == 1):
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported(f"{kernel}", input.dtype)
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------------

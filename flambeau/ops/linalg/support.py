@@ -11,17 +11,14 @@ from ...core.dtype import dtype
 from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, empty_strided
-from ...core.typenames import type_name
-from ..formula import type_word
+from ..arguments import need_tensor
+from ..dtype_rules import type_word, unsupported
 
 SUPPORTED = frozenset({dt.float32, dt.float64, dt.complex64, dt.complex128})
 
 
 def require(name: str, argument: str, x: Any, position: int = 1) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{name.replace('.', '_')}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(x)}"
-        )
+    need_tensor(name.replace(".", "_"), x, argument, position)
 
 
 def check_matrix(name: str, A: Any, argument: str = "A") -> None:
@@ -41,7 +38,7 @@ def check_floating(name: str, A: Tensor, low_precision: bool = True) -> None:
 def check_kernel(kernel: str, A: Tensor) -> None:
     """Raise as PyTorch does where a kernel has no half-width version."""
     if A.dtype not in SUPPORTED:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(A.dtype)}'")
+        raise unsupported(f"{kernel}", A.dtype)
 
 
 def check_square(name: str, A: Any, argument: str = "A") -> None:
