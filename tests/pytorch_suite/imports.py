@@ -1,0 +1,184 @@
+"""What the test files import: our stand-ins for `torch.testing._internal`, and placeholders for what Flambeau does not have.
+
+A placeholder lets the file load; a test that uses it fails and says what is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+INTERNAL = "torch.testing._internal"
+STAND_INS = Path(__file__).parent / "stand_ins"
+
+missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
+_loading = [True]  # while the file is being imported, placeholders can be called: as decorators
+
+
+class NotThere(NotImplementedError):
+    """Flambeau does not have what the test imports."""
+
+
+class Placeholder:
+    """Stands for a name that is not there; may be a decorator, a base class or a function."""
+
+    def __init__(self, name: str):
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _loading[0]:
+            return self
+        raise NotThere(f"{self.__name__} is not there")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not _loading[0]:
+            raise AttributeError(f"{self.__name__} is not there")
+        return Placeholder(f"{self.__name__}.{name}")
+
+    def __mro_entries__(self, bases: tuple) -> tuple:
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise NotThere(f"{self.__name__} is not there")
+
+        return (type(self.__name__.rpartition(".")[2], (), {"__init__": refuse}),)
+
+
+class _PlaceholderModule(ModuleType):
+    __path__: list[str] = ["not there"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Placeholder(f"{self.__name__}.{name}")
+
+
+class _PlaceholderLoader(importlib.abc.Loader):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _PlaceholderModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+class _StandInFinder(importlib.abc.MetaPathFinder):
+    """Finds our files for the modules of `torch.testing._internal`; a module that we have not written guesses all its names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == INTERNAL:
+            return importlib.util.spec_from_file_location(
+                fullname, STAND_INS / "__init__.py", submodule_search_locations=[str(STAND_INS)]
+            )
+        if not fullname.startswith(INTERNAL + "."):
+            return None
+        name = fullname[len(INTERNAL) + 1 :]
+        file = STAND_INS / f"{name}.py"
+        if file.exists():
+            return importlib.util.spec_from_file_location(fullname, file)
+        return importlib.util.spec_from_file_location(
+            fullname, STAND_INS / "unwritten.py", submodule_search_locations=["unwritten"]
+        )
+
+
+class _MissingFinder(importlib.abc.MetaPathFinder):
+    """Asked last: a module of PyTorch's that the test file imports and Flambeau does not have."""
+
+    wanted: set[str] = set()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self.wanted:
+            return None
+        missing.add(fullname)
+        return importlib.machinery.ModuleSpec(fullname, _PlaceholderLoader(), is_package=True)
+
+
+def install(posing: bool) -> None:
+    sys.meta_path.insert(0, _StandInFinder())
+    if posing:
+        sys.meta_path.insert(len(sys.meta_path) - 1, _MissingFinder())  # before the finder that explains
+
+
+def load(path: Path) -> ModuleType:
+    """The test file as a module, with placeholders for what it asks for in vain while it is loaded."""
+    sys.path[:0] = [str(path.parent), str(path.parents[1])]
+    statements = list(_run_at_import(ast.parse(path.read_text())))
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                _want(alias.name)
+        elif isinstance(statement, ast.ImportFrom):
+            _provide_names(statement.module or "", [alias.name for alias in statement.names])
+    import torch
+
+    for statement in statements:
+        if isinstance(statement, ast.Attribute):
+            _provide_attribute(torch, _dotted(statement))
+    module = importlib.import_module(path.stem)
+    _loading[0] = False
+    return module
+
+
+def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that are evaluated when the file is imported: all but the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in child.decorator_list:
+                yield decorator
+                yield from _run_at_import(decorator)
+        elif not isinstance(child, ast.Lambda):
+            yield child
+            yield from _run_at_import(child)
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """["torch", "cuda", "Stream"] of the expression torch.cuda.Stream; [] of others."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else []
+
+
+def _want(module: str) -> None:
+    parts = module.split(".")
+    if parts[0] == "torch":
+        _MissingFinder.wanted |= {".".join(parts[: n + 1]) for n in range(1, len(parts))}
+
+
+def _provide_names(module: str, names: list[str]) -> None:
+    if module.partition(".")[0] != "torch" or module.startswith(INTERNAL):
+        return
+    _want(module)
+    owner = importlib.import_module(module)
+    for name in names:
+        if name != "*" and not hasattr(owner, name):
+            try:
+                importlib.import_module(f"{module}.{name}")
+            except ModuleNotFoundError:
+                _stand_for(owner, f"{module}.{name}")
+
+
+def _provide_attribute(torch: ModuleType, path: list[str]) -> None:
+    if path[:1] != ["torch"] or path[:3] == INTERNAL.split("."):
+        return
+    owner: Any = torch
+    for position, name in enumerate(path[1:], 1):
+        if not hasattr(owner, name):
+            _stand_for(owner, ".".join(path[: position + 1]))
+            return
+        owner = getattr(owner, name)
+
+
+def _stand_for(owner: Any, name: str) -> None:
+    missing.add(name)
+    setattr(owner, name.rpartition(".")[2], Placeholder(name))

@@ -1,0 +1,73 @@
+"""What the tests of torch.nn share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .case import TestCase
+from .permissive import guess
+
+module_tests: list = []
+criterion_tests: list = []
+loss_reference_fns: dict = {}
+
+
+def get_new_module_tests() -> list:
+    return []
+
+
+class NNTestCase(TestCase):
+    """Calls of modules, and of their derivatives."""
+
+    def _forward(self, module: Any, input: Any) -> Any:
+        return module(input)
+
+    def _backward(self, module: Any, input: Any, output: Any, grad_output: Any, create_graph: bool = False) -> Any:
+        output.backward(grad_output, retain_graph=True, create_graph=create_graph)
+        return None if input.grad is None else input.grad.data
+
+    def _zero_grad_input(self, input: Any) -> None:
+        if input.requires_grad and input.grad is not None:
+            input.grad.zero_()
+            input.grad.detach_()
+
+    def _create_basic_net(self) -> tuple[Any, Any, Any]:
+        class Layer(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer_dummy_param = torch.nn.Parameter(torch.empty(3, 5))
+                self.layer_dummy_buf = torch.nn.Buffer(torch.zeros(1, 3, 3, 7))
+
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.l1 = Layer()
+                self.dummy_param = torch.nn.Parameter(torch.empty(3, 5))
+                self.dummy_buf = torch.nn.Buffer(torch.zeros(7, 3, 3, 1))
+
+        layer, net = Layer(), Net()
+        return layer, net, torch.nn.Sequential(net)
+
+
+def _test_module_empty_input(
+    case: Any, module: Any, inp: Any, check_size: bool = True, inference: bool = False
+) -> None:
+    """A module takes a batch without elements, and gives it a gradient."""
+    inp.requires_grad_(not inference)
+    out = module(inp)
+    if not inference:
+        out.backward(torch.rand_like(out))
+    if check_size:
+        case.assertEqual(out.size(), inp.size())
+    if inference:
+        return
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            case.assertEqual(parameter.grad, torch.zeros_like(parameter))
+    case.assertEqual(inp.grad, torch.zeros_like(inp))
+
+
+def __getattr__(name: str) -> Any:
+    return guess(__name__, name)
