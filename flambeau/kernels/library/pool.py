@@ -7,7 +7,11 @@ dimensions, and keeps the position of the largest element in its plane. nan coun
 
 from __future__ import annotations
 
-from ..loops import i32, i64, local, loop_kernel, maximum, minimum, prange, scalar_function, simd, unroll, where
+from ..loops import i32, i64, like, local, loop_kernel, maximum, minimum, prange, scalar_function, simd, unroll, where
+
+# Few stretches of a large window change its maximum: BLOCK elements, if at least WIDE, are compared as vectors first.
+BLOCK = 32
+WIDE = 8
 
 
 @scalar_function
@@ -132,14 +136,24 @@ def max_pool_windows(out, indices, x, windows, planes, tables, d, h, w, od, oh, 
             count_w = windows[columns + ow + k]
             place = (first_d * h + first_h) * w + first_w
             best = x[base + place]
+            joined = count_w == w and step_h == 1 and step_w == 1  # whole rows follow each other
+            width = count_h * w if joined else count_w
             for a in range(count_d):
-                for b in range(count_h):
+                for b in range(1 if joined else count_h):
                     row = ((first_d + a * step_d) * h + first_h + b * step_h) * w + first_w
-                    for c in range(count_w):
-                        v = x[base + row + c * step_w]
-                        if v > best or v != v:
-                            best = v
-                            place = row + c * step_w
+                    for start in range(0, width, BLOCK):
+                        stop = minimum(start + BLOCK, width)
+                        larger = like(x, 1)
+                        if stop - start >= WIDE and step_w == 1:
+                            larger = like(x, 0)
+                            for c in simd(start, stop):
+                                larger += 0 if x[base + row + c] <= best else 1
+                        if larger > 0:
+                            for c in range(start, stop):
+                                v = x[base + row + c * step_w]
+                                if v > best or v != v:
+                                    best = v
+                                    place = row + c * step_w
             out[task * ow + k] = best
             if indices is not None:
                 indices[task * ow + k] = place
