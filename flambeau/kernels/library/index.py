@@ -6,7 +6,7 @@ sets to zero: error[0] becomes 1 and error[1] the bad index. Nothing is read or 
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, minimum, prange, scalar_function, simd
+from ..loops import like, loop_kernel, minimum, prange, scalar_function, simd, unroll
 
 ROWS = 1024  # index rows in one task of gather
 COLUMNS = 64  # columns in one task of scatter: enough for whole cache lines
@@ -33,7 +33,7 @@ def gather(out, x, index, error, outer, n, picked, inner):
         start = task // row_blocks * picked * inner
         bad = 0
         if inner == 1:
-            for k in simd(first, last):
+            for k in range(first, last):  # not as vectors: processors gather slowly
                 j = index[start + k]
                 inside = 0 <= j < n
                 bad += 0 if inside else 1
@@ -124,11 +124,20 @@ def embedding(out, weight, index, error, count, n, dim):
 @loop_kernel
 def select_slices(out, x, index, outer, n, picked, inner):
     """out[o, k, :] = x[o, index[k], :]; the indices are known to be good."""
-    for row in prange(outer, 2 * picked * inner):
-        if inner == 1:
-            for k in simd(picked):
-                out[row * picked + k] = x[row * n + index[k]]
-        else:
+    if inner == 1:  # four rows at a time: each index is read once for them
+        for task in prange((outer + 3) // 4, 8 * picked):
+            first = task * 4
+            if first + 4 <= outer:
+                for k in range(picked):
+                    j = first * n + index[k]
+                    for row in unroll(4):
+                        out[(first + row) * picked + k] = x[j + row * n]
+            else:
+                for row in range(first, outer):
+                    for k in range(picked):
+                        out[row * picked + k] = x[row * n + index[k]]
+    else:
+        for row in prange(outer, 2 * picked * inner):
             for k in range(picked):
                 for i in simd(inner):
                     out[(row * picked + k) * inner + i] = x[(row * n + index[k]) * inner + i]
