@@ -25,11 +25,15 @@ GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
 def _rows(t: Tensor, start: int, count: int) -> Tensor:
-    """A part of a packed matrix. This is taken a dozen times per step, outside any graph: no need for `narrow`'s checks."""
+    """A part of a packed matrix. It is taken at every step, outside any graph: no need for `narrow`'s checks."""
     step = t._strides[0]
     return new_tensor(
         t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, cpu, True
     )
+
+
+def _first_rows(t: Tensor, count: int) -> Tensor:
+    return t if count == t.shape[0] else _rows(t, 0, count)
 
 
 def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]:
@@ -64,29 +68,16 @@ def _run_forward(
         kept["gates"] = empty((rows, 4 * hidden), d)
     recurrent = empty((h0.shape[0], width), d)
     weight = w_hh.t()
+    out, h, c, h_before, gates = (kept.get(name) for name in ("out", "h", "c", "h_before", "gates"))
     for start, n in _steps(sizes, reverse):
-        rec, h = _rows(recurrent, 0, n), _rows(kept["h"], 0, n)
-        heavy.matmul(rec, h, weight, b_hh)
-        at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
-        x = _rows(pre, start, n)
+        heavy.matmul(_first_rows(recurrent, n), _first_rows(kept["h"], n), weight, b_hh)
         if kind == "lstm":
-            kernels.lstm_step(
-                at["out"],
-                h,
-                _rows(kept["c"], 0, n),
-                at["gates"],
-                at["h_before"],
-                at["c_before"],
-                at["cells"],
-                x,
-                rec,
-                n,
-                hidden,
-            )
+            before, cells = kept["c_before"], kept["cells"]
+            kernels.lstm_step(out, h, c, gates, h_before, before, cells, pre, recurrent, start, n, hidden)
         elif kind == "gru":
-            kernels.gru_step(at["out"], h, at["gates"], at["h_before"], x, rec, n, hidden)
+            kernels.gru_step(out, h, gates, h_before, pre, recurrent, start, n, hidden)
         else:
-            kernels.plain_step(at["out"], h, at["h_before"], x, rec, n, hidden, relu=kind == "relu")
+            kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
     return kept
 
 
@@ -110,26 +101,20 @@ def _layer_backward(
     grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
     carry: Any = empty(h0.shape, d) if kind == "gru" else None
     for start, n in reversed(_steps(sizes, reverse)):
-        at = {name: _rows(t, start, n) for name, t in kept.items() if name not in ("h", "c")}
-        out_grad, state, gp, gr = (
-            _rows(dout, start, n),
-            _rows(dh, 0, n),
-            _rows(grad_pre, start, n),
-            _rows(grad_rec, start, n),
-        )
         if kind == "lstm":
             kernels.lstm_step_backward(
-                gp, _rows(dc, 0, n), out_grad, state, at["gates"], at["cells"], at["c_before"], n, hidden
+                grad_pre, dc, dout, dh, kept["gates"], kept["cells"], kept["c_before"], start, n, hidden
             )
         elif kind == "gru":
             kernels.gru_step_backward(
-                gp, gr, _rows(carry, 0, n), out_grad, state, at["gates"], at["h_before"], n, hidden
+                grad_pre, grad_rec, carry, dout, dh, kept["gates"], kept["h_before"], start, n, hidden
             )
         else:
-            kernels.plain_step_backward(gp, out_grad, state, at["out"], n, hidden, relu=kind == "relu")
-        heavy.matmul(state, gr, w_hh)
+            kernels.plain_step_backward(grad_pre, dout, dh, kept["out"], start, n, hidden, relu=kind == "relu")
+        state = _first_rows(dh, n)
+        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
         if carry is not None:
-            state.add_(_rows(carry, 0, n))
+            state.add_(_first_rows(carry, n))
     return (
         grad_pre.mm(w_ih) if needs["data"] else None,
         dh,

@@ -1,7 +1,8 @@
 """One time step of recurrent layers, forward and backward: everything between the matrix products.
 
 `pre` is the input's share of the gates and `rec` the hidden state's, biases included. A step works on the first `batch`
-rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it."""
+rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it.
+Rows of one step start at row `first` of the buffers that hold all steps."""
 
 from __future__ import annotations
 
@@ -9,88 +10,94 @@ from ..loops import like, loop_kernel, maximum, prange, sigmoid, simd, tanh
 
 
 @loop_kernel
-def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, batch, n):
+def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, first, batch, n):
     """Gates in the order input, forget, cell, output."""
     for b in prange(batch, 16 * n):
-        g = b * 4 * n
+        r = b * 4 * n
+        g = r + first * 4 * n
         for j in simd(n):
-            i = sigmoid(pre[g + j] + rec[g + j])
-            f = sigmoid(pre[g + n + j] + rec[g + n + j])
-            u = tanh(pre[g + 2 * n + j] + rec[g + 2 * n + j])
-            o = sigmoid(pre[g + 3 * n + j] + rec[g + 3 * n + j])
-            at = b * n + j
-            h_before[at] = h[at]
-            old = c[at]
+            i = sigmoid(pre[g + j] + rec[r + j])
+            f = sigmoid(pre[g + n + j] + rec[r + n + j])
+            u = tanh(pre[g + 2 * n + j] + rec[r + 2 * n + j])
+            o = sigmoid(pre[g + 3 * n + j] + rec[r + 3 * n + j])
+            here = b * n + j
+            at = here + first * n
+            h_before[at] = h[here]
+            old = c[here]
             c_before[at] = old
             new = f * old + i * u
-            c[at] = new
+            c[here] = new
             cells[at] = new
             gates[g + j] = i
             gates[g + n + j] = f
             gates[g + 2 * n + j] = u
             gates[g + 3 * n + j] = o
             value = o * tanh(new)
-            h[at] = value
+            h[here] = value
             out[at] = value
 
 
 @loop_kernel
-def lstm_step_backward(grads, dc, dout, dh, gates, cells, c_before, batch, n):
+def lstm_step_backward(grads, dc, dout, dh, gates, cells, c_before, first, batch, n):
     """Gradients of the gates before their activations; dc is carried to the step before."""
     for b in prange(batch, 16 * n):
-        g = b * 4 * n
+        g = (first + b) * 4 * n
         for j in simd(n):
-            at = b * n + j
+            here = b * n + j
+            at = here + first * n
             i = gates[g + j]
             f = gates[g + n + j]
             u = gates[g + 2 * n + j]
             o = gates[g + 3 * n + j]
             t = tanh(cells[at])
-            dhidden = dout[at] + dh[at]
-            dcell = dc[at] + dhidden * o * (1 - t * t)
+            dhidden = dout[at] + dh[here]
+            dcell = dc[here] + dhidden * o * (1 - t * t)
             grads[g + j] = dcell * u * i * (1 - i)
             grads[g + n + j] = dcell * c_before[at] * f * (1 - f)
             grads[g + 2 * n + j] = dcell * i * (1 - u * u)
             grads[g + 3 * n + j] = dhidden * t * o * (1 - o)
-            dc[at] = dcell * f
+            dc[here] = dcell * f
 
 
 @loop_kernel
-def gru_step(out, h, gates, h_before, pre, rec, batch, n):
+def gru_step(out, h, gates, h_before, pre, rec, first, batch, n):
     """Gates in the order reset, update, new; the fourth quarter keeps the hidden state's share of `new`."""
     for b in prange(batch, 16 * n):
-        g = b * 3 * n
-        k = b * 4 * n
+        s = b * 3 * n
+        g = s + first * 3 * n
+        k = (first + b) * 4 * n
         for j in simd(n):
-            r = sigmoid(pre[g + j] + rec[g + j])
-            z = sigmoid(pre[g + n + j] + rec[g + n + j])
-            share = rec[g + 2 * n + j]
+            r = sigmoid(pre[g + j] + rec[s + j])
+            z = sigmoid(pre[g + n + j] + rec[s + n + j])
+            share = rec[s + 2 * n + j]
             u = tanh(pre[g + 2 * n + j] + r * share)
-            at = b * n + j
-            old = h[at]
+            here = b * n + j
+            at = here + first * n
+            old = h[here]
             h_before[at] = old
             value = (1 - z) * u + z * old
             gates[k + j] = r
             gates[k + n + j] = z
             gates[k + 2 * n + j] = u
             gates[k + 3 * n + j] = share
-            h[at] = value
+            h[here] = value
             out[at] = value
 
 
 @loop_kernel
-def gru_step_backward(grad_pre, grad_rec, carry, dout, dh, gates, h_before, batch, n):
+def gru_step_backward(grad_pre, grad_rec, carry, dout, dh, gates, h_before, first, batch, n):
     """Gradients of both shares of the gates; `carry` is what flows past them to the step before."""
     for b in prange(batch, 16 * n):
-        g = b * 3 * n
-        k = b * 4 * n
+        g = (first + b) * 3 * n
+        k = (first + b) * 4 * n
         for j in simd(n):
-            at = b * n + j
+            here = b * n + j
+            at = here + first * n
             r = gates[k + j]
             z = gates[k + n + j]
             u = gates[k + 2 * n + j]
             share = gates[k + 3 * n + j]
-            d = dout[at] + dh[at]
+            d = dout[at] + dh[here]
             du = d * (1 - z) * (1 - u * u)
             dr = du * share * r * (1 - r)
             dz = d * (h_before[at] - u) * z * (1 - z)
@@ -100,30 +107,32 @@ def gru_step_backward(grad_pre, grad_rec, carry, dout, dh, gates, h_before, batc
             grad_rec[g + j] = dr
             grad_rec[g + n + j] = dz
             grad_rec[g + 2 * n + j] = du * r
-            carry[at] = d * z
+            carry[here] = d * z
 
 
 @loop_kernel
-def plain_step(out, h, h_before, pre, rec, batch, n, *, relu=False):
+def plain_step(out, h, h_before, pre, rec, first, batch, n, *, relu=False):
     for b in prange(batch, 4 * n):
         for j in simd(n):
-            at = b * n + j
-            h_before[at] = h[at]
-            v = pre[at] + rec[at]
+            here = b * n + j
+            at = here + first * n
+            h_before[at] = h[here]
+            v = pre[at] + rec[here]
             if relu:
                 v = maximum(v, like(pre, 0))
             else:
                 v = tanh(v)
-            h[at] = v
+            h[here] = v
             out[at] = v
 
 
 @loop_kernel
-def plain_step_backward(grads, dout, dh, out, batch, n, *, relu=False):
+def plain_step_backward(grads, dout, dh, out, first, batch, n, *, relu=False):
     for b in prange(batch, 4 * n):
         for j in simd(n):
-            at = b * n + j
-            d = dout[at] + dh[at]
+            here = b * n + j
+            at = here + first * n
+            d = dout[at] + dh[here]
             v = out[at]
             if relu:
                 grads[at] = d if v > 0 else like(out, 0)
