@@ -14,6 +14,7 @@ from ..core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_o
 from ..kernels.library.index import gather as gather_kernel
 from ..kernels.library.index import scatter as scatter_kernel
 from .declare import primitive
+from .memory import bare, dense
 
 
 def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -23,11 +24,6 @@ def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     if dim < 0:
         dim += len(shape)
     return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
-
-
-def contiguous(x: Tensor) -> Tensor:
-    """The values of x, contiguous, without history."""
-    return (x if x._meta is None else x._bare_alias()).contiguous()
 
 
 def _check(error: np.ndarray, size: int) -> None:
@@ -48,7 +44,7 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
         return out
     outer, n, inner = split_at(input.shape, dim)
     error = np.zeros(2, np.int64)
-    gather_kernel(out, contiguous(input), contiguous(index), error, outer, n, index.shape[dim], inner)
+    gather_kernel(out, dense(input), dense(index), error, outer, n, index.shape[dim], inner)
     _check(error, n)
     return out
 
@@ -67,9 +63,7 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     out._array()[...] = 0
     outer, n, inner = split_at(tuple(shape), dim)
     error = np.zeros(2, np.int64)
-    scatter_kernel(
-        out, contiguous(index), contiguous(values), 0, error, outer, n, index.shape[dim], inner, reduce="add"
-    )
+    scatter_kernel(out, dense(index), dense(values), 0, error, outer, n, index.shape[dim], inner, reduce="add")
     _check(error, n)
     return out
 
@@ -100,7 +94,7 @@ class LineOperator:
         if plan is None:
             plan = self._plan(x, dim)
         out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
-        source = x if x._contig else contiguous(x)
+        source = x if x._contig else bare(x)  # a call less for what is hot
         if plan.native is not None:
             plan.native(out._storage.ptr, source._storage.ptr + source._offset * source.dtype.itemsize, *plan.lines)
         elif plan.kernel is not None:
@@ -113,7 +107,7 @@ class LineOperator:
         if plan is None:
             plan = self._plan(x, dim)
         out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
-        a, b = x if x._contig else contiguous(x), y if y._contig else contiguous(y)
+        a, b = x if x._contig else bare(x), y if y._contig else bare(y)
         if plan.native is not None:
             size = a.dtype.itemsize
             plan.native(

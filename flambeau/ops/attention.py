@@ -19,7 +19,7 @@ from .arguments import need_tensors
 from .declare import composite, primitive
 from .dropout import dropped
 from .dtype_rules import type_word
-from .loss_arguments import dense
+from .memory import dense
 from .plan import NATIVE
 from .primitive import Saved
 

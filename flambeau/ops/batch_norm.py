@@ -10,8 +10,8 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
 from .declare import composite, primitive
 from .dtype_rules import check_parameter_dtypes, type_word
+from .memory import bare, is_computed, is_last, new_like
 from .together import together
-from .windows import bare, is_computed, is_last, new_like
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
 _FUNCTIONAL = ("nn.functional",)

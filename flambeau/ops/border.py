@@ -19,8 +19,8 @@ from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .joining import stack
 from .max_pool import in_format_of
+from .memory import bare, is_computed
 from .rearrange import constant_pad_nd
-from .windows import bare, is_computed
 
 _COMBINATIONS = """Supported combinations for non-constant padding:
   - 2D or 3D input: padding size = 2 (pads last dimension)

@@ -14,8 +14,9 @@ from ..kernels.library import loss as kernels
 from .arguments import need_tensors
 from .declare import composite, primitive
 from .dtype_rules import type_word, unsupported
-from .loss_arguments import dense, read_reduction
+from .loss_arguments import read_reduction
 from .matmul import linear
+from .memory import dense
 from .primitive import Saved
 from .softmax import softmax_backward
 

@@ -14,7 +14,8 @@ from ..kernels.library import ctc as kernels
 from .arguments import need_tensors
 from .declare import composite, primitive
 from .dtype_rules import unsupported
-from .loss_arguments import dense, read_reduction, reduce_loss
+from .loss_arguments import read_reduction, reduce_loss
+from .memory import dense
 
 
 def _lengths(name: str, given: Any, batch: int) -> np.ndarray:

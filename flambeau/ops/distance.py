@@ -19,7 +19,7 @@ from .arguments import need_tensors
 from .declare import composite, primitive
 from .dtype_rules import type_word
 from .inplace import write_out
-from .loss_arguments import dense
+from .memory import dense
 from .primitive import unknown_derivative
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}

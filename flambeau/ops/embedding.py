@@ -20,7 +20,7 @@ from ..kernels.library import embedding_bag as bag_kernels
 from ..kernels.library import index as kernels
 from .arguments import as_int, need_tensors
 from .declare import composite, primitive
-from .loss_arguments import dense
+from .memory import dense
 from .primitive import Saved
 from .sparse_coo import coo_from_parts
 

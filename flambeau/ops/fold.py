@@ -14,7 +14,8 @@ from .complex_views import view_as_complex, view_as_real
 from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .joining import stack
-from .windows import Window, bare, is_computed
+from .memory import bare, is_computed
+from .windows import Window
 
 _FUNCTIONAL = ("nn.functional",)
 

@@ -14,8 +14,8 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import sample as kernels
 from .declare import primitive
 from .joining import stack
+from .memory import bare
 from .primitive import Saved
-from .windows import bare
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 

@@ -17,7 +17,7 @@ from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .grid_points import Points, composed_gradients
 from .max_pool import in_format_of
-from .windows import bare, is_computed
+from .memory import bare, is_computed
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")

@@ -10,8 +10,9 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import group_norm as kernels
 from .declare import primitive
 from .max_pool import in_format_of
+from .memory import bare, is_computed, is_last, new_like
 from .primitive import Saved
-from .windows import bare, is_computed, is_last, need_dtype, new_like
+from .windows import need_dtype
 
 
 def _geometry(shape: tuple[int, ...], groups: int) -> tuple[int, int, int, int]:

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 from ..core.tensor import Tensor
-from .along import contiguous
 
 _BY_NUMBER = ("none", "mean", "sum")
 
@@ -32,8 +31,3 @@ def reduce_loss(loss: Tensor, reduction: str) -> Any:
     if reduction == "mean":
         return loss.mean()
     return loss.sum() if reduction == "sum" else loss
-
-
-def dense(t: Tensor) -> Tensor:
-    """The tensor itself if it is contiguous, else a contiguous copy without history: what kernels read."""
-    return t if t._contig else contiguous(t)

@@ -17,22 +17,9 @@ from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import pool as kernels
 from .arguments import need_tensor
 from .declare import composite, primitive
+from .memory import bare, is_computed, is_last, new_like, recording
 from .primitive import Saved
-from .windows import (
-    Window,
-    bare,
-    is_computed,
-    is_last,
-    need_dtype,
-    new_like,
-    planes,
-    pool_sizes,
-    pooled_size,
-    read_window,
-    recording,
-    sliding,
-    window_table,
-)
+from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
 
 _FUNCTIONAL = ("nn.functional",)
 _UNROLLED = 25  # elements of a window that is written out in the kernel

@@ -16,7 +16,7 @@ from ..kernels.library import resample as kernels
 from .band import Band
 from .convert import copy_raw
 from .declare import primitive
-from .windows import bare, is_computed, is_last
+from .memory import bare, is_computed, is_last
 
 Bands = tuple[Band, ...]
 _TASKS = 32  # parallel pieces a map is cut into at least, if it is large

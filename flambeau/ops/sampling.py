@@ -23,6 +23,7 @@ from .declare import composite, primitive
 from .dtype_rules import type_word, unsupported
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
+from .memory import dense
 from .plan import NATIVE
 from .primitive import unknown_derivative
 from .random import fill_bernoulli
@@ -197,7 +198,7 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
     if input.device is not cpu:
         return empty(shape, dt.int64, input.device)
     if replacement and num_samples > 1 and NATIVE and numel_of(input.shape):
-        return multinomial_samples(source, contiguous(input), num_samples, shape)
+        return multinomial_samples(source, dense(input), num_samples, shape)
     if (
         num_samples == 1
         and NATIVE
@@ -228,10 +229,6 @@ def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
     return np.argsort(-scores, axis=-1, kind="stable")[:, :num_samples]
 
 
-def contiguous(t: Tensor) -> Tensor:
-    return t if t._contig else t.contiguous()  # type: ignore[attr-defined]
-
-
 def _sampled(
     input: Tensor, source: Generator, native: Callable[..., Tensor], sample: Callable[..., np.ndarray]
 ) -> Tensor:
@@ -239,7 +236,7 @@ def _sampled(
     if input.device is not cpu or not numel_of(input.shape):
         return empty(input.shape, input.dtype, input.device)
     if NATIVE:
-        return native(source, contiguous(input))
+        return native(source, dense(input))
     flat = sample(source, np.ascontiguousarray(input._array()).reshape(-1), input.dtype)
     return copy_of_array(flat.reshape(input.shape), input.dtype)
 
@@ -269,7 +266,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     if count.device is not cpu:
         return empty(shape, count.dtype, count.device)
     if NATIVE and numel_of(shape) and count.dtype in (dt.float32, dt.float64):
-        both = (contiguous(t.expand(shape)) for t in (count, prob))  # type: ignore[attr-defined]
+        both = (dense(t.expand(shape)) for t in (count, prob))  # type: ignore[attr-defined]
         return binomial_samples(source, *both)
     trials, chances = (np.ascontiguousarray(np.broadcast_to(t._array(), shape)).reshape(-1) for t in (count, prob))
     drawn = samplers.binomial(source, trials, chances, count.dtype)
@@ -317,6 +314,6 @@ def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
         return empty(input.shape, input.dtype, input.device)
     outcomes = input.shape[-1] if input.shape else 1
     if NATIVE:
-        return dirichlet_samples(source, contiguous(input), outcomes)
+        return dirichlet_samples(source, dense(input), outcomes)
     rows = np.ascontiguousarray(input._array()).reshape(-1, outcomes)
     return copy_of_array(samplers.dirichlet(source, rows, input.dtype).reshape(input.shape), input.dtype)

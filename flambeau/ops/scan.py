@@ -15,12 +15,13 @@ from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import scan as kernels
-from .along import LineOperator, contiguous, split_at
+from .along import LineOperator, split_at
 from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .formula import Pointwise
 from .inplace import assign, check_unrecorded, check_writable, write_out
+from .memory import bare
 from .primitive import Saved
 from .reducing import check_out_dtype
 from .reduction import Reduction, to_bool
@@ -124,7 +125,7 @@ def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
 def _fused_cumprod_backward(g: Tensor, out: Tensor, input: Tensor, dim: int) -> Tensor:
     result = empty(input.shape, g.dtype, g.device)
     if g.device is cpu and numel_of(input.shape):
-        x, y, grad = contiguous(input), contiguous(out), contiguous(g)
+        x, y, grad = bare(input), bare(out), bare(g)
         kernels.cumprod_backward(result, grad, y, x, *split_at(input.shape, dim))
     return result
 
@@ -232,7 +233,7 @@ def _running_extreme(name: str, input: Tensor, dim: int, largest: bool) -> Saved
     values = empty(input.shape, input.dtype, input.device)
     index = empty(input.shape, dt.int64, input.device)
     if input.device is cpu and numel_of(input.shape):
-        kernels.cumulate_extreme(values, index, contiguous(input), *split_at(input.shape, d), largest=largest)
+        kernels.cumulate_extreme(values, index, bare(input), *split_at(input.shape, d), largest=largest)
     return Saved(_EXTREME_RESULTS[name]((values, index)), index=index, shape=input.shape)
 
 

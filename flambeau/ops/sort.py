@@ -15,12 +15,13 @@ from ..core.typenames import type_name
 from ..kernels.library import radix as radix_kernels
 from ..kernels.library import select as select_kernels
 from ..kernels.library import sort as sort_kernels
-from .along import contiguous, place_along, split_at, take_along
+from .along import place_along, split_at, take_along
 from .arguments import is_int, need_tensor
 from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .extremes import select_backward
 from .inplace import raw_copy, write_out
+from .memory import bare
 from .primitive import Saved
 from .reducing import check_pair
 from .reduction import reduced_shape
@@ -36,9 +37,9 @@ def to_rows(x: Tensor, d: int) -> Tensor:
     """The values of x as contiguous memory whose last dimension is `d`."""
     rank = len(x.shape)
     if d >= rank - 1:
-        return contiguous(x)
+        return bare(x)
     order = [i for i in range(rank) if i != d] + [d]
-    return contiguous(x._view([x.shape[i] for i in order], tuple([x._strides[i] for i in order]), x._offset))
+    return bare(x._view([x.shape[i] for i in order], tuple([x._strides[i] for i in order]), x._offset))
 
 
 def from_rows(rows: Tensor, like: Tensor, d: int) -> Tensor:
@@ -166,7 +167,7 @@ def _top(input: Tensor, k: int, d: int, largest: bool) -> tuple[Tensor, Tensor]:
     outer, n, inner = split_at(input.shape, d)
     if input.device is not cpu or not numel_of(shape) or not k:
         return values, index
-    x = contiguous(input)
+    x = bare(input)
     if k <= select_kernels.FEW and (k * 8 <= n or n <= select_kernels.FEW):
         select_kernels.top_few(values, index, x, outer, n, inner, k, largest=largest)
         return values, index
@@ -216,7 +217,7 @@ def _select(name: str, input: Tensor, dim: int, keepdim: bool, k: int, mode: str
     if input.device is cpu and numel_of(shape):
         long = n > select_kernels.SMALL
         tasks = min(outer * inner, _TASKS)
-        select_kernels.select_lines(values, index, contiguous(input), outer, n, inner, k, tasks, mode=mode, long=long)
+        select_kernels.select_lines(values, index, bare(input), outer, n, inner, k, tasks, mode=mode, long=long)
     return Saved(_SELECT_RESULTS[name]((values, index)), index=index, shape=input.shape)
 
 
@@ -281,7 +282,7 @@ def _whole_median(name: str, input: Tensor) -> Saved:
         raw_copy(out, lowest)
         return Saved(out, index=None, shape=input.shape)
     _need_elements(name, input, 0)
-    flat = contiguous(input).reshape(-1)
+    flat = bare(input).reshape(-1)
     values, index = _select(name, flat, 0, False, 0, name).result
     return Saved(values, index=index, shape=input.shape)
 

@@ -21,7 +21,7 @@ from .convert import CASTS
 from .creation import fill_raw, finish
 from .declare import composite
 from .inplace import check_history_writable
-from .loss_arguments import dense
+from .memory import dense
 from .primitive import Primitive
 from .sparse_dispatch import sparse_form
 from .sparse_index import entry_keys, found_at, grouped, index_tensor, keys_of

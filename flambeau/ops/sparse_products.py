@@ -14,7 +14,7 @@ from .creation import fill_raw
 from .declare import composite
 from .dtype_rules import type_word
 from .joining import stack
-from .loss_arguments import dense
+from .memory import dense
 from .primitive import Primitive
 from .sparse_coo import coalesce, listed_places, values_in_place_of
 from .sparse_dispatch import sparse_form

@@ -13,11 +13,11 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, new_tensor, numel_of
 from ..core.typenames import type_name
 from ..kernels.library.search import mark_groups, search_sorted
-from .along import contiguous
 from .arguments import as_number, need_tensor
 from .declare import composite, primitive
 from .dtype_rules import number_dtype, type_word, unsupported
 from .inplace import write_out
+from .memory import bare
 from .primitive import unknown_derivative
 from .registry import lookup
 from .sort import sort_rows
@@ -39,7 +39,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any) -> tuple[Tensor, 
 
 @primitive(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0", function=False, method=False)
 def unique_elements(input: Tensor) -> Any:
-    flat = contiguous(input).reshape(-1)
+    flat = bare(input).reshape(-1)
     ordered, order = sort_rows(flat, False)
     return _groups(ordered, order, input.shape)
 
@@ -53,7 +53,7 @@ def unique_elements(input: Tensor) -> Any:
 def distinct_neighbours(input: Tensor, dim: int | None) -> Any:
     if dim is not None:
         return _distinct_slices(input, dim, False)
-    return _groups(contiguous(input).reshape(-1), None, input.shape)
+    return _groups(bare(input).reshape(-1), None, input.shape)
 
 
 @primitive(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0", function=False, method=False)
@@ -205,13 +205,13 @@ def _search(
 ) -> Tensor:
     if isinstance(values, Tensor):
         common = lookup("promote_types").function(boundaries.dtype, values.dtype)
-        x, shape = contiguous(values).to(common), values.shape
+        x, shape = bare(values).to(common), values.shape
     else:
         fractional = number_dtype(values).is_floating_point and not boundaries.dtype.is_floating_point
         common = dt.float64 if fractional else boundaries.dtype
         kind = number_dtype(values)
         x, shape = copy_of_array(np.asarray([values], kind.numpy), kind).to(common), make_size(())
-    edges = contiguous(boundaries).to(common)
+    edges = bare(boundaries).to(common)
     kind = dt.int32 if out_int32 else dt.int64
     if out is not None and out.dtype is not kind:
         raise RuntimeError(
@@ -225,7 +225,7 @@ def _search(
     count = numel_of(shape)
     if count:
         per_row = count if len(boundaries.shape) == 1 else shape[-1]
-        order = None if sorter is None else contiguous(sorter)
+        order = None if sorter is None else bare(sorter)
         search_sorted(result, edges, x, order, count, boundaries.shape[-1], per_row, right=right)
     return result if out is None else write_out("searchsorted", out, result)
 

@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.device import cpu
-from ..core.graph import mode
-from ..core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ..core.tensor import Tensor, empty, empty_strided, numel_of
+from ..core.tensor import Tensor, numel_of
 from .arguments import as_ints, is_int
 from .dtype_rules import unsupported
 
@@ -144,40 +141,6 @@ def _check_not_empty(name: str, input: Tensor, dims: int) -> None:
     )
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------------
-
-
-def is_last(x: Tensor) -> bool:
-    """Whether the channels of x lie next to each other in memory (and that is not simply contiguous)."""
-    return suggests_channels_last(x.shape, x._strides) and is_channels_last(x.shape, x._strides)
-
-
-def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
-    """An uninitialised result in the memory format of x."""
-    if is_last(x):
-        return empty_strided(shape, channels_last_strides(shape), d or x.dtype, x.device)
-    return empty(shape, d or x.dtype, x.device)
-
-
-def bare(x: Tensor) -> Tensor:
-    """The values of x, contiguous, without history."""
-    return (x if x._meta is None else x._bare_alias()).contiguous()
-
-
-def recording(x: Tensor) -> bool:
-    """Whether autograd will want the gradient of what is computed from x now."""
-    return mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
-
-
-def is_computed(x: Tensor) -> bool:
-    """Whether there is memory to work on: not on the meta device."""
-    return x.device is cpu
-
-
-def planes(x: Tensor, dims: int) -> int:
-    return numel_of(x.shape[: len(x.shape) - dims])
-
-
 # -- tables of windows ----------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +162,10 @@ def adaptive(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     place = np.arange(count)
     first = place * size // max(count, 1)
     return first, -(-(place + 1) * size // max(count, 1)) - first
+
+
+def planes(x: Tensor, dims: int) -> int:
+    return numel_of(x.shape[: len(x.shape) - dims])
 
 
 def window_table(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
