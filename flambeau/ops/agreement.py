@@ -13,7 +13,7 @@ from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..expr import functions as f
 from .arguments import need_tensor, need_tensors
 from .convert import to
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word, unsupported
 from .reduce import sum_
 from .reducing import plain_dim
@@ -98,7 +98,7 @@ def trace(input: Tensor) -> Tensor:
     return trace_of(input, input.shape)
 
 
-@primitive(grads={"input": _trace_grad}, label="TraceBackward0", function=False, method=False)
+@internal(grads={"input": _trace_grad}, label="TraceBackward0")
 def trace_of(input: Tensor, shape: Any) -> Tensor:
     n = min(input.shape)
     return sum_(input._view((n,), (input._strides[0] + input._strides[1],), input._offset))

@@ -13,7 +13,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from ..kernels.library.index import gather as gather_kernel
 from ..kernels.library.index import scatter as scatter_kernel
-from .declare import primitive
+from .declare import internal
 from .memory import bare, dense
 
 
@@ -31,9 +31,7 @@ def _check(error: np.ndarray, size: int) -> None:
         raise IndexError(f"index {error[1]} is out of bounds for a dimension of size {size}: the indices were changed")
 
 
-@primitive(
-    grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)}, function=False, method=False
-)
+@internal(grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
 def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
     out = empty(index.shape, input.dtype, input.device)
@@ -49,9 +47,7 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     return out
 
 
-@primitive(
-    grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)}, function=False, method=False
-)
+@internal(grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)})
 def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
     """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
     out = empty(make_size(shape), values.dtype, values.device)

@@ -16,7 +16,7 @@ from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import attention as kernels
 from ..kernels.library import flash_attention as flash
 from .arguments import need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dropout import dropped
 from .dtype_rules import type_word
 from .memory import dense
@@ -26,15 +26,13 @@ from .primitive import Saved
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
 
 
-@primitive(
+@internal(
     grads={
         "grad": lambda v, weights, scale, causal: attention_weights_backward(v, weights, scale, causal),
         "weights": lambda v, grad, weights, scale: (
             (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
         ),
-    },
-    function=False,
-    method=False,
+    }
 )
 def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
     grad_scores = empty(weights.shape, weights.dtype, weights.device)
@@ -55,9 +53,7 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
     return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)  # type: ignore[attr-defined]
 
 
-@primitive(
-    grads={"scores": _scores_grad, "mask": _mask_grad}, label="SafeSoftmaxBackward0", function=False, method=False
-)
+@internal(grads={"scores": _scores_grad, "mask": _mask_grad}, label="SafeSoftmaxBackward0")
 def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
     out = empty(scores.shape, scores.dtype, scores.device)
@@ -146,12 +142,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     return slopes.matmul(keys), grad_key, grad_value  # type: ignore[attr-defined]
 
 
-@primitive(
-    grads={("query", "key", "value"): _flash_gradients},
-    label="ScaledDotProductFlashAttentionForCpuBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={("query", "key", "value"): _flash_gradients}, label="ScaledDotProductFlashAttentionForCpuBackward0")
 def flash_attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Saved:
     """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
     q, k, v = (_rows(t) for t in (query, key, value))

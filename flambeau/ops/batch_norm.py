@@ -8,7 +8,7 @@ from ..core.dtype import opmath
 from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import check_parameter_dtypes, type_word
 from .memory import bare, is_computed, is_last, new_like
 from .together import together
@@ -103,9 +103,7 @@ def _composed(
     return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
 
 
-@primitive(
-    grads={("input", "weight", "bias"): _backward}, label="NativeBatchNormBackward0", function=False, method=False
-)
+@internal(grads={("input", "weight", "bias"): _backward}, label="NativeBatchNormBackward0")
 def normalised(
     input: Tensor,
     weight: Any,

@@ -15,7 +15,7 @@ from ..core.typenames import type_name
 from ..kernels.library import border as kernels
 from .arguments import as_ints, as_number, need_tensor
 from .complex_views import view_as_complex, view_as_real
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import unsupported
 from .joining import stack
 from .max_pool import in_format_of
@@ -95,20 +95,11 @@ def _padding_op(label: str) -> Any:
     def run_back(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
         return pad_transposed(input, borders)
 
-    forward: Any = primitive(
-        run,
-        grads={"input": lambda g, borders: backward(g, borders)},
-        label=label,
-        function=False,
-        method=False,
-        name=name,
-    )
-    backward: Any = primitive(
+    forward: Any = internal(run, grads={"input": lambda g, borders: backward(g, borders)}, label=label, name=name)
+    backward: Any = internal(
         run_back,
         grads={"input": lambda g, borders: forward(g, borders)},
         label=f"{name}BackwardBackward0",
-        function=False,
-        method=False,
         name=f"{name}_backward",
     )
     return forward

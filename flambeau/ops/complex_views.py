@@ -11,7 +11,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..core.tensor import empty_strided as raw_empty_strided
 from .arguments import need_tensors
-from .declare import composite, primitive, view
+from .declare import composite, internal, view
 from .dtype_rules import type_word
 from .inplace import raw_copy, write_out
 
@@ -122,7 +122,7 @@ def _check_out(out: Any, d: dtype) -> None:
         )
 
 
-@primitive(grads={("real", "imag"): _complex_backward}, label="ComplexBackward0", function=False, method=False)
+@internal(grads={("real", "imag"): _complex_backward}, label="ComplexBackward0")
 def joined(real: Tensor, imag: Tensor) -> Tensor:
     return _join_parts(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
 
@@ -152,7 +152,7 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     return write_out("polar", out, turned(abs, angle))
 
 
-@primitive(grads={("abs", "angle"): _polar_backward}, label="PolarBackward0", function=False, method=False)
+@internal(grads={("abs", "angle"): _polar_backward}, label="PolarBackward0")
 def turned(abs: Any, angle: Any) -> Tensor:
     d = _check_parts("polar", ("abs", "angle"), abs, angle)
     return _join_parts(abs * angle.cos(), abs * angle.sin(), d)

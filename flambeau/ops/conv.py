@@ -14,7 +14,7 @@ from ..core.graph import mode
 from ..core.layout import channels_last_strides, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided
 from .creation import fill_raw
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word
 from .together import together
 
@@ -82,7 +82,7 @@ def _bias_grad(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, len(g.shape))])
 
 
-@primitive(grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0", function=False, method=False)
+@internal(grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
     shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
     out = _new(shape, input)
@@ -95,14 +95,12 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     return out
 
 
-@primitive(
+@internal(
     grads={
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
     label="ConvolutionBackward0",
-    function=False,
-    method=False,
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
@@ -115,14 +113,12 @@ def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: 
     return out
 
 
-@primitive(
+@internal(
     grads={
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
     label="ConvolutionBackward0",
-    function=False,
-    method=False,
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
@@ -144,9 +140,7 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
     return together(*parts) if mode.enabled else parts
 
 
-@primitive(
-    grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0", function=False, method=False
-)
+@internal(grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
 ) -> Tensor:

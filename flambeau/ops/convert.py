@@ -29,7 +29,7 @@ from ..core.typed_storage import TypedStorage
 from ..core.typenames import type_name
 from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
 from .creation import check_fits, empty_as, fill_raw
-from .declare import composite, primitive, view
+from .declare import composite, internal, primitive, view
 from .inplace import check_history_writable, check_partial_overlap, check_writable, copy_into, raw_copy, rebase_history
 
 
@@ -78,7 +78,7 @@ def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Te
     return g.to(device=input_device, dtype=input_dtype)
 
 
-@primitive(grads={"input": _convert_backward}, label="ToCopyBackward0", function=False, method=False)
+@internal(grads={"input": _convert_backward}, label="ToCopyBackward0")
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""
     out = empty_as(input, d, where, fmt)
@@ -205,12 +205,7 @@ def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: de
     return _convert_backward(g.sum_to_size(src_shape), src_dtype, src_device)
 
 
-@primitive(
-    grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward},
-    label="CopyBackwards",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward}, label="CopyBackwards")
 def copied(input: Tensor, src: Tensor) -> Tensor:
     """What `input` becomes by copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
     return input._bare_alias()
@@ -239,19 +234,14 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-@primitive(
-    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
-    label="FillBackward1",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()}, label="FillBackward1")
 def filled_with(input: Tensor, value: Tensor) -> Tensor:
     out = empty_as(input)
     raw_copy(out, value)
     return out
 
 
-@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0", function=False, method=False)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0")
 def filled_with_number(input: Tensor, value: Any) -> Tensor:
     return fill_raw(empty_as(input), value)
 
@@ -293,22 +283,17 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     return self
 
 
-@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward2", function=False, method=False)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward2")
 def overwritten(input: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@primitive(
-    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
-    label="FillBackward3",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()}, label="FillBackward3")
 def overwritten_with(input: Tensor, value: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@primitive(grads={"input": lambda g: g.new_zeros(g.shape)}, label="ZeroBackward0", function=False, method=False)
+@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="ZeroBackward0")
 def zeroed(input: Tensor) -> Tensor:
     return input._bare_alias()
 

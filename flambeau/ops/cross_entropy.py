@@ -12,7 +12,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import loss as kernels
 from .arguments import need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word, unsupported
 from .loss_arguments import read_reduction
 from .matmul import linear
@@ -93,12 +93,13 @@ def _shares(
     return hit, spread, hit.sum(classes, True) + spread.sum(classes, True)
 
 
-@primitive(
-    grads={("grad", "input"): lambda v, grad, input, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
-        v, grad, input, target, weight, reduction, ignore_index, smoothing)},
-    function=False,
-    method=False,
-)  # fmt: skip
+@internal(
+    grads={
+        ("grad", "input"): lambda v, grad, input, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
+            v, grad, input, target, weight, reduction, ignore_index, smoothing
+        )
+    }
+)
 def cross_entropy_backward(
     grad: Tensor,
     input: Tensor,
@@ -128,13 +129,14 @@ def cross_entropy_backward(
     return grad_input
 
 
-@primitive(
-    grads={"input": lambda g, input, target, weight, stats, reduction, ignore_index, smoothing: cross_entropy_backward(
-        g, input, target, weight, stats, reduction, ignore_index, smoothing)},
+@internal(
+    grads={
+        "input": lambda g, input, target, weight, stats, reduction, ignore_index, smoothing: cross_entropy_backward(
+            g, input, target, weight, stats, reduction, ignore_index, smoothing
+        )
+    },
     label="NllLossBackward0",
-    function=False,
-    method=False,
-)  # fmt: skip
+)
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
 ) -> Saved:
@@ -253,12 +255,13 @@ def cross_entropy(
 # -- negative log-likelihood ----------------------------------------------------------------------------------------------
 
 
-@primitive(
-    grads={"grad": lambda v, input, target, weight, stats, reduction, ignore_index: _nll_grad_of_grad(
-        v, target, weight, reduction, ignore_index)},
-    function=False,
-    method=False,
-)  # fmt: skip
+@internal(
+    grads={
+        "grad": lambda v, input, target, weight, stats, reduction, ignore_index: _nll_grad_of_grad(
+            v, target, weight, reduction, ignore_index
+        )
+    }
+)
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
 ) -> Tensor:
@@ -304,12 +307,12 @@ def _nll_rule(
     return nll_loss_backward(g, input, target, weight, stats, reduction, ignore_index)
 
 
-@primitive(grads={"input": _nll_rule}, label="NllLossBackward0", function=False, method=False)
+@internal(grads={"input": _nll_rule}, label="NllLossBackward0")
 def nll_loss_rows(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
     return _run_nll(input, target, weight, reduction, ignore_index)
 
 
-@primitive(grads={"input": _nll_rule}, label="NllLoss2DBackward0", function=False, method=False)
+@internal(grads={"input": _nll_rule}, label="NllLoss2DBackward0")
 def nll_loss_planes(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
     return _run_nll(input, target, weight, reduction, ignore_index)
 

@@ -12,7 +12,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import ctc as kernels
 from .arguments import need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import unsupported
 from .loss_arguments import read_reduction, reduce_loss
 from .memory import dense
@@ -86,7 +86,7 @@ def _ctc_grad(
     return result
 
 
-@primitive(grads={"log_probs": _ctc_grad}, label="CtcLossBackward0", function=False, method=False)
+@internal(grads={"log_probs": _ctc_grad}, label="CtcLossBackward0")
 def ctc_losses(
     log_probs: Tensor,
     labels: Tensor,

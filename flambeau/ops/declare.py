@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -10,21 +9,19 @@ from typing import Any
 from ..core import graph, modes
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
-from .calls import run_inplace
-from .dtype_rules import promote
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
-from .formula import Pointwise, PointwiseNode, formula_globals
+from .formula import Pointwise, formula_globals
 from .inplace import (
     assign,
     check_disjoint,
     check_unrecorded,
     check_writable,
     needs_copy_before_write,
-    resize_out,
     same_memory,
     write_out,
 )
+from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -36,85 +33,49 @@ _intercept = modes.intercept
 # -- pointwise --------------------------------------------------------------------------------------------------------
 
 
+@takes_options
 def pointwise(
-    formula: Callable | None = None,
+    formula: Callable,
     *,
     name: str | None = None,
-    rule: Callable = promote,
-    grad: Callable | None = None,
     inplace_grad: Callable | None = None,
-    label: str | Callable | None = None,
     inplace_label: str | None = None,
-    check: Callable | None = None,
-    guard: Callable | None = None,
-    kinds: str = "bifc",
-    kernel: str | None = None,
-    numbers: tuple[str, ...] | None = None,
-    only_numbers: bool = False,
-    constants: dict[str, frozenset | None] | None = None,
+    unrecorded: bool = False,
+    former: tuple[str, ...] = (),
     function: bool = True,
     method: bool = True,
     inplace: bool = True,
     out: bool = True,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
-    differentiable: bool = True,
-    unrecorded: bool = False,
-    former: tuple[str, ...] = (),
+    **options: Any,
 ) -> Any:
-    """Declare a pointwise operator from its scalar formula.
+    """Declare a pointwise operator from its scalar formula. `options` are those of `Pointwise`: dtypes, derivative, checks.
 
     Parameters without a default are operands (tensors or numbers, broadcast and promoted together); parameters with a
     default are numbers or choices. Returns the public function; its record is `function.op`.
 
-    `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
-    and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
-    first; with `only_numbers` there need be no tensor at all), `constants` the numbers that become part of the formula (see Pointwise). `check(op, operands[, params])` runs
-    once per plan; `guard(compute, operands)` returns None or a function of the values that runs before every call. `grad(g, *operands, *params, out)` replaces the automatic
-    derivative, `inplace_grad` that of the in-place form. `label` is the name of the autograd node, or makes it from the
-    plan; `inplace_label` is that of the in-place form. `former` names the numbers that may stand among the operands, as in PyTorch's former signature.
-    `unrecorded`: autograd takes no notice of the in-place form, not even of one that changes a leaf.
+    `inplace_grad` and `inplace_label` are the derivative and the autograd node's name of the in-place form where they
+    differ. `unrecorded`: autograd takes no notice of the in-place form, not even of one that changes a leaf. `former`
+    names the numbers that may stand among the operands, as in PyTorch's former signature.
     """
-    if formula is None:
-        return functools.partial(
-            pointwise, name=name, rule=rule, grad=grad, inplace_grad=inplace_grad, label=label, inplace_label=inplace_label, check=check, guard=guard,
-            kinds=kinds, kernel=kernel, numbers=numbers, only_numbers=only_numbers, constants=constants, function=function, method=method,
-            inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, differentiable=differentiable,
-            unrecorded=unrecorded, former=former,
-        )  # fmt: skip
     op_name = name or formula.__name__
 
-    def implementation(derivative: Callable | None, label: str | Callable | None) -> Pointwise:
-        made = Pointwise(
-            op_name,
-            formula,
-            rule,
-            derivative,
-            label,
-            differentiable,
-            check,
-            kinds,
-            kernel,
-            numbers,
-            constants,
-            guard,
-            only_numbers,
-        )
+    def implementation(**changes: Any) -> Pointwise:
+        made = Pointwise(op_name, formula, **{**options, **changes})
         made.former, made.unrecorded = former, unrecorded
         return made
 
-    impl = implementation(grad, label)
+    impl = implementation()
     face = make_face(impl, out)
     op = Op(
-        op_name, "pointwise", face, namespaces if function else (), face if method else None, None, out, differentiable,
-        impl, aliases, formula.__doc__ or "",
+        op_name, "pointwise", face, namespaces if function else (), face if method else None, None, out,
+        impl.differentiable, impl, aliases, formula.__doc__ or "",
     )  # fmt: skip
     if inplace:
-        op.inplace = _inplace_face(
-            impl
-            if inplace_grad is None and inplace_label is None
-            else implementation(inplace_grad or grad, inplace_label or label)
-        )
+        changes = {"grad": inplace_grad, "label": inplace_label}
+        changes = {option: value for option, value in changes.items() if value is not None}
+        op.inplace = _inplace_face(implementation(**changes) if changes else impl)
     _dress(face, op, formula)
     return register(op).function
 
@@ -149,82 +110,44 @@ def _dress(face: Any, op: Op, source: Callable) -> None:
 # -- everything else --------------------------------------------------------------------------------------------------
 
 
+@takes_options
 def primitive(
-    fn: Callable | None = None,
+    fn: Callable,
     *,
     grads: dict | None = None,
     label: str | None = None,
     kind: str = "primitive",
     multi_view: bool = False,
-    name: str | None = None,
-    function: bool = True,
-    method: bool = True,
-    inplace: bool | Callable = False,
-    out: bool | str = False,
-    namespaces: tuple[str, ...] = ("torch",),
-    aliases: tuple[str, ...] = (),
     former: tuple[str, ...] = (),
+    **faces: Any,
 ) -> Any:
-    """Declare an operator with a kernel of its own and derivative rules `grads` (see ops.primitive)."""
-    if fn is None:
-        return functools.partial(
-            primitive, grads=grads, label=label, kind=kind, multi_view=multi_view, name=name, function=function,
-            method=method, inplace=inplace, out=out, namespaces=namespaces, aliases=aliases, former=former,
-        )  # fmt: skip
+    """Declare an operator with a kernel of its own and derivative rules `grads` (see ops.primitive). `faces` as for
+    `_declare`."""
     impl = Primitive(fn, grads or {}, label, kind == "view", multi_view)
-    return _declare(
-        fn,
-        _calling(impl, fn, former),
-        impl,
-        kind,
-        name,
-        function,
-        method,
-        inplace,
-        out,
-        namespaces,
-        aliases,
-        bool(grads),
-    )
+    return _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), **faces)
 
 
-def view(fn: Callable | None = None, **options: Any) -> Any:
+@takes_options
+def internal(fn: Callable, **options: Any) -> Any:
+    """Declare a primitive that is a part of public operators and has no public name itself."""
+    return primitive(fn, function=False, method=False, **options)
+
+
+@takes_options
+def view(fn: Callable, **options: Any) -> Any:
     """Declare an operator whose result shares memory with its input."""
-    if fn is None:
-        return functools.partial(view, **options)
     return primitive(fn, kind="view", **options)
 
 
-def composite(
-    fn: Callable | None = None,
-    *,
-    kind: str = "composite",
-    name: str | None = None,
-    function: bool = True,
-    method: bool = True,
-    inplace: bool | Callable = False,
-    out: bool | str = False,
-    namespaces: tuple[str, ...] = ("torch",),
-    aliases: tuple[str, ...] = (),
-    former: tuple[str, ...] = (),
-) -> Any:
-    """Declare an operator made of other operators: its derivative follows from theirs."""
-    if fn is None:
-        return functools.partial(
-            composite, kind=kind, name=name, function=function, method=method, inplace=inplace, out=out,
-            namespaces=namespaces, aliases=aliases, former=former,
-        )  # fmt: skip
-    return _declare(
-        fn, _calling(fn, fn, former), None, kind, name, function, method, inplace, out, namespaces, aliases, True
-    )
+@takes_options
+def composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **faces: Any) -> Any:
+    """Declare an operator made of other operators: its derivative follows from theirs. `faces` as for `_declare`."""
+    return _declare(fn, _calling(fn, fn, former), None, kind, True, **faces)
 
 
-def transparent(
-    fn: Callable | None = None, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",)
-) -> Any:
+@takes_options
+def transparent(fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",)) -> Any:
     """Declare a function that only calls other operators: modes see those, not this one, and calling it costs nothing."""
-    if fn is None:
-        return functools.partial(transparent, name=name, namespaces=namespaces)
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
     fn.op = op  # type: ignore[attr-defined]
     return register(op).function
@@ -239,15 +162,18 @@ def _declare(
     run: Callable,
     impl: Any,
     kind: str,
-    name: str | None,
-    function: bool,
-    method: bool,
-    inplace: bool | Callable,
-    out: bool | str,
-    namespaces: tuple[str, ...],
-    aliases: tuple[str, ...],
     differentiable: bool,
+    *,
+    name: str | None = None,
+    function: bool = True,
+    method: bool = True,
+    inplace: bool | Callable = False,
+    out: bool | str = False,
+    namespaces: tuple[str, ...] = ("torch",),
+    aliases: tuple[str, ...] = (),
 ) -> Any:
+    """The public faces of an operator: which there are, under what names. `inplace` may be the function that changes the
+    tensor itself (see `_assigning_inplace`), `out` a rule for out= (see `_face_with_out`)."""
     op_name = name or fn.__name__
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -355,16 +281,3 @@ def _shares_memory(t: Tensor, x: Any) -> bool:
     if isinstance(x, Tensor):
         return same_memory(t, x) or needs_copy_before_write(t, x)
     return isinstance(x, (tuple, list)) and any(_shares_memory(t, i) for i in x)
-
-
-__all__ = [
-    "PointwiseNode",
-    "composite",
-    "pointwise",
-    "primitive",
-    "resize_out",
-    "run_inplace",
-    "transparent",
-    "user_pointwise",
-    "view",
-]

@@ -16,7 +16,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import distance as kernels
 from .arguments import need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word
 from .inplace import write_out
 from .memory import dense
@@ -77,9 +77,7 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
     return to_first, to_second
 
 
-@primitive(
-    grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")}, function=False, method=False
-)
+@internal(grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")})
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
     result = empty(x.shape, x.dtype, x.device)
@@ -99,7 +97,7 @@ def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
     return result
 
 
-@primitive(grads={("x1", "x2"): _cdist_grads}, label="CdistBackward0", function=False, method=False)
+@internal(grads={("x1", "x2"): _cdist_grads}, label="CdistBackward0")
 def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
     out = empty(make_size((*x1.shape[:-1], x2.shape[-2])), x1.dtype, x1.device)

@@ -19,7 +19,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import embedding_bag as bag_kernels
 from ..kernels.library import index as kernels
 from .arguments import as_int, need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal
 from .memory import dense
 from .primitive import Saved
 from .sparse_coo import coo_from_parts
@@ -64,9 +64,7 @@ def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_gra
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows  # type: ignore[attr-defined]
 
 
-@primitive(
-    grads={"grad_output": _dense_backward_grad}, label="EmbeddingDenseBackwardBackward0", function=False, method=False
-)
+@internal(grads={"grad_output": _dense_backward_grad}, label="EmbeddingDenseBackwardBackward0")
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
@@ -89,7 +87,7 @@ def _parts(count: int, rows: int, dim: int) -> int:
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
-@primitive(grads={"weight": _embedding_grad}, label="EmbeddingBackward0", function=False, method=False)
+@internal(grads={"weight": _embedding_grad}, label="EmbeddingBackward0")
 def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     n, dim = weight.shape
     out = empty(make_size((*indices.shape, dim)), weight.dtype, weight.device)
@@ -245,9 +243,7 @@ def _sparse_bag_grad(
     return rows_gradient(rows, index.narrow(0, int(starts[0]) if len(starts) else 0, bags.size), shape, padding)  # type: ignore[attr-defined]
 
 
-@primitive(
-    grads={("weight", "per_sample_weights"): _bag_grads}, label="EmbeddingBagBackward0", function=False, method=False
-)
+@internal(grads={("weight", "per_sample_weights"): _bag_grads}, label="EmbeddingBagBackward0")
 def bag_rows(
     weight: Tensor,
     index: Tensor,

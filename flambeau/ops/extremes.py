@@ -12,7 +12,7 @@ from ..core.typenames import type_name
 from ..expr import functions as f
 from .along import place_along, take_along
 from .arguments import is_int, need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word, unsupported
 from .formula import Pointwise
 from .inplace import write_out
@@ -161,13 +161,13 @@ def _kept_strides(index: Tensor, d: int) -> tuple[int, ...]:
     return (*index._strides[:d], 1, *index._strides[d:])
 
 
-@primitive(grads={"input": select_backward}, label="MaxBackward0", function=False, method=False)
+@internal(grads={"input": select_backward}, label="MaxBackward0")
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest element along a dimension and its index."""
     return _named(_max_result, _along_dim("max", input, dim, keepdim, _where_largest, _largest))
 
 
-@primitive(grads={"input": select_backward}, label="MinBackward0", function=False, method=False)
+@internal(grads={"input": select_backward}, label="MinBackward0")
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest element along a dimension and its index."""
     return _named(_min_result, _along_dim("min", input, dim, keepdim, _where_smallest, _smallest))
@@ -264,7 +264,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
     return write_out("aminmax", out, result)
 
 
-@primitive(grads={"input": _aminmax_backward}, label="AminmaxBackward0", function=False, method=False)
+@internal(grads={"input": _aminmax_backward}, label="AminmaxBackward0")
 def both_extremes(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     if dim is not None:
         dim = wrap_dim(dim, len(input.shape))

@@ -11,7 +11,7 @@ from ..core.tensor import Tensor, empty
 from ..kernels.library import fold as kernels
 from .arguments import as_ints, is_int, need_tensor
 from .complex_views import view_as_complex, view_as_real
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import unsupported
 from .joining import stack
 from .memory import bare, is_computed
@@ -63,11 +63,9 @@ def _geometry(sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
     return (*sizes, *_blocks(sizes, window), *window.kernel, *window.stride, *window.padding, *window.dilation)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, input_shape, window: columns_to_images(g, input_shape[-2:], window)},
     label="Im2ColBackward0",
-    function=False,
-    method=False,
 )
 def images_to_columns(input: Tensor, window: Window) -> Tensor:
     """Every block of images (..., C, H, W) as a column (..., C * kh * kw, blocks)."""
@@ -81,12 +79,7 @@ def images_to_columns(input: Tensor, window: Window) -> Tensor:
     return out
 
 
-@primitive(
-    grads={"input": lambda g, window: images_to_columns(g, window)},
-    label="Col2ImBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0")
 def columns_to_images(input: Tensor, sizes: Any, window: Window) -> Tensor:
     """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
     h, w = sizes

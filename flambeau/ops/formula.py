@@ -74,7 +74,14 @@ class Pointwise:
     Formula parameters without a default are operands: tensors or numbers (or None, with default OPTIONAL). Parameters with a
     default are numbers (arguments of the kernel at run time) or choices (a string, bool or None selects the formula).
     `constants` names numbers that are part of the formula instead: every value of a parameter, or the listed values of
-    an operand. A parameter called `compute`, of the formula or of `grad`, is the dtype the formula is evaluated in."""
+    an operand. A parameter called `compute`, of the formula or of `grad`, is the dtype the formula is evaluated in.
+
+    `rule` gives the dtypes (ops.dtype_rules); `kinds` says which the kernel takes: b(ool), i(nteger), f(loat), c(omplex),
+    and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
+    first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan;
+    `guard(compute, operands)` returns None or a function of the values that runs before every call.
+    `grad(g, *operands, *params, out)` replaces the automatic derivative. `label` is the name of the autograd node, or
+    makes it from the plan."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
     adapt: Callable | None = None  # a last change of the operands before they are planned for

@@ -19,7 +19,7 @@ from ..core.tensor import Tensor, empty_strided
 from .arguments import as_ints, is_int, need_tensor, read_options
 from .border import pad
 from .creation import finish, new
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
 from .joining import cat
@@ -63,7 +63,7 @@ def _complex_gradient(g: Tensor, dims: tuple, scale: float, forward: bool) -> Te
     return complex_transform(g, dims, scale, not forward)
 
 
-@primitive(grads={"input": _complex_gradient}, label="FftC2CBackward0", function=False, method=False)
+@internal(grads={"input": _complex_gradient}, label="FftC2CBackward0")
 def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
     if dims and is_supported(input, [input.shape[d] for d in dims]):
         out = _laid_out(input.shape, _memory_order(input, dims, True), input.dtype)
@@ -99,7 +99,7 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
     return complex_transform(g, dims, scale, False).real
 
 
-@primitive(grads={"input": _real_gradient}, label="FftR2CBackward0", function=False, method=False)
+@internal(grads={"input": _real_gradient}, label="FftR2CBackward0")
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
     sizes, d = [input.shape[d] for d in dims], input.dtype.to_complex()
     if is_supported(input, sizes):
@@ -139,7 +139,7 @@ def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor
     return half * weights.reshape([count if d == last else 1 for d in range(len(g.shape))])
 
 
-@primitive(grads={"input": _to_real_gradient}, label="FftC2RBackward0", function=False, method=False)
+@internal(grads={"input": _to_real_gradient}, label="FftC2RBackward0")
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
     sizes = [*(input.shape[d] for d in dims[:-1]), size]
     if is_supported(input, sizes):

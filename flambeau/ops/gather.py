@@ -12,7 +12,7 @@ from ..core.device import cpu
 from ..core.layout import broadcast_shapes, contiguous_format, wrap_dim
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import index as kernels
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
 from .inplace import raw_copy
 from .primitive import unknown_derivative
@@ -272,9 +272,7 @@ def _src_grad(g: Tensor, dim: int, index: Tensor, src_shape: Any) -> Tensor:
     return share
 
 
-@primitive(
-    grads={"input": _scatter_input_grad, "src": _src_grad}, label="ScatterBackward0", function=False, method=False
-)
+@internal(grads={"input": _scatter_input_grad, "src": _src_grad}, label="ScatterBackward0")
 def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, src)
     out = input.clone(memory_format=contiguous_format)
@@ -282,7 +280,7 @@ def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return out
 
 
-@primitive(grads={"input": _scatter_input_grad}, label="ScatterBackward1", function=False, method=False)
+@internal(grads={"input": _scatter_input_grad}, label="ScatterBackward1")
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, None)
     out = input.clone(memory_format=contiguous_format)
@@ -329,7 +327,7 @@ def scatter(
     return scatter_value(input, dim, index, source)
 
 
-@primitive(grads={("input", "src"): unknown_derivative("scatter")}, function=False, method=False)
+@internal(grads={("input", "src"): unknown_derivative("scatter")})
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     d = _check_scatter("scatter", input, dim, index, src)
     out = input.clone(memory_format=contiguous_format)

@@ -12,7 +12,7 @@ from ..core import dtype as dt
 from ..core.dtype import opmath
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import sample as kernels
-from .declare import primitive
+from .declare import internal
 from .joining import stack
 from .memory import bare
 from .primitive import Saved
@@ -46,13 +46,11 @@ class Points:
         return self.batch, self.channels, self.size, self.count
 
 
-@primitive(
+@internal(
     grads={
         "x": lambda g, weights, index, x_shape: place_at(g, weights, index, x_shape[2]),
         "weights": lambda g, x, index: dots_at(g, x, index),
-    },
-    function=False,
-    method=False,
+    }
 )
 def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> Tensor:
     """The sum over taps of weights * x[index]."""
@@ -64,13 +62,11 @@ def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> Tensor:
     return out
 
 
-@primitive(
+@internal(
     grads={
         "g": lambda g, weights, index: sample_at(g, weights, index),
         "weights": lambda g, g_saved, index: dots_at(g_saved, g, index),
-    },
-    function=False,
-    method=False,
+    }
 )
 def place_at(g: Tensor, weights: Tensor, index: Tensor, size: int) -> Any:
     """Zeros plus weights * g where the taps of each point lie."""
@@ -82,13 +78,11 @@ def place_at(g: Tensor, weights: Tensor, index: Tensor, size: int) -> Any:
     return Saved(out, g_saved=g)
 
 
-@primitive(
+@internal(
     grads={
         "g": lambda g, x, index: sample_at(x, g, index),
         "x": lambda g, g_saved, index, x_shape: place_at(g_saved, g, index, x_shape[2]),
-    },
-    function=False,
-    method=False,
+    }
 )
 def dots_at(g: Tensor, x: Tensor, index: Tensor) -> Any:
     """The sum over channels of g * x[index], for every tap."""

@@ -13,7 +13,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import sample as kernels
 from .arguments import as_ints, need_tensor, need_tensors
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import unsupported
 from .grid_points import Points, composed_gradients
 from .max_pool import in_format_of
@@ -69,12 +69,10 @@ def _declared(dims: int) -> Any:
     def run(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
         return _sample(input, grid, mode, padding, align)
 
-    return primitive(
+    return internal(
         run,
         grads={("input", "grid"): _grads},
         label=f"GridSampler{dims}DBackward0",
-        function=False,
-        method=False,
         name=f"grid_sampler_{dims}d_points",
     )
 

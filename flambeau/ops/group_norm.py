@@ -8,7 +8,7 @@ from ..core.dtype import opmath
 from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import group_norm as kernels
-from .declare import primitive
+from .declare import internal
 from .max_pool import in_format_of
 from .memory import bare, is_computed, is_last, new_like
 from .primitive import Saved
@@ -70,9 +70,7 @@ def _backward(
     return dx, dw, db
 
 
-@primitive(
-    grads={("input", "weight", "bias"): _backward}, label="NativeGroupNormBackward0", function=False, method=False
-)
+@internal(grads={("input", "weight", "bias"): _backward}, label="NativeGroupNormBackward0")
 def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
     """The normalised input, and the mean and 1/std of every sample's groups."""
     need_dtype("GroupNormKernelImpl", input)

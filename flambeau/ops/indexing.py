@@ -17,7 +17,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library import advanced_index as kernels
 from .creation import check_fits, fill_raw
-from .declare import composite, primitive, view
+from .declare import composite, internal, view
 from .inplace import assign, check_disjoint, check_writable, raw_copy
 from .positions import places, split_positions, true_positions
 from .shape import select, slice_dim, unsqueeze
@@ -207,7 +207,7 @@ def _index_backward(g: Tensor, input_shape: Any, indices: Any) -> Tensor:
     return index_put(g.new_zeros(input_shape), indices, g, True)
 
 
-@primitive(grads={"input": _index_backward}, function=False, method=False)
+@internal(grads={"input": _index_backward})
 def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """input[indices]: one index tensor (or None) per dimension."""
     if input.device is not cpu:
@@ -271,12 +271,7 @@ def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
     return g if accumulate else index_put(g, indices, g.new_zeros(()), False)
 
 
-@primitive(
-    grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
-    label="IndexPutBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": _index_put_input_grad, "values": _index_put_values_grad}, label="IndexPutBackward0")
 def index_put_prepared(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:

@@ -14,7 +14,7 @@ from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_
 from ..core.tensor import empty as raw_empty
 from ..core.typenames import type_name
 from .convert import copy_raw
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
@@ -197,7 +197,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     return write_out("cat", out, joined(tensors, dim))
 
 
-@primitive(grads={"tensors": _cat_backward}, label="CatBackward0", function=False, method=False, name="_cat")
+@internal(grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")
 def joined(tensors: Any, dim: int) -> Tensor:
     given = tensor_list(tensors, "cat")
     if not given:
@@ -317,13 +317,7 @@ def _matrix_shape(t: Tensor) -> tuple[int, int]:
     return 1, t.numel()
 
 
-@primitive(
-    grads={"tensors": _block_diag_backward},
-    label="BlockDiagBackward0",
-    function=False,
-    method=False,
-    name="_block_diag",
-)
+@internal(grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag")
 def block_diagonal(tensors: list[Tensor]) -> Tensor:
     for i, t in enumerate(tensors):
         if len(t.shape) > 2:

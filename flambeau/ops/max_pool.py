@@ -16,7 +16,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import pool as kernels
 from .arguments import need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal
 from .memory import bare, is_computed, is_last, new_like, recording
 from .primitive import Saved
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
@@ -65,12 +65,7 @@ def _report(error: np.ndarray, size: tuple[int, ...]) -> None:
         raise RuntimeError(f"Found an invalid max index: {error[1]} (output volumes are of size {extent})")
 
 
-@primitive(
-    grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)},
-    label="MaxPoolBackwardBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)}, label="MaxPoolBackwardBackward0")
 def add_at_positions(values: Tensor, indices: Tensor, shape: Any, dims: int) -> Tensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
     return place_values(values, indices, tuple(shape), dims, add=True)
@@ -90,11 +85,9 @@ def place_values(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: 
     return out
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, indices, input_shape, dims: add_at_positions(g, indices, input_shape, dims)},
     label="MaxPoolBackwardBackward0",
-    function=False,
-    method=False,
 )
 def take_positions(input: Tensor, indices: Tensor, dims: int) -> Tensor:
     """The elements of each plane of the last `dims` dimensions that stand at `indices`."""
@@ -147,11 +140,8 @@ def _pool_small(
     return out, codes
 
 
-@primitive(
-    grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
-    label="MaxPool2DWithIndicesBackwardBackward0",
-    function=False,
-    method=False,
+@internal(
+    grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)}, label="MaxPool2DWithIndicesBackwardBackward0"
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: Any, window: Window) -> Tensor:
     """The gradient with respect to the input of `shape`, from the codes that pooling kept."""
@@ -213,11 +203,9 @@ def _pool(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
     return in_format_of(input, pool_by_table(input, sizes, _table(input, window, sizes), window.dilation, False)[0])
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
     label="MaxPool2DWithIndicesBackward0",
-    function=False,
-    method=False,
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
     """Max pooling that keeps codes for its backward pass."""
@@ -225,22 +213,18 @@ def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> A
     return Saved(out, codes=codes)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
     label="MaxPool2DWithIndicesBackward0",
-    function=False,
-    method=False,
 )
 def max_pool2d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Maxima and their positions in each plane."""
     return _pool_with_indices(input, window, sizes)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
     label="MaxPool3DWithIndicesBackward0",
-    function=False,
-    method=False,
 )
 def max_pool3d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Maxima and their positions in each volume."""

@@ -11,7 +11,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, numel_of
 from .arguments import need_tensor
 from .avg_pool import adaptive_size, check_signal
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word
 from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
 from .primitive import Saved
@@ -38,22 +38,18 @@ def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> Any:
     return Saved((in_format_of(input, out), places), places=places)  # the maxima may be changed in place
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
     label="AdaptiveMaxPool2DBackward0",
-    function=False,
-    method=False,
 )
 def adaptive_max2d(input: Tensor, sizes: tuple[int, ...]) -> Any:
     """Maxima over windows that cover images evenly, and their positions."""
     return _adaptive_max(input, sizes)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
     label="AdaptiveMaxPool3DBackward0",
-    function=False,
-    method=False,
 )
 def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> Any:
     """Maxima over windows that cover volumes evenly, and their positions."""
@@ -163,22 +159,18 @@ def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], 
     return Saved((out, indices), places=indices)  # the maxima may be changed in place
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
     label="FractionalMaxPool2DBackward0",
-    function=False,
-    method=False,
 )
 def fractional_max2d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
     """Maxima over windows at random places in images, and their positions."""
     return _fractional(input, kernel, sizes, samples)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
     label="FractionalMaxPool3DBackward0",
-    function=False,
-    method=False,
 )
 def fractional_max3d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
     """Maxima over windows at random places in volumes, and their positions."""
@@ -293,23 +285,13 @@ def fractional_max_pool3d_with_indices(
 # -- unpooling ------------------------------------------------------------------------------------------------------------
 
 
-@primitive(
-    grads={"input": lambda g, indices: take_positions(g, indices, 2)},
-    label="MaxUnpool2DBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, indices: take_positions(g, indices, 2)}, label="MaxUnpool2DBackward0")
 def unpool2d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
     """Zeros of `shape` with the elements of input at their positions in each plane."""
     return in_format_of(input, place_values(input, indices, tuple(shape), 2, add=False))
 
 
-@primitive(
-    grads={"input": lambda g, indices: take_positions(g, indices, 3)},
-    label="MaxUnpool3DBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, indices: take_positions(g, indices, 3)}, label="MaxUnpool3DBackward0")
 def unpool3d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
     """Zeros of `shape` with the elements of input at their positions in each volume."""
     return place_values(input, indices, tuple(shape), 3, add=False)

@@ -9,7 +9,7 @@ from ..core.dtype import dtype, opmath
 from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import layer_norm as row_kernels
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import check_parameter_dtypes, type_word
 from .group_norm import group_norm_apply
 from .primitive import Saved
@@ -78,12 +78,7 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     return dx, dw, db
 
 
-@primitive(
-    grads={("input", "weight", "bias"): _layer_norm_backward},
-    label="NativeLayerNormBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={("input", "weight", "bias"): _layer_norm_backward}, label="NativeLayerNormBackward0")
 def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""
     _need_float("LayerNormKernelImpl", input)

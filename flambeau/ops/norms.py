@@ -12,7 +12,7 @@ from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from .arguments import as_dtype, need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import type_word
 from .extremes import amax, amin
 from .formula import Pointwise
@@ -101,7 +101,7 @@ def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Te
     return scaled * (g * n ** (1 - order)).masked_fill(n == 0, 0)
 
 
-@primitive(grads={"input": _norm_backward}, label="LinalgVectorNormBackward0", function=False, method=False)
+@internal(grads={"input": _norm_backward}, label="LinalgVectorNormBackward0")
 def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _norm(input, order, dim, keepdim)
 

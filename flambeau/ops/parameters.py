@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -17,6 +18,16 @@ class Parameter(NamedTuple):
     name: str
     default: Any
     keyword_only: bool
+
+
+def takes_options(declare: Callable) -> Callable:
+    """Let `declare(fn, **options)` be a decorator with options, `@declare(option=...)`, as well as without."""
+
+    @functools.wraps(declare)
+    def decorator(fn: Callable | None = None, **options: Any) -> Any:
+        return functools.partial(declare, **options) if fn is None else declare(fn, **options)
+
+    return decorator
 
 
 def parameters(function: Callable) -> list[Parameter]:

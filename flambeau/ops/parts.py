@@ -8,7 +8,7 @@ from ..core.layout import contiguous_format, wrap_dim
 from ..core.size import make_size
 from ..core.tensor import Tensor
 from .arguments import as_int, as_ints, is_int
-from .declare import composite, primitive, view
+from .declare import composite, internal, primitive, view
 from .inplace import raw_copy
 from .joining import cat, stack
 from .shape import slice_dim
@@ -341,12 +341,7 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
 # -- windows and diagonals -----------------------------------------------------------------------------------------
 
 
-@primitive(
-    grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)},
-    function=False,
-    method=False,
-    name="_unfold_backward",
-)
+@internal(grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)}, name="_unfold_backward")
 def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
     """Every window's gradient added where the window lay."""
     full = g.new_zeros(shape)

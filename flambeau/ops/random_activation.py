@@ -12,7 +12,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..expr import functions as f
 from .arguments import need_tensors
 from .creation import empty_as
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import unsupported
 from .formula import Pointwise
 from .inplace import assign, check_writable
@@ -29,7 +29,7 @@ def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Any
     return _leaky_grad.call((g, input, (lower + upper) / 2))
 
 
-@primitive(grads={"input": _rrelu_grad}, label="RreluWithNoiseBackward0", function=False, method=False)
+@internal(grads={"input": _rrelu_grad}, label="RreluWithNoiseBackward0")
 def _rrelu_slopes(input: Tensor, lower: float, upper: float, training: bool, generator: Generator) -> Any:
     """Negative elements times a slope: random between the bounds while training, else their mean."""
     if not training:

@@ -18,7 +18,7 @@ from ..kernels.library.triangle import triangle
 from .arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
 from .convert import copy_raw
 from .creation import empty_as, fill_raw
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .joining import stack
 from .shape import slice_dim
 
@@ -38,7 +38,7 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
     return g.reshape(split).sum(dims).reshape(input_shape)
 
 
-@primitive(grads={"input": _repeat_backward}, function=False, method=False, label="RepeatBackward0", name="_repeat")
+@internal(grads={"input": _repeat_backward}, label="RepeatBackward0", name="_repeat")
 def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
     lead = len(repeats) - len(input.shape)
     padded = (1,) * lead + tuple(input.shape)
@@ -150,13 +150,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
 # -- reversing and rotating ----------------------------------------------------------------------------------------
 
 
-@primitive(
-    grads={"input": lambda g, dims: flip_dims(g, dims)},
-    label="FlipBackward0",
-    function=False,
-    method=False,
-    name="_flip",
-)
+@internal(grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", name="_flip")
 def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     out = empty_as(input)
     if input.device is not cpu or 0 in out.shape:
@@ -211,11 +205,9 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, (0,))
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, shifts, dims: roll_dims(g, tuple(-s for s in shifts), dims)},
     label="RollBackward0",
-    function=False,
-    method=False,
     name="_roll",
 )
 def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
@@ -258,11 +250,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     return roll_dims(input, amounts, tuple([wrap_dim(d, len(input.shape)) for d in axes]))
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, shifts: _rolled_flat(g, tuple(-s for s in shifts))},
     label="RollBackward0",
-    function=False,
-    method=False,
     name="_roll_flat",
 )
 def _rolled_flat(input: Tensor, shifts: tuple[int, ...]) -> Tensor:

@@ -15,7 +15,7 @@ from ..core.tensor import Tensor, contiguous_strides, empty, empty_strided, nume
 from ..kernels.library import resample as kernels
 from .band import Band
 from .convert import copy_raw
-from .declare import primitive
+from .declare import internal
 from .memory import bare, is_computed, is_last
 
 Bands = tuple[Band, ...]
@@ -143,15 +143,11 @@ def resampling_op(label: str) -> Callable[[Tensor, Bands], Tensor]:
     def run(input: Tensor, bands: Bands) -> Tensor:
         return resample(input, bands)
 
-    forward: Any = primitive(
-        run, grads={"input": backward_rule}, label=label, function=False, method=False, name=f"resample_{name}"
-    )
-    backward: Any = primitive(
+    forward: Any = internal(run, grads={"input": backward_rule}, label=label, name=f"resample_{name}")
+    backward: Any = internal(
         run,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
         label=f"{name}BackwardBackward0",
-        function=False,
-        method=False,
         name=f"resample_{name}_backward",
     )
     return forward

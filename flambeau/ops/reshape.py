@@ -11,7 +11,7 @@ from ..core.layout import wrap_dim
 from ..core.size import make_size
 from ..core.tensor import Tensor, contiguous_strides, numel_of
 from .arguments import as_ints, collected, varargs_ints
-from .declare import composite, primitive, view
+from .declare import composite, internal, view
 from .view_op import geometry_view
 
 
@@ -179,12 +179,8 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     return view_shape(self, other.shape)
 
 
-@primitive(
-    grads={"input": lambda g, input_shape: g.reshape(input_shape)},
-    label="UnsafeViewBackward0",
-    function=False,
-    method=False,
-    name="_unsafe_view",
+@internal(
+    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, label="UnsafeViewBackward0", name="_unsafe_view"
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view of a fresh copy that nobody else holds, so it counts as a tensor of its own."""

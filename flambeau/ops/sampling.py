@@ -19,7 +19,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..core.typenames import type_name
 from .arguments import as_int, as_ints, as_shape, need_tensors, read_options
 from .creation import finish, new, prepare_out
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .inplace import check_writable, resize_out, write_out
@@ -46,12 +46,12 @@ def _zeros(g: Tensor, like: Tensor) -> Tensor:
 # -- bernoulli --------------------------------------------------------------------------------------------------------
 
 
-@primitive(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0", function=False, method=False)
+@internal(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0")
 def _bernoulli_of(input: Tensor, generator: Generator) -> Tensor:
     return fill_bernoulli(empty(input.shape, input.dtype, input.device), input, generator)
 
 
-@primitive(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0", function=False, method=False)
+@internal(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0")
 def _bernoulli_with(input: Tensor, p: float, generator: Generator) -> Tensor:
     return fill(empty(input.shape, input.dtype, input.device), generator, Bernoulli(p))
 
@@ -104,21 +104,18 @@ def _normal_like(mean: Any, std: Any, generator: Generator) -> Tensor:
     return _fill_normal(empty(make_size(shape), source.dtype, source.device), mean, std, generator)
 
 
-@primitive(grads={"mean": lambda g, mean: _zeros(g, mean)}, label="NormalBackward1", function=False, method=False)
+@internal(grads={"mean": lambda g, mean: _zeros(g, mean)}, label="NormalBackward1")
 def _normal_of_mean(mean: Tensor, std: float, generator: Generator) -> Tensor:
     return _normal_like(mean, std, generator)
 
 
-@primitive(grads={"std": lambda g, std: _zeros(g, std)}, label="NormalBackward2", function=False, method=False)
+@internal(grads={"std": lambda g, std: _zeros(g, std)}, label="NormalBackward2")
 def _normal_of_std(mean: float, std: Tensor, generator: Generator) -> Tensor:
     return _normal_like(mean, std, generator)
 
 
-@primitive(
-    grads={"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)},
-    label="NormalBackward3",
-    function=False,
-    method=False,
+@internal(
+    grads={"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}, label="NormalBackward3"
 )
 def _normal_of_both(mean: Tensor, std: Tensor, generator: Generator) -> Tensor:
     return _normal_like(mean, std, generator)

@@ -17,7 +17,7 @@ from ..expr import functions as f
 from ..kernels.library import scan as kernels
 from .along import LineOperator, split_at
 from .arguments import as_dtype, is_int, need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import unsupported
 from .formula import Pointwise
 from .inplace import assign, check_unrecorded, check_writable, write_out
@@ -68,12 +68,7 @@ _RUNNING = {
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-@primitive(
-    grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
-    label="CumsumBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)}, label="CumsumBackward0")
 def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """The sum of everything up to (from, if `reverse`) each element."""
     return _running(input, dim, "sum", reverse)
@@ -150,7 +145,7 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-@primitive(grads={"input": _cumprod_grad}, label="CumprodBackward0", function=False, method=False)
+@internal(grads={"input": _cumprod_grad}, label="CumprodBackward0")
 def running_product(input: Tensor, dim: int) -> Tensor:
     """The product of everything up to each element."""
     return _running(input, dim, "prod", False)
@@ -188,11 +183,9 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
     return (positive + input).exp() - (negative + input).exp()
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
     label="LogcumsumexpBackward0",
-    function=False,
-    method=False,
 )
 def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
     return _running(input, dim, "logsumexp", reverse)

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.tensor import Tensor, numel_of
 from .arguments import as_int, need_tensors
 from .convert import clone
-from .declare import composite, primitive
+from .declare import composite, internal
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -24,12 +24,7 @@ def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
     return factor
 
 
-@primitive(
-    grads={"input": lambda g, factor: pixel_unshuffle(g, factor)},
-    label="PixelShuffleBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, factor: pixel_unshuffle(g, factor)}, label="PixelShuffleBackward0")
 def _to_pixels(input: Any, factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     out = channels // (factor * factor)
@@ -39,12 +34,7 @@ def _to_pixels(input: Any, factor: int) -> Tensor:
     return _copied(split.permute(*order), (*lead, out, height * factor, width * factor))
 
 
-@primitive(
-    grads={"input": lambda g, factor: pixel_shuffle(g, factor)},
-    label="PixelUnshuffleBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": lambda g, factor: pixel_shuffle(g, factor)}, label="PixelUnshuffleBackward0")
 def _to_channels(input: Any, factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     rank = len(lead)
@@ -84,11 +74,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return _to_channels(input, factor)
 
 
-@primitive(
+@internal(
     grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
     label="ChannelShuffleBackward0",
-    function=False,
-    method=False,
 )
 def _mixed(input: Any, groups: int) -> Tensor:
     samples, channels, *rest = input.shape

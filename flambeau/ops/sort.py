@@ -17,7 +17,7 @@ from ..kernels.library import select as select_kernels
 from ..kernels.library import sort as sort_kernels
 from .along import place_along, split_at, take_along
 from .arguments import is_int, need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal, primitive
 from .dtype_rules import unsupported
 from .extremes import select_backward
 from .inplace import raw_copy, write_out
@@ -99,12 +99,12 @@ def _place_values(g: tuple, index: Tensor, dim: int, shape: Any) -> Tensor:
     return place_along(g[0], index, dim, shape)
 
 
-@primitive(grads={"input": _place_values}, label="SortBackward0", function=False, method=False)
+@internal(grads={"input": _place_values}, label="SortBackward0")
 def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     return _sorted(input, dim, descending)
 
 
-@primitive(grads={"input": _place_values}, label="SortBackward1", function=False, method=False)
+@internal(grads={"input": _place_values}, label="SortBackward1")
 def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     return _sorted(input, dim, descending)
 
@@ -181,7 +181,7 @@ def _top(input: Tensor, k: int, d: int, largest: bool) -> tuple[Tensor, Tensor]:
     return values, take_along(index, order, d, index.shape)
 
 
-@primitive(grads={"input": _place_values}, label="TopkBackward0", function=False, method=False)
+@internal(grads={"input": _place_values}, label="TopkBackward0")
 def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
     values, index = _top(input, k, dim, largest)
     return Saved(_topk_result((values, index)), index=index, shape=input.shape)
@@ -255,7 +255,7 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     return write_out(name, out, result)
 
 
-@primitive(grads={"input": select_backward}, label="KthvalueBackward0", function=False, method=False)
+@internal(grads={"input": select_backward}, label="KthvalueBackward0")
 def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
     need_tensor("kthvalue", input)
     if not is_int(k):
@@ -287,22 +287,22 @@ def _whole_median(name: str, input: Tensor) -> Saved:
     return Saved(values, index=index, shape=input.shape)
 
 
-@primitive(grads={"input": _at_index}, label="MedianBackward0", function=False, method=False)
+@internal(grads={"input": _at_index}, label="MedianBackward0")
 def median_of_all(input: Tensor) -> Any:
     return _whole_median("median", input)
 
 
-@primitive(grads={"input": _at_index}, label="NanmedianBackward0", function=False, method=False)
+@internal(grads={"input": _at_index}, label="NanmedianBackward0")
 def nanmedian_of_all(input: Tensor) -> Any:
     return _whole_median("nanmedian", input)
 
 
-@primitive(grads={"input": select_backward}, label="MedianBackward1", function=False, method=False)
+@internal(grads={"input": select_backward}, label="MedianBackward1")
 def median_along(input: Tensor, dim: int, keepdim: bool) -> Any:
     return _select("median", input, dim, keepdim, 0, "median")
 
 
-@primitive(grads={"input": select_backward}, label="NanmedianBackward1", function=False, method=False)
+@internal(grads={"input": select_backward}, label="NanmedianBackward1")
 def nanmedian_along(input: Tensor, dim: int, keepdim: bool) -> Any:
     return _select("nanmedian", input, dim, keepdim, 0, "nanmedian")
 

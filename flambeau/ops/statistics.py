@@ -12,7 +12,7 @@ from ..core.tensor import Tensor, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from .arguments import need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import type_word
 from .formula import Pointwise
 from .inplace import write_out
@@ -150,12 +150,12 @@ def _std_mean_grad(g: tuple, input: Tensor, arguments: Spread, out: list) -> Ten
     return _both(moment, None if g[1] is None else _mean_grad(g[1], input, arguments))
 
 
-@primitive(grads={"input": _var_grad}, label="VarBackward0", function=False, method=False)
+@internal(grads={"input": _var_grad}, label="VarBackward0")
 def variance(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, False)[0]
 
 
-@primitive(grads={"input": _std_grad}, label="StdBackward0", function=False, method=False)
+@internal(grads={"input": _std_grad}, label="StdBackward0")
 def deviation(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, True)[0]
 
@@ -166,12 +166,12 @@ def _with_mean(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Te
     return moment, mean if arguments.keepdim else mean.reshape(moment.shape)
 
 
-@primitive(grads={"input": _var_mean_grad}, label="VarMeanBackward0", function=False, method=False)
+@internal(grads={"input": _var_mean_grad}, label="VarMeanBackward0")
 def variance_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, False)
 
 
-@primitive(grads={"input": _std_mean_grad}, label="StdMeanBackward0", function=False, method=False)
+@internal(grads={"input": _std_mean_grad}, label="StdMeanBackward0")
 def deviation_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, True)
 

@@ -12,10 +12,10 @@ from ..core.size import Size, make_size
 from ..core.tensor import Tensor, copy_of_array
 from .arguments import as_int, as_ints
 from .convert import check_bounds, copy_raw
-from .declare import primitive, view
+from .declare import internal, view
 
 
-@primitive(grads={"part": lambda g, place: place(g)}, function=False, method=False, name="_spread")
+@internal(grads={"part": lambda g, place: place(g)}, name="_spread")
 def spread(part: Tensor, shape: Any, place: Any) -> Tensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
     full = part.new_zeros(shape)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .declare import primitive
+from .declare import internal
 
 
 def _shares(grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
     return list(grads)
 
 
-@primitive(grads={"parts": _shares}, label="TogetherBackward0", function=False, method=False)
+@internal(grads={"parts": _shares}, label="TogetherBackward0")
 def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if p is None else p._bare_alias() for p in parts)
 

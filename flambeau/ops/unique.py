@@ -14,7 +14,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, ne
 from ..core.typenames import type_name
 from ..kernels.library.search import mark_groups, search_sorted
 from .arguments import as_number, need_tensor
-from .declare import composite, primitive
+from .declare import composite, internal
 from .dtype_rules import number_dtype, type_word, unsupported
 from .inplace import write_out
 from .memory import bare
@@ -37,26 +37,21 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any) -> tuple[Tensor, 
     return values, inverse, copy_of_array(np.diff(begins, append=n), dt.int64)
 
 
-@primitive(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0", function=False, method=False)
+@internal(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
 def unique_elements(input: Tensor) -> Any:
     flat = bare(input).reshape(-1)
     ordered, order = sort_rows(flat, False)
     return _groups(ordered, order, input.shape)
 
 
-@primitive(
-    grads={"input": unknown_derivative("unique_consecutive")},
-    label="UniqueConsecutiveBackward0",
-    function=False,
-    method=False,
-)
+@internal(grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0")
 def distinct_neighbours(input: Tensor, dim: int | None) -> Any:
     if dim is not None:
         return _distinct_slices(input, dim, False)
     return _groups(bare(input).reshape(-1), None, input.shape)
 
 
-@primitive(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0", function=False, method=False)
+@internal(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0")
 def unique_slices(input: Tensor, dim: int) -> Any:
     return _distinct_slices(input, dim, True)
 

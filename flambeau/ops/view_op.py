@@ -8,7 +8,6 @@ The rule may read the input's shape, strides and offset and the (int or tuple) a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
-from .parameters import NO_DEFAULT, parameters
+from .parameters import NO_DEFAULT, parameters, takes_options
 from .primitive import remember_no_grad_view
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -197,8 +196,9 @@ class SeveralViewsOp:
             meta.view_version = t._storage.version
 
 
+@takes_options
 def geometry_view(
-    fn: Callable | None = None,
+    fn: Callable,
     *,
     backward: Callable,
     label: str | None = None,
@@ -208,10 +208,6 @@ def geometry_view(
     aliases: tuple[str, ...] = (),
 ) -> Any:
     """Declare a view whose arguments are ints (with `function=False, method=False`: ints or tuples of ints)."""
-    if fn is None:
-        return functools.partial(
-            geometry_view, backward=backward, label=label, name=name, function=function, method=method, aliases=aliases
-        )
     op_name = name or fn.__name__
     impl = ViewOp(op_name, fn, backward, label or camel(op_name) + "Backward0")
     face = _public_face(impl, fn) if function or method else _internal_face(impl)

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal, primitive
 from ..ranges import eye
 from . import support
 from .triangular import check_legacy, solve_triangular
@@ -28,7 +28,7 @@ def _gradient(g: tuple, out: list, upper: bool) -> Tensor:
 _cholesky_result = named_result("linalg_cholesky_ex", "L", "info")
 
 
-@primitive(grads={"A": _gradient}, label="LinalgCholeskyExBackward0", function=False, method=False)
+@internal(grads={"A": _gradient}, label="LinalgCholeskyExBackward0")
 def factor_and_info(A: Tensor, upper: bool) -> Any:
     a = A._array()
     factor, info = lapack.cholesky(np.swapaxes(a, -2, -1).conj() if upper else a)

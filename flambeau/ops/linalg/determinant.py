@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..ranges import eye
 from . import support
 from .solving import solve_ex
@@ -35,7 +35,7 @@ def _cofactors(A: Tensor) -> Tensor:
     return phase * ((U * others.unsqueeze(-2)) @ Vh)
 
 
-@primitive(grads={"A": _det_gradient}, label="LinalgDetBackward0", function=False, method=False)
+@internal(grads={"A": _det_gradient}, label="LinalgDetBackward0")
 def determinant(A: Tensor) -> Tensor:
     with np.errstate(over="ignore"):
         return support.by_rows(np.linalg.det(A._array()), A.dtype)
@@ -77,7 +77,7 @@ def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
     return solve_ex(A.mH, _scaled_identity(total, A))[0]
 
 
-@primitive(grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0", function=False, method=False)
+@internal(grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0")
 def sign_and_logarithm(A: Tensor) -> Any:
     sign, logarithm = np.linalg.slogdet(A._array())
     return _slogdet_result((support.by_rows(sign, A.dtype), support.by_rows(logarithm, A.dtype.to_real())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...backends.cpu import lapack
 from ...core.tensor import Tensor
 from ..arguments import as_int
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..joining import cat
 from ..ranges import eye
 from . import support
@@ -21,7 +21,7 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
     return matrix_exp(cat([top, bottom], -2))[..., :n, n:]
 
 
-@primitive(grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0", function=False, method=False)
+@internal(grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0")
 def exponential(A: Tensor) -> Tensor:
     return support.by_rows(lapack.exponential(A._array()), A.dtype)
 

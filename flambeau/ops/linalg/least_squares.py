@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..norms import linalg_norm
 from ..primitive import Saved
 from . import support
@@ -71,7 +71,7 @@ def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.
     return np.swapaxes(right, -2, -1).conj() @ (inverse[..., None] * np.swapaxes(left, -2, -1).conj())
 
 
-@primitive(grads={"A": _pinv_gradient}, label="LinalgPinvBackward0", function=False, method=False)
+@internal(grads={"A": _pinv_gradient}, label="LinalgPinvBackward0")
 def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     a = A._array()
     if not a.size:
@@ -187,7 +187,7 @@ def _top_of_columns(x: np.ndarray, rows: int, d: dt.dtype, vector: bool) -> Tens
     return out
 
 
-@primitive(grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0", function=False, method=False)
+@internal(grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0")
 def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
     a, b = A._array(), B._array()
     m, n = a.shape[-2:]

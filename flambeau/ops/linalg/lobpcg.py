@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.cpu import lobpcg as solver
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..primitive import unknown_derivative
 from ..random import randn
 from . import support
@@ -32,10 +32,9 @@ def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Ten
     return total  # type: ignore[return-value]
 
 
-@primitive(
-    grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")},
-    label="LOBPCGAutogradFunctionBackward", function=False, method=False,
-)  # fmt: skip
+@internal(
+    grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")}, label="LOBPCGAutogradFunctionBackward"
+)
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
 ) -> Any:

@@ -11,7 +11,7 @@ from ...backends.cpu import lapack
 from ...core import dtype as dt
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, empty
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..joining import cat
 from ..ranges import eye
 from . import support
@@ -73,7 +73,7 @@ _factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
-@primitive(grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0", function=False, method=False)
+@internal(grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0")
 def packed_factors(A: Tensor) -> Any:
     packed, pivots, info = lapack.lu(A._array())
     return _factor_ex_result((support.by_columns(packed, A.dtype), support.integers(pivots), support.integers(info)))

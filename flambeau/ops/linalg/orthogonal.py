@@ -10,7 +10,7 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal, primitive
 from ..joining import cat
 from ..primitive import unknown_derivative
 from ..ranges import eye
@@ -66,7 +66,7 @@ def _qr_gradient(g: tuple, A: Tensor, out: list, mode: str) -> Tensor:
 _qr_result = named_result("linalg_qr", "Q", "R")
 
 
-@primitive(grads={"A": _qr_gradient}, label="LinalgQrBackward0", function=False, method=False)
+@internal(grads={"A": _qr_gradient}, label="LinalgQrBackward0")
 def factors_qr(A: Tensor, mode: str) -> Any:
     q, r = lapack.qr(A._array(), "complete" if mode == "complete" else "reduced")
     if mode == "r":

@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from . import support
 
 # -- solve ------------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def _gradients(g: tuple, A: Tensor, out: list, left: bool, needs: dict, B_shape:
 _solve_result = named_result("linalg_solve_ex", "result", "info")
 
 
-@primitive(grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0", function=False, method=False)
+@internal(grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0")
 def solution(A: Tensor, B: Tensor, left: bool) -> Any:
     a, b = A._array(), B._array()
     vector = is_vector(A, B)
@@ -90,10 +90,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 _inverse_result = named_result("linalg_inv_ex", "inverse", "info")
 
 
-@primitive(
-    grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
-    label="LinalgInvExBackward0", function=False, method=False,
-)  # fmt: skip
+@internal(grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))}, label="LinalgInvExBackward0")
 def inverse_and_info(A: Tensor) -> Any:
     x, info = lapack.inverse(A._array())
     return _inverse_result((support.by_columns(x, A.dtype), support.integers(info)))

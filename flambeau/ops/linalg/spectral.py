@@ -13,7 +13,7 @@ from ...core.errors import LinAlgError
 from ...core.graph import mode
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from ..ranges import eye
 from . import support
 from .solving import solve_ex
@@ -99,7 +99,7 @@ def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
 _svd_result = named_result("linalg_svd", "U", "S", "Vh")
 
 
-@primitive(grads={"A": _svd_gradient}, label="LinalgSvdBackward0", function=False, method=False)
+@internal(grads={"A": _svd_gradient}, label="LinalgSvdBackward0")
 def singular(A: Tensor, full_matrices: bool) -> Any:
     u, s, vh = _converged("linalg.svd", A._array(), lapack.svd, full_matrices)
     d = A.dtype
@@ -177,7 +177,7 @@ def _eigh_gradient(g: tuple, out: list) -> Tensor:
 _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 
-@primitive(grads={"A": _eigh_gradient}, label="LinalgEighBackward0", function=False, method=False)
+@internal(grads={"A": _eigh_gradient}, label="LinalgEighBackward0")
 def hermitian_eigen(A: Tensor, uplo: str) -> Any:
     a = A._array()
     _check_finite_hermitian(a)
@@ -241,7 +241,7 @@ def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
 _eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
 
 
-@primitive(grads={"A": _eig_gradient}, label="LinalgEigBackward0", function=False, method=False)
+@internal(grads={"A": _eig_gradient}, label="LinalgEigBackward0")
 def general_eigen(A: Tensor) -> Any:
     d = A.dtype.to_complex()
     values, vectors = _converged("linalg.eig", A._array(), np.linalg.eig)

@@ -11,7 +11,7 @@ from ...backends.cpu import lapack
 from ...core.layout import contiguous_format
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..declare import composite, internal
 from . import support
 
 
@@ -30,7 +30,7 @@ def _gradients(
     return for_a, back.sum_to_size(B_shape) if needs["B"] else None
 
 
-@primitive(grads={("A", "B"): _gradients}, label="LinalgSolveTriangularBackward0", function=False, method=False)
+@internal(grads={("A", "B"): _gradients}, label="LinalgSolveTriangularBackward0")
 def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     a, b = A._array(), B._array()
     if left:
