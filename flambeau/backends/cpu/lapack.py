@@ -13,7 +13,7 @@ import numpy as np
 
 from flambeau.backends.cpu import lapack_routines as routines
 from flambeau.core.dtype import FROM_NUMPY, int32
-from flambeau.kernels.library.lu import cholesky_rows, lu_columns, substitute, swap_rows
+from flambeau.kernels.library.lu import cholesky_rows, clear_below, lu_columns, solve_systems, substitute, turn
 
 _BLOCK = 24  # below this many rows, row by row; above, LAPACK one matrix at a time, or halves joined by matrix products
 
@@ -44,10 +44,15 @@ def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = Fal
     return x
 
 
-def _by_columns(a: np.ndarray) -> np.ndarray:
-    """Copies of matrices for LAPACK: (count, columns, rows)."""
-    turned = np.swapaxes(a, -2, -1)
-    return np.array(turned, order="C").reshape(-1, *turned.shape[-2:])
+def _by_columns(a: np.ndarray, lower: bool = False) -> np.ndarray:
+    """Copies of matrices for LAPACK: (count, columns, rows); with `lower`, zeros above the diagonal."""
+    m, n = a.shape[-2:]
+    if a.flags.c_contiguous and _has_kernel(a.dtype) and a.size:
+        columns = np.empty((a.size // (m * n), n, m), a.dtype)
+        turn(columns, a, len(columns), m, n, lower=lower)
+        return columns
+    turned = np.swapaxes(np.tril(a) if lower else a, -2, -1)
+    return np.array(turned, order="C").reshape(-1, n, m)
 
 
 def _from_columns(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -165,13 +170,10 @@ def solve(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _solve_small(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    packed, pivots, info = lu(a)
     n, columns = b.shape[-2:]
-    x = np.array(b, order="C")
-    count = x.size // (n * columns)
-    swap_rows(x, pivots, count, n, columns)
-    substitute(x, packed, count, n, columns, upper=False, unit=True)
-    substitute(x, packed, count, n, columns, upper=True, unit=False)
+    x, work = np.array(b, order="C"), np.array(a, order="C")
+    pivots, info = np.empty((*a.shape[:-1],), np.int32), np.empty(a.shape[:-2], np.int32)
+    solve_systems(x, work, pivots, info, info.size, n, columns)
     return x, info
 
 
@@ -203,9 +205,9 @@ def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         cholesky_rows(factor, np.ascontiguousarray(a), info, info.size, n)
         return factor, info
     if routines.available(a.dtype) and a.size:
-        columns = _by_columns(a)
+        columns = _by_columns(a, lower=True)
         codes = [routines.cholesky(c) for c in columns]
-        return np.tril(_from_columns(columns, a.shape)), np.array(codes, np.int32).reshape(a.shape[:-2])
+        return _from_columns(columns, a.shape), np.array(codes, np.int32).reshape(a.shape[:-2])
     try:
         return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -257,7 +259,17 @@ def qr(a: np.ndarray, mode: Literal["reduced", "complete"]) -> tuple[np.ndarray,
     columns[:, :shared] = np.swapaxes(packed, -2, -1).reshape(-1, n, m)[:, :shared]
     for c, t in zip(columns, tau.reshape(len(columns), -1)):
         routines.orthogonal(c, t)
-    return _from_columns(columns, (*batch, m, k)), np.triu(packed[..., :k, :])
+    return _from_columns(columns, (*batch, m, k)), _upper(packed)[..., :k, :]
+
+
+def _upper(packed: np.ndarray) -> np.ndarray:
+    """The triangle R of what `reflectors` left, in its place."""
+    columns = np.swapaxes(packed, -2, -1)
+    if not (columns.flags.c_contiguous and _has_kernel(packed.dtype)):
+        return np.triu(packed)
+    *batch, n, m = columns.shape
+    clear_below(columns, int(np.prod(batch)), m, n)
+    return packed
 
 
 def can_factor(a: np.ndarray, b: np.ndarray) -> bool:

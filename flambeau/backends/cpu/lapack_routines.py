@@ -87,7 +87,7 @@ def _call(name: str, d: np.dtype, *arguments: Any) -> int:
     passed: list[Any] = []
     for x in arguments:
         if isinstance(x, np.ndarray):
-            passed.append(ctypes.c_void_p(x.ctypes.data))
+            passed.append(ctypes.c_void_p(x.__array_interface__["data"][0]))  # quicker than x.ctypes
         elif isinstance(x, str):
             passed.append(ctypes.c_char_p(x.encode()))
         else:
@@ -101,11 +101,23 @@ def _call(name: str, d: np.dtype, *arguments: Any) -> int:
     return info.value
 
 
-def _workspace(name: str, d: np.dtype, *arguments: Any) -> np.ndarray:
-    """The memory a routine asks for when called with a workspace of size -1."""
-    size = np.zeros(1, d)
-    _call(name, d, *arguments, size, -1)
-    return np.empty(int(size[0]), d)
+_sizes: dict[tuple, tuple[int, ...]] = {}  # of workspaces, by routine and its arguments other than arrays
+
+
+def _workspace(name: str, d: np.dtype, *arguments: Any, whole: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
+    """The memory a routine asks for when called with workspaces of size -1: of real numbers, and of integers if it wants to
+    be asked with an array of one (`whole`)."""
+    key = (name, d, *[None if isinstance(x, np.ndarray) else x for x in arguments])
+    found = _sizes.get(key)
+    if found is None:
+        size = np.zeros(1, d)
+        _call(name, d, *arguments, size, -1, *(() if whole is None else (whole, -1)))
+        found = (int(size[0]), 0 if whole is None else int(whole[0]))
+        if len(_sizes) >= 256:
+            _sizes.clear()
+        _sizes[key] = found
+    memory = np.empty(found[0], d)
+    return (memory,) if whole is None else (memory, integers(found[1]))
 
 
 def lu(columns: np.ndarray, pivots: np.ndarray) -> int:
@@ -123,7 +135,7 @@ def lu_solve(columns: np.ndarray, pivots: np.ndarray, right: np.ndarray) -> None
 def lu_inverse(columns: np.ndarray, pivots: np.ndarray) -> int:
     """The inverse in place of the factors `lu` left."""
     n = len(columns)
-    work = _workspace("getri", columns.dtype, n, columns, n, pivots)
+    (work,) = _workspace("getri", columns.dtype, n, columns, n, pivots)
     return _call("getri", columns.dtype, n, columns, n, pivots, work, work.size)
 
 
@@ -143,7 +155,7 @@ def reflectors(columns: np.ndarray) -> np.ndarray:
     """R and the Householder vectors in place; returns their factors tau."""
     n, m = columns.shape
     tau = np.empty(min(m, n), columns.dtype)
-    work = _workspace("geqrf", columns.dtype, m, n, columns, m, tau)
+    (work,) = _workspace("geqrf", columns.dtype, m, n, columns, m, tau)
     _call("geqrf", columns.dtype, m, n, columns, m, tau, work, work.size)
     return tau
 
@@ -151,7 +163,7 @@ def reflectors(columns: np.ndarray) -> np.ndarray:
 def orthogonal(columns: np.ndarray, tau: np.ndarray) -> None:
     """The product of Householder reflections in place of their vectors."""
     n, m = columns.shape
-    work = _workspace("orgqr", columns.dtype, m, n, len(tau), columns, m, tau)
+    (work,) = _workspace("orgqr", columns.dtype, m, n, len(tau), columns, m, tau)
     _call("orgqr", columns.dtype, m, n, len(tau), columns, m, tau, work, work.size)
 
 
@@ -175,10 +187,9 @@ def svd(columns: np.ndarray, full: bool, vectors: bool) -> tuple[np.ndarray, np.
 def eigh(columns: np.ndarray, lower: bool, vectors: bool) -> np.ndarray:
     """Eigenvalues of a symmetric matrix, of which one triangle is read; the columns become eigenvectors."""
     n, d = len(columns), columns.dtype
-    values, size, count = np.empty(n, d), np.zeros(1, d), integers(1)
+    values = np.empty(n, d)
     shape = "V" if vectors else "N", "L" if lower else "U", n, columns, n, values
-    _call("syevd", d, *shape, size, -1, count, -1)
-    work, whole = np.empty(int(size[0]), d), integers(int(count[0]))
+    work, whole = _workspace("syevd", d, *shape, whole=integers(1))
     if _call("syevd", d, *shape, work, work.size, whole, whole.size):
         raise LinAlgError("Eigenvalues did not converge")
     return values
@@ -190,6 +201,6 @@ def least_squares(columns: np.ndarray, right: np.ndarray, rcond: float) -> int:
     n, m = columns.shape
     d, pivots, rank = columns.dtype, integers(n), integers(1)
     shape = m, n, len(right), columns, m, right, right.shape[1], pivots, np.full(1, rcond, d), rank
-    work = _workspace("gelsy", d, *shape)
+    (work,) = _workspace("gelsy", d, *shape)
     _call("gelsy", d, *shape, work, work.size)
     return int(rank[0])

@@ -76,8 +76,11 @@ def batch_of(*tensors: Tensor) -> tuple[int, ...]:
 
 
 def by_rows(array: np.ndarray, d: dtype) -> Tensor:
+    array = np.asarray(array)
+    if array.dtype == d.numpy:
+        return copy_of_array(array, d)
     with np.errstate(over="ignore"):  # what overflows single precision is infinite, without a warning
-        return copy_of_array(np.asarray(array), d)
+        return copy_of_array(array, d)
 
 
 def by_columns(array: np.ndarray, d: dtype) -> Tensor:
@@ -85,8 +88,11 @@ def by_columns(array: np.ndarray, d: dtype) -> Tensor:
     *batch, m, n = array.shape
     *outer, near, far = contiguous_strides((*batch, n, m))
     out = empty_strided(tuple(array.shape), (*outer, far, near), d)
-    with np.errstate(over="ignore"):
+    if array.dtype == d.numpy:
         out._array()[...] = array
+    else:
+        with np.errstate(over="ignore"):
+            out._array()[...] = array
     return out
 
 
@@ -108,8 +114,8 @@ _REASONS = {
 def raise_failures(name: str, info: Tensor, reason: str) -> None:
     """Raise LinAlgError for the first matrix whose info is not 0."""
     codes = info._array().reshape(-1)
-    bad = np.flatnonzero(codes)
-    if not bad.size:
+    if not codes.any():
         return
+    bad = np.flatnonzero(codes)
     where = f"(Batch element {bad[0]}): " if info.shape else ""
     raise LinAlgError(f"{name}: {where}{_REASONS[reason].format(codes[bad[0]])}")
