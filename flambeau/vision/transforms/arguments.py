@@ -92,6 +92,21 @@ def check_warp_fill(fill: Any, channels: int) -> None:
         )
 
 
+def check_not_negative(name: str, factor: float) -> None:
+    if factor < 0:
+        raise ValueError(f"{name} ({factor}) is not non-negative.")
+
+
+def check_hue(factor: float) -> None:
+    if not -0.5 <= factor <= 0.5:
+        raise ValueError(f"hue_factor ({factor}) is not in [-0.5, 0.5].")
+
+
+def check_gamma(gamma: float) -> None:
+    if gamma < 0:
+        raise ValueError("Gamma should be a non-negative real number")
+
+
 def blur_arguments(kernel_size: Any, sigma: Any) -> tuple[list[int], list[float]]:
     """Kernel size and standard deviation as (x, y), checked."""
     if not isinstance(kernel_size, (int, list, tuple)):

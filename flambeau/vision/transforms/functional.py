@@ -13,7 +13,16 @@ import flambeau
 from flambeau import Tensor
 
 from ...utils.pillow import is_pil
-from .arguments import affine_arguments, blur_arguments, check_warp_fill, crop_size, sampling_mode
+from .arguments import (
+    affine_arguments,
+    blur_arguments,
+    check_gamma,
+    check_hue,
+    check_not_negative,
+    check_warp_fill,
+    crop_size,
+    sampling_mode,
+)
 from .interpolation import InterpolationMode, interpolation_mode
 from .kernels import color, conversion, filters, geometry, matrices, pil, warp
 
@@ -318,43 +327,37 @@ def elastic_transform(
 
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
     """0 is black, 1 the image, 2 twice as bright."""
-    if brightness_factor < 0:
-        raise ValueError(f"brightness_factor ({brightness_factor}) is not non-negative.")
+    check_not_negative("brightness_factor", brightness_factor)
     return _by_kind(img, color.adjust_brightness, pil.adjust_brightness, brightness_factor, channels=(1, 3))
 
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
     """0 is the mean grey, 1 the image."""
-    if contrast_factor < 0:
-        raise ValueError(f"contrast_factor ({contrast_factor}) is not non-negative.")
+    check_not_negative("contrast_factor", contrast_factor)
     return _by_kind(img, color.adjust_contrast, pil.adjust_contrast, contrast_factor, channels=(1, 3))
 
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
     """0 is grey, 1 the image."""
-    if saturation_factor < 0:
-        raise ValueError(f"saturation_factor ({saturation_factor}) is not non-negative.")
+    check_not_negative("saturation_factor", saturation_factor)
     return _by_kind(img, color.adjust_saturation, pil.adjust_saturation, saturation_factor, channels=(1, 3))
 
 
 def adjust_hue(img: Any, hue_factor: float) -> Any:
     """The colour circle turned by `hue_factor` turns, from -0.5 to 0.5."""
-    if not -0.5 <= hue_factor <= 0.5:
-        raise ValueError(f"hue_factor ({hue_factor}) is not in [-0.5, 0.5].")
+    check_hue(hue_factor)
     return _by_kind(img, color.adjust_hue, pil.adjust_hue, hue_factor, channels=(1, 3))
 
 
 def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
     """white * gain * (value / white) ** gamma."""
-    if gamma < 0:
-        raise ValueError("Gamma should be a non-negative real number")
+    check_gamma(gamma)
     return _by_kind(img, color.adjust_gamma, pil.adjust_gamma, gamma, gain, channels=(1, 3))
 
 
 def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
     """0 is blurred, 1 the image, 2 sharper."""
-    if sharpness_factor < 0:
-        raise ValueError(f"sharpness_factor ({sharpness_factor}) is not non-negative.")
+    check_not_negative("sharpness_factor", sharpness_factor)
     return _by_kind(img, filters.adjust_sharpness, pil.adjust_sharpness, sharpness_factor, channels=(1, 3))
 
 

@@ -17,29 +17,34 @@ from flambeau.core.naming import own_name
 from flambeau.core.overrides import DisableTorchFunctionSubclass
 
 from .....utils.pillow import is_pil
-from ....tv_tensors import BoundingBoxes, KeyPoints, TVTensor
+from ....tv_tensors import BoundingBoxes, Image, KeyPoints, TVTensor, Video
 from ....tv_tensors._base import plain
+from ...kernels.conversion import pil_to_tensor, to_pil_image
 
 
 class PIL:
     """Stands for PIL images, so that Pillow need not be imported."""
 
 
+TENSORS = (Tensor, Image, Video)
 _DETAILS = ("format", "canvas_size", "clamping_mode")
 
 
-def functional(prototype: Callable) -> Callable:
-    """Makes a functional with the name, signature and documentation of `prototype`."""
-    parameters = list(inspect.signature(prototype).parameters.values())[1:]
-    names = tuple(p.name for p in parameters)
-    table: dict[type, Callable] = {}
+def functional(function: Callable, *kinds: type) -> Callable:
+    """The functional `affine` of its kernel `affine_image`, which serves these kinds of input (unless told otherwise, tensors, images and
+    videos) and gives it the signature and the documentation."""
 
-    @functools.wraps(prototype)
     def face(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         return _find(face, type(inpt), inpt)(inpt, *args, **kwargs)
 
-    face.kernels = table  # type: ignore[attr-defined]
-    face.names = names  # type: ignore[attr-defined]
+    signature = inspect.signature(function)
+    first, *rest = signature.parameters.values()
+    face.__signature__ = signature.replace(parameters=[first.replace(name="inpt"), *rest])  # type: ignore[attr-defined]
+    face.__name__ = face.__qualname__ = function.__name__.rpartition("_")[0]
+    face.__module__, face.__doc__ = function.__module__, function.__doc__
+    face.kernels = {}  # type: ignore[attr-defined]
+    face.names = tuple(p.name for p in rest)  # type: ignore[attr-defined]
+    kernel(face, *(kinds or TENSORS))(function)
     return face
 
 
@@ -127,6 +132,16 @@ def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
     if not hasattr(face, "kernels"):
         return face(inpt, *args, **kwargs)
     return _find(face, type(inpt), inpt, passthrough=True)(inpt, *args, **kwargs)
+
+
+def through_tensor(function: Callable) -> Callable:
+    """A kernel of PIL images that makes a tensor of the image, runs `function` and makes an image again."""
+
+    @functools.wraps(function)
+    def on_pil(image: Any, *args: Any, **kwargs: Any) -> Any:
+        return to_pil_image(function(pil_to_tensor(image), *args, **kwargs), mode=image.mode)
+
+    return on_pil
 
 
 def mask_call(function: Any, mask: Tensor, *args: Any) -> Tensor:

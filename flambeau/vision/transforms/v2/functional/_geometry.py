@@ -8,39 +8,32 @@ from typing import Any
 
 from flambeau import Tensor
 
-from ....tv_tensors import Image, Mask, Video
+from ....tv_tensors import Mask
 from ...arguments import crop_size
 from ...interpolation import InterpolationMode, interpolation_mode
 from ...kernels import geometry, pil
-from ._dispatch import PIL, functional, kernel, mask_call
+from ._dispatch import PIL, TENSORS, functional, kernel, mask_call
 
-_TENSORS = (Tensor, Image, Video)
 _NEAREST = InterpolationMode.NEAREST
 
 
 # -- flips ------------------------------------------------------------------------------------------------------------
 
 
-@functional
-def horizontal_flip(inpt: Any) -> Any:
-    """Left and right exchanged."""
-    raise NotImplementedError
-
-
-@functional
-def vertical_flip(inpt: Any) -> Any:
-    """Upside down."""
-    raise NotImplementedError
-
-
-@kernel(horizontal_flip, *_TENSORS, Mask)
 def horizontal_flip_image(image: Tensor) -> Tensor:
+    """Left and right exchanged."""
     return geometry.hflip(image)
 
 
-@kernel(vertical_flip, *_TENSORS, Mask)
+horizontal_flip = functional(horizontal_flip_image, *TENSORS, Mask)
+
+
 def vertical_flip_image(image: Tensor) -> Tensor:
+    """Upside down."""
     return geometry.vflip(image)
+
+
+vertical_flip = functional(vertical_flip_image, *TENSORS, Mask)
 
 
 kernel(horizontal_flip, PIL)(pil.hflip)
@@ -51,18 +44,6 @@ hflip, vflip = horizontal_flip, vertical_flip
 
 
 # -- resize -----------------------------------------------------------------------------------------------------------
-
-
-@functional
-def resize(
-    inpt: Any,
-    size: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    max_size: int | None = None,
-    antialias: bool | None = True,
-) -> Any:
-    """To (height, width), or the shorter side to one number, or with None the longer side to `max_size`."""
-    raise NotImplementedError
 
 
 def resized_size(own: Sequence[int], size: Any, max_size: int | None) -> list[int]:
@@ -78,7 +59,6 @@ def resized_size(own: Sequence[int], size: Any, max_size: int | None) -> list[in
     return geometry.resized_size((own[0], own[1]), size, max_size)
 
 
-@kernel(resize, *_TENSORS)
 def resize_image(
     image: Tensor,
     size: Any,
@@ -86,9 +66,13 @@ def resize_image(
     max_size: int | None = None,
     antialias: bool | None = True,
 ) -> Tensor:
+    """To (height, width), or the shorter side to one number, or with None the longer side to `max_size`."""
     mode = interpolation_mode(interpolation)
     target = resized_size(image.shape[-2:], size, max_size)
     return geometry.resize(image, target, mode, bool(antialias), bytes_natively=True)
+
+
+resize = functional(resize_image)
 
 
 @kernel(resize, Mask)
@@ -114,15 +98,12 @@ resize_video = resize_image
 # -- cropping and padding ---------------------------------------------------------------------------------------------
 
 
-@functional
-def crop(inpt: Any, top: int, left: int, height: int, width: int) -> Any:
-    """The window of this size whose upper left corner is (top, left)."""
-    raise NotImplementedError
-
-
-@kernel(crop, *_TENSORS, Mask)
 def crop_image(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
+    """The window of this size whose upper left corner is (top, left)."""
     return geometry.crop(image, top, left, height, width)
+
+
+crop = functional(crop_image, *TENSORS, Mask)
 
 
 kernel(crop, PIL)(pil.crop)
@@ -143,12 +124,6 @@ def parse_padding(padding: Any) -> list[int]:
     return geometry.parse_padding(padding)
 
 
-@functional
-def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
-    """A border on all sides."""
-    raise NotImplementedError
-
-
 def check_padding_mode(padding_mode: Any) -> None:
     if padding_mode not in geometry.PADDING_MODES:
         raise ValueError(
@@ -156,11 +131,14 @@ def check_padding_mode(padding_mode: Any) -> None:
         )
 
 
-@kernel(pad, *_TENSORS)
 def pad_image(image: Tensor, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Tensor:
+    """A border on all sides."""
     left, right, top, bottom = parse_padding(padding)
     check_padding_mode(padding_mode)
     return geometry.pad(image, [left, top, right, bottom], fill, padding_mode)
+
+
+pad = functional(pad_image)
 
 
 @kernel(pad, Mask)
@@ -180,15 +158,12 @@ def _pad_pil(image: Any, padding: Any, fill: Any = None, padding_mode: str = "co
 pad_video = pad_image
 
 
-@functional
-def center_crop(inpt: Any, output_size: Any) -> Any:
-    """The middle, with a black border where the input is smaller."""
-    raise NotImplementedError
-
-
-@kernel(center_crop, *_TENSORS, Mask)
 def center_crop_image(image: Tensor, output_size: Any) -> Tensor:
+    """The middle, with a black border where the input is smaller."""
     return geometry.center_crop(image, crop_size(output_size))
+
+
+center_crop = functional(center_crop_image, *TENSORS, Mask)
 
 
 @kernel(center_crop, PIL)
@@ -203,22 +178,6 @@ def _center_crop_pil(image: Any, output_size: Any) -> Any:
 center_crop_mask = center_crop_video = center_crop_image
 
 
-@functional
-def resized_crop(
-    inpt: Any,
-    top: int,
-    left: int,
-    height: int,
-    width: int,
-    size: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    antialias: bool | None = True,
-) -> Any:
-    """A window, resized."""
-    raise NotImplementedError
-
-
-@kernel(resized_crop, *_TENSORS)
 def resized_crop_image(
     image: Tensor,
     top: int,
@@ -229,7 +188,11 @@ def resized_crop_image(
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Tensor:
+    """A window, resized."""
     return resize_image(crop_image(image, top, left, height, width), size, interpolation, antialias=antialias)
+
+
+resized_crop = functional(resized_crop_image)
 
 
 @kernel(resized_crop, Mask)
@@ -247,18 +210,6 @@ def _resized_crop_pil(
 resized_crop_video = resized_crop_image
 
 
-@functional
-def five_crop(inpt: Any, size: Any) -> Any:
-    """The four corners and the centre."""
-    raise NotImplementedError
-
-
-@functional
-def ten_crop(inpt: Any, size: Any, vertical_flip: bool = False) -> Any:
-    """The five crops, and those of the mirrored input."""
-    raise NotImplementedError
-
-
 def _five_windows(own: Sequence[int], size: Any) -> list[tuple[int, int, int, int]]:
     own_h, own_w = own
     height, width = crop_size(size, exact=True)
@@ -269,9 +220,12 @@ def _five_windows(own: Sequence[int], size: Any) -> list[tuple[int, int, int, in
     return [(top, left, height, width) for top, left in corners]
 
 
-@kernel(five_crop, *_TENSORS)
 def five_crop_image(image: Tensor, size: Any) -> tuple[Tensor, ...]:
+    """The four corners and the centre."""
     return tuple(geometry.crop(image, *window) for window in _five_windows(image.shape[-2:], size))
+
+
+five_crop = functional(five_crop_image)
 
 
 @kernel(five_crop, PIL)
@@ -279,10 +233,13 @@ def _five_crop_pil(image: Any, size: Any) -> tuple[Any, ...]:
     return tuple(pil.crop(image, *window) for window in _five_windows((image.height, image.width), size))
 
 
-@kernel(ten_crop, *_TENSORS)
 def ten_crop_image(image: Tensor, size: Any, vertical_flip: bool = False) -> tuple[Tensor, ...]:
+    """The five crops, and those of the mirrored input."""
     mirrored = geometry.vflip(image) if vertical_flip else geometry.hflip(image)
     return five_crop_image(image, size) + five_crop_image(mirrored, size)
+
+
+ten_crop = functional(ten_crop_image)
 
 
 @kernel(ten_crop, PIL)

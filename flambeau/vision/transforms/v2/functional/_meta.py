@@ -7,27 +7,24 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ....tv_tensors import BoundingBoxes, BoundingBoxFormat, Image, KeyPoints, Mask, Video
+from ....tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask, Video
 from ....tv_tensors._base import plain
 from ....tv_tensors._boxes import box_format
 from ...kernels import boxes as box_kernels
 from ...kernels import pil
-from ._dispatch import PIL, functional, is_pure_tensor, kernel
+from ._dispatch import PIL, TENSORS, functional, is_pure_tensor, kernel
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
 
 
-@functional
-def get_dimensions(inpt: Any) -> list[int]:
-    """[channels, height, width]."""
-    raise NotImplementedError
-
-
-@kernel(get_dimensions, Tensor, Image, Video)
 def get_dimensions_image(image: Tensor) -> list[int]:
+    """[channels, height, width]."""
     if image.ndim < 2:
         raise TypeError(f"Input tensor should have at least two dimensions, but got {image.ndim}")
     return [1 if image.ndim == 2 else image.shape[-3], *image.shape[-2:]]
+
+
+get_dimensions = functional(get_dimensions_image)
 
 
 get_dimensions_video = get_dimensions_image
@@ -38,15 +35,12 @@ def _get_dimensions_pil(image: Any) -> list[int]:
     return [pil.num_channels(image), image.height, image.width]
 
 
-@functional
-def get_num_channels(inpt: Any) -> int:
-    """Channels."""
-    raise NotImplementedError
-
-
-@kernel(get_num_channels, Tensor, Image, Video)
 def get_num_channels_image(image: Tensor) -> int:
+    """Channels."""
     return get_dimensions_image(image)[0]
+
+
+get_num_channels = functional(get_num_channels_image)
 
 
 get_num_channels_video = get_num_channels_image
@@ -54,15 +48,12 @@ kernel(get_num_channels, PIL)(pil.num_channels)
 get_image_num_channels = get_num_channels
 
 
-@functional
-def get_size(inpt: Any) -> list[int]:
-    """[height, width], of the canvas for boxes and points."""
-    raise NotImplementedError
-
-
-@kernel(get_size, Tensor, Image, Video, Mask)
 def get_size_image(image: Tensor) -> list[int]:
+    """[height, width], of the canvas for boxes and points."""
     return get_dimensions_image(image)[1:]
+
+
+get_size = functional(get_size_image, *TENSORS, Mask)
 
 
 get_size_video = get_size_mask = get_size_image
@@ -85,15 +76,12 @@ get_size.kernels[BoundingBoxes] = get_size_bounding_boxes  # type: ignore[attr-d
 get_size.kernels[KeyPoints] = get_size_keypoints  # type: ignore[attr-defined]
 
 
-@functional
-def get_num_frames(inpt: Any) -> int:
-    """Frames of a video."""
-    raise NotImplementedError
-
-
-@kernel(get_num_frames, Tensor, Video)
 def get_num_frames_video(video: Tensor) -> int:
+    """Frames of a video."""
     return video.shape[-4]
+
+
+get_num_frames = functional(get_num_frames_video, Tensor, Video)
 
 
 def get_image_size(inpt: Any) -> list[int]:

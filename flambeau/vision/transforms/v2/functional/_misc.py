@@ -16,21 +16,13 @@ from ....tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from ....tv_tensors._base import plain
 from ...arguments import blur_arguments
 from ...kernels import conversion, filters, geometry
-from ._dispatch import PIL, functional, kernel
-
-_TENSORS = (Tensor, Image, Video)
+from ._dispatch import PIL, functional, kernel, through_tensor
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-@functional
-def normalize(inpt: Any, mean: list[float], std: list[float], inplace: bool = False) -> Any:
-    """(x - mean) / std, channel by channel."""
-    raise NotImplementedError
-
-
-@kernel(normalize, *_TENSORS)
 def normalize_image(image: Tensor, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Tensor:
+    """(x - mean) / std, channel by channel."""
     if not image.is_floating_point():
         raise TypeError(f"Input tensor should be a float tensor. Got {image.dtype}.")
     if image.ndim < 3:
@@ -40,17 +32,17 @@ def normalize_image(image: Tensor, mean: Sequence[float], std: Sequence[float], 
     return conversion.normalize(image, mean, std, inplace)
 
 
-@functional
-def to_dtype(inpt: Any, dtype: Any = flambeau.float32, scale: bool = False) -> Any:
-    """Another dtype; with `scale`, images and videos keep black and white."""
-    raise NotImplementedError
+normalize = functional(normalize_image)
 
 
-@kernel(to_dtype, *_TENSORS)
 def to_dtype_image(image: Tensor, dtype: Any = flambeau.float32, scale: bool = False) -> Tensor:
+    """Another dtype; with `scale`, images and videos keep black and white."""
     if image.dtype == dtype:
         return image
     return conversion.convert_dtype(image, dtype) if scale else image.to(dtype)
+
+
+to_dtype = functional(to_dtype_image)
 
 
 @kernel(to_dtype, Mask, BoundingBoxes, KeyPoints)
@@ -67,34 +59,25 @@ def convert_image_dtype(image: Tensor, dtype: Any = flambeau.float32) -> Tensor:
 # -- blur and noise ---------------------------------------------------------------------------------------------------
 
 
-@functional
-def gaussian_blur(inpt: Any, kernel_size: list[int], sigma: list[float] | None = None) -> Any:
-    """Blurred with a Gaussian kernel."""
-    raise NotImplementedError
-
-
-@kernel(gaussian_blur, *_TENSORS)
 def gaussian_blur_image(image: Tensor, kernel_size: Any, sigma: Any = None) -> Tensor:
+    """Blurred with a Gaussian kernel."""
     return filters.gaussian_blur(image, *blur_arguments(kernel_size, sigma))
 
 
-@kernel(gaussian_blur, PIL)
-def _gaussian_blur_pil(image: Any, kernel_size: Any, sigma: Any = None) -> Any:
-    blurred = gaussian_blur_image(conversion.pil_to_tensor(image), kernel_size, sigma)
-    return conversion.to_pil_image(blurred, mode=image.mode)
+gaussian_blur = functional(gaussian_blur_image)
 
 
-@functional
-def gaussian_noise(inpt: Any, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Any:
-    """With normal noise added, in units of white."""
-    raise NotImplementedError
+kernel(gaussian_blur, PIL)(through_tensor(gaussian_blur_image))
 
 
-@kernel(gaussian_noise, *_TENSORS)
 def gaussian_noise_image(image: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
+    """With normal noise added, in units of white."""
     if sigma < 0:
         raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
     return filters.gaussian_noise(image, mean, sigma, clip)
+
+
+gaussian_noise = functional(gaussian_noise_image)
 
 
 @kernel(gaussian_noise, PIL)
@@ -105,38 +88,25 @@ def _gaussian_noise_pil(image: Any, mean: float = 0.0, sigma: float = 0.1, clip:
 # -- erasing and compression ------------------------------------------------------------------------------------------
 
 
-@functional
-def erase(inpt: Any, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Any:
-    """The window at (i, j) of size (h, w) set to `v`."""
-    raise NotImplementedError
-
-
-@kernel(erase, *_TENSORS)
 def erase_image(image: Tensor, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Tensor:
+    """The window at (i, j) of size (h, w) set to `v`."""
     return geometry.erase(image, i, j, h, w, v, inplace)
 
 
-@kernel(erase, PIL)
-def _erase_pil(image: Any, i: int, j: int, h: int, w: int, v: Tensor, inplace: bool = False) -> Any:
-    erased = geometry.erase(conversion.pil_to_tensor(image), i, j, h, w, v, inplace=inplace)
-    return conversion.to_pil_image(erased)
+erase = functional(erase_image)
 
 
-@functional
-def jpeg(inpt: Any, quality: int) -> Any:
-    """Through JPEG compression and back."""
-    raise NotImplementedError
+kernel(erase, PIL)(through_tensor(erase_image))
 
 
-@kernel(jpeg, PIL)
 def _jpeg_pil(image: Any, quality: int) -> Any:
     file = io.BytesIO()
     image.save(file, format="JPEG", quality=quality)
     return pillow().open(io.BytesIO(file.getvalue())).convert(image.mode)
 
 
-@kernel(jpeg, *_TENSORS)
 def jpeg_image(image: Tensor, quality: int) -> Tensor:
+    """Through JPEG compression and back."""
     if image.dtype != flambeau.uint8:
         raise RuntimeError(f"Input tensor dtype should be uint8, got {image.dtype}")
     if image.shape[-3] not in (1, 3):
@@ -150,20 +120,21 @@ def jpeg_image(image: Tensor, quality: int) -> Tensor:
     return flambeau.stack(frames).view(image.shape)
 
 
+jpeg = functional(jpeg_image)
+kernel(jpeg, PIL)(_jpeg_pil)
+
+
 # -- frames -----------------------------------------------------------------------------------------------------------
 
 
-@functional
-def uniform_temporal_subsample(inpt: Any, num_samples: int) -> Any:
-    """`num_samples` frames at equal distances."""
-    raise NotImplementedError
-
-
-@kernel(uniform_temporal_subsample, Tensor, Video)
 def uniform_temporal_subsample_video(video: Tensor, num_samples: int) -> Tensor:
+    """`num_samples` frames at equal distances."""
     last = video.shape[-4] - 1
     chosen = flambeau.linspace(0, last, num_samples, device=video.device).long()
     return flambeau.index_select(video, -4, chosen)
+
+
+uniform_temporal_subsample = functional(uniform_temporal_subsample_video, Tensor, Video)
 
 
 # -- conversions ------------------------------------------------------------------------------------------------------

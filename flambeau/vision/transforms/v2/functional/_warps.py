@@ -7,13 +7,13 @@ from typing import Any
 
 from flambeau import Tensor
 
-from ....tv_tensors import Image, Mask, Video
+from .....utils.pillow import is_pil
+from ....tv_tensors import Mask
 from ...arguments import affine_arguments, check_warp_fill, sampling_mode
 from ...interpolation import InterpolationMode, interpolation_mode
-from ...kernels import conversion, matrices, pil, warp
-from ._dispatch import PIL, functional, kernel, mask_call
+from ...kernels import matrices, pil, warp
+from ._dispatch import PIL, TENSORS, functional, kernel, mask_call, through_tensor
 
-_TENSORS = (Tensor, Image, Video)
 _NEAREST = InterpolationMode.NEAREST
 
 
@@ -35,9 +35,8 @@ def center_point(center: Any) -> list[float] | None:
     return [float(c) for c in center]
 
 
-@functional
-def affine(
-    inpt: Any,
+def affine_image(
+    image: Any,
     angle: float,
     translate: list[float],
     scale: float,
@@ -47,25 +46,18 @@ def affine(
     center: Any = None,
 ) -> Any:
     """Rotated, moved, scaled and sheared about the centre."""
-    raise NotImplementedError
-
-
-@kernel(affine, *_TENSORS)
-def affine_image(
-    image: Tensor,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    interpolation: Any = _NEAREST,
-    fill: Any = None,
-    center: Any = None,
-) -> Tensor:
     angle, translate, shear = affine_arguments(angle, translate, scale, shear)
     center = center_point(center)
+    if is_pil(image):
+        middle = [image.width * 0.5, image.height * 0.5] if center is None else center
+        matrix = matrices.affine_matrix(middle, angle, translate, scale, shear)
+        return pil.affine(image, matrix, interpolation_mode(interpolation), fill)
     middle = matrices.from_middle(center, *image.shape[-2:])
     matrix = matrices.affine_matrix(middle, angle, [float(t) for t in translate], scale, shear)
     return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill)
+
+
+affine = functional(affine_image, *TENSORS, PIL)
 
 
 @kernel(affine, Mask)
@@ -81,41 +73,17 @@ def affine_mask(
     return mask_call(affine_image, mask, angle, translate, scale, shear, _NEAREST, fill, center)
 
 
-@kernel(affine, PIL)
-def _affine_pil(
-    image: Any,
-    angle: float,
-    translate: list[float],
-    scale: float,
-    shear: list[float],
-    interpolation: Any = _NEAREST,
-    fill: Any = None,
-    center: Any = None,
-) -> Any:
-    angle, translate, shear = affine_arguments(angle, translate, scale, shear)
-    center = center_point(center)
-    middle = [image.width * 0.5, image.height * 0.5] if center is None else center
-    matrix = matrices.affine_matrix(middle, angle, translate, scale, shear)
-    return pil.affine(image, matrix, interpolation_mode(interpolation), fill)
-
-
-@functional
-def rotate(
-    inpt: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
-) -> Any:
-    """Turned by `angle` degrees against the clock."""
-    raise NotImplementedError
-
-
-@kernel(rotate, *_TENSORS)
 def rotate_image(
-    image: Tensor,
+    image: Any,
     angle: float,
     interpolation: Any = _NEAREST,
     expand: bool = False,
     center: Any = None,
     fill: Any = None,
-) -> Tensor:
+) -> Any:
+    """Turned by `angle` degrees against the clock."""
+    if is_pil(image):
+        return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
     angle = angle % 360
     height, width = image.shape[-2:]
     middle = matrices.from_middle(None if expand else center, height, width)
@@ -124,29 +92,12 @@ def rotate_image(
     return warp.affine(image, matrix, _sampling(interpolation, fill, image), fill, size)
 
 
+rotate = functional(rotate_image, *TENSORS, PIL)
+
+
 @kernel(rotate, Mask)
 def rotate_mask(mask: Tensor, angle: float, expand: bool = False, center: Any = None, fill: Any = None) -> Tensor:
     return mask_call(rotate_image, mask, angle, _NEAREST, expand, center, fill)
-
-
-@kernel(rotate, PIL)
-def _rotate_pil(
-    image: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None
-) -> Any:
-    return pil.rotate(image, angle, interpolation_mode(interpolation), expand, center, fill)
-
-
-@functional
-def perspective(
-    inpt: Any,
-    startpoints: Any,
-    endpoints: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    fill: Any = None,
-    coefficients: Any = None,
-) -> Any:
-    """Projected so that the four `startpoints` come to lie on the `endpoints`; or by given coefficients."""
-    raise NotImplementedError
 
 
 def perspective_numbers(startpoints: Any, endpoints: Any, coefficients: Any) -> list[float]:
@@ -162,17 +113,22 @@ def perspective_numbers(startpoints: Any, endpoints: Any, coefficients: Any) -> 
     return matrices.perspective_coefficients(startpoints, endpoints)
 
 
-@kernel(perspective, *_TENSORS)
 def perspective_image(
-    image: Tensor,
+    image: Any,
     startpoints: Any,
     endpoints: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
     fill: Any = None,
     coefficients: Any = None,
-) -> Tensor:
-    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
-    return warp.perspective(image, numbers_, _sampling(interpolation, fill, image), fill)
+) -> Any:
+    """Projected so that the four `startpoints` come to lie on the `endpoints`; or by given coefficients."""
+    projection = perspective_numbers(startpoints, endpoints, coefficients)
+    if is_pil(image):
+        return pil.perspective(image, projection, interpolation_mode(interpolation), fill)
+    return warp.perspective(image, projection, _sampling(interpolation, fill, image), fill)
+
+
+perspective = functional(perspective_image, *TENSORS, PIL)
 
 
 @kernel(perspective, Mask)
@@ -182,29 +138,10 @@ def perspective_mask(
     return mask_call(perspective_image, mask, startpoints, endpoints, _NEAREST, fill, coefficients)
 
 
-@kernel(perspective, PIL)
-def _perspective_pil(
-    image: Any,
-    startpoints: Any,
-    endpoints: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
-    fill: Any = None,
-    coefficients: Any = None,
-) -> Any:
-    numbers_ = perspective_numbers(startpoints, endpoints, coefficients)
-    return pil.perspective(image, numbers_, interpolation_mode(interpolation), fill)
-
-
-@functional
-def elastic(inpt: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
-    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
-    raise NotImplementedError
-
-
-@kernel(elastic, *_TENSORS)
 def elastic_image(
     image: Tensor, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
 ) -> Tensor:
+    """Every pixel displaced by its own vector, `displacement` of shape (1, H, W, 2)."""
     if not isinstance(displacement, Tensor):
         raise TypeError("Argument displacement should be a Tensor")
     expected = (1, *image.shape[-2:], 2)
@@ -213,23 +150,17 @@ def elastic_image(
     return warp.elastic(image, displacement, _sampling(interpolation, fill, image, InterpolationMode.BICUBIC), fill)
 
 
+elastic = functional(elastic_image)
+
+
 @kernel(elastic, Mask)
 def elastic_mask(mask: Tensor, displacement: Tensor, fill: Any = None) -> Tensor:
     return mask_call(elastic_image, mask, displacement, _NEAREST, fill)
 
 
-@kernel(elastic, PIL)
-def _elastic_pil(
-    image: Any, displacement: Tensor, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
-) -> Any:
-    warped = elastic_image(conversion.pil_to_tensor(image), displacement, interpolation, fill)
-    return conversion.to_pil_image(warped, mode=image.mode)
+kernel(elastic, PIL)(through_tensor(elastic_image))
 
 
-affine_video, rotate_video, perspective_video, elastic_video = (
-    affine_image,
-    rotate_image,
-    perspective_image,
-    elastic_image,
-)
+affine_video, rotate_video = affine_image, rotate_image
+perspective_video, elastic_video = perspective_image, elastic_image
 elastic_transform = elastic
