@@ -212,6 +212,13 @@ def test_ssd_heads_and_vgg(oracle: Any) -> None:
         _near(outputs[0][name], outputs[1][name], 1e-5, name)
 
 
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_fpn"])
+def test_builders_draw_the_same_weights(oracle: Any, name: str) -> None:
+    ours, theirs = _pair(oracle, lambda m, _: getattr(m, name)(weights_backbone=None, num_classes=3))
+    for (key, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
+        assert np.array_equal(a.numpy(), b.numpy()), key
+
+
 # --- without PyTorch
 
 

@@ -11,12 +11,12 @@ from flambeau.nn.modules import Sequential
 
 from ...ops.misc import Conv2dNormActivation, FrozenBatchNorm2d, Layer
 from ...ops.poolers import MultiScaleRoIAlign
-from .._api import expect_value, load_weights, model_builder, weights_enums
+from .._api import weights_enums
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
-from ..resnet import ResNet50_Weights, resnet50
-from ._utils import overwrite_eps
+from ..resnet import ResNet50_Weights
+from ._builders import Start, detector, resnet50_body
 from .anchor_utils import AnchorGenerator
-from .backbone_utils import _mobilenet_extractor, _resnet_fpn_extractor, _validate_trainable_layers
+from .backbone_utils import _mobilenet_extractor
 from .generalized_rcnn import GeneralizedRCNN
 from .roi_heads import RoIHeads
 from .rpn import RegionProposalNetwork, RPNHead
@@ -180,25 +180,6 @@ class FastRCNNPredictor(nn.Module):
         return self.cls_score(x), self.bbox_pred(x)
 
 
-def settle(weights: Any, weights_backbone: Any, num_classes: int | None) -> tuple[Any, int, bool]:
-    """The backbone's weights, the number of classes, and whether anything was trained before."""
-    if weights is not None:
-        return None, expect_value("num_classes", num_classes, len(weights.meta["categories"])), True
-    return weights_backbone, 91 if num_classes is None else num_classes, weights_backbone is not None
-
-
-def resnet50_body(
-    weights: Any, progress: bool, is_trained: bool, layers: int | None, frozen: bool = True, **fpn: Any
-) -> Any:
-    """ResNet-50 with a pyramid; trained norms stay as they are where `frozen`."""
-    trainable = _validate_trainable_layers(is_trained, layers, 5, 3)
-    norm = FrozenBatchNorm2d if is_trained and frozen else nn.BatchNorm2d
-    backbone = resnet50(weights=weights, progress=progress, norm_layer=norm)
-    if "extra_blocks" in fpn:  # made now: random numbers are drawn in this order
-        fpn["extra_blocks"] = fpn["extra_blocks"]()
-    return _resnet_fpn_extractor(backbone, trainable, **fpn)
-
-
 (
     FasterRCNN_ResNet50_FPN_Weights,
     FasterRCNN_ResNet50_FPN_V2_Weights,
@@ -212,23 +193,10 @@ def resnet50_body(
 )
 
 
-@model_builder(FasterRCNN_ResNet50_FPN_Weights, "COCO_V1", ResNet50_Weights)
-def fasterrcnn_resnet50_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = ResNet50_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> FasterRCNN:
-    """Faster R-CNN on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers)
-    model = load_weights(FasterRCNN(body, num_classes, **kwargs), weights, progress)
-    if weights is FasterRCNN_ResNet50_FPN_Weights.COCO_V1:
-        overwrite_eps(model, 0.0)
-    return model
+@detector(FasterRCNN_ResNet50_FPN_Weights, ResNet50_Weights, zero_eps=True)
+def fasterrcnn_resnet50_fpn(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
+    """Faster R-CNN on a ResNet-50 with a feature pyramid."""
+    return FasterRCNN(resnet50_body(start), num_classes, **kwargs)
 
 
 def v2_parts(body: Any, anchors: AnchorGenerator) -> dict[str, Any]:
@@ -242,68 +210,30 @@ def v2_parts(body: Any, anchors: AnchorGenerator) -> dict[str, Any]:
     }
 
 
-@model_builder(FasterRCNN_ResNet50_FPN_V2_Weights, "COCO_V1", ResNet50_Weights)
-def fasterrcnn_resnet50_fpn_v2(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = None,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> FasterRCNN:
+@detector(FasterRCNN_ResNet50_FPN_V2_Weights, ResNet50_Weights, pretrained=None)
+def fasterrcnn_resnet50_fpn_v2(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
     """Faster R-CNN on a ResNet-50 with a feature pyramid, by the improved recipe of Li et al. (2021)."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    body = resnet50_body(
-        weights_backbone, progress, trained, trainable_backbone_layers, frozen=False, norm_layer=nn.BatchNorm2d
-    )
-    parts = v2_parts(body, _default_anchorgen())
-    return load_weights(FasterRCNN(body, num_classes, **parts, **kwargs), weights, progress)
+    body = resnet50_body(start, frozen=False, norm_layer=nn.BatchNorm2d)
+    return FasterRCNN(body, num_classes, **v2_parts(body, _default_anchorgen()), **kwargs)
 
 
-def _mobile(
-    weights: Any, progress: bool, num_classes: int | None, weights_backbone: Any, layers: int | None, kwargs: dict
-) -> FasterRCNN:
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    trainable = _validate_trainable_layers(trained, layers, 6, 3)
-    norm = FrozenBatchNorm2d if trained else nn.BatchNorm2d
-    backbone = mobilenet_v3_large(weights=weights_backbone, progress=progress, norm_layer=norm)
+def _on_mobilenet(start: Start, num_classes: int, options: dict[str, Any]) -> FasterRCNN:
+    trainable = start.layers_to_train(6, 3)
+    norm = FrozenBatchNorm2d if start.is_trained else nn.BatchNorm2d
+    backbone = mobilenet_v3_large(weights=start.weights, progress=start.progress, norm_layer=norm)
     body = _mobilenet_extractor(backbone, True, trainable)
     anchors = AnchorGenerator(((32, 64, 128, 256, 512),) * 3, ((0.5, 1.0, 2.0),) * 3)
-    return load_weights(FasterRCNN(body, num_classes, rpn_anchor_generator=anchors, **kwargs), weights, progress)
+    return FasterRCNN(body, num_classes, rpn_anchor_generator=anchors, **{"rpn_score_thresh": 0.05, **options})
 
 
-@model_builder(FasterRCNN_MobileNet_V3_Large_320_FPN_Weights, "COCO_V1", MobileNet_V3_Large_Weights)
-def fasterrcnn_mobilenet_v3_large_320_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = MobileNet_V3_Large_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> FasterRCNN:
+@detector(FasterRCNN_MobileNet_V3_Large_320_FPN_Weights, MobileNet_V3_Large_Weights)
+def fasterrcnn_mobilenet_v3_large_320_fpn(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
     """Faster R-CNN on a MobileNet V3 with a feature pyramid, for images of 320 pixels."""
-    defaults = {
-        "min_size": 320,
-        "max_size": 640,
-        "rpn_pre_nms_top_n_test": 150,
-        "rpn_post_nms_top_n_test": 150,
-        "rpn_score_thresh": 0.05,
-    }
-    return _mobile(weights, progress, num_classes, weights_backbone, trainable_backbone_layers, {**defaults, **kwargs})
+    sizes = {"min_size": 320, "max_size": 640, "rpn_pre_nms_top_n_test": 150, "rpn_post_nms_top_n_test": 150}
+    return _on_mobilenet(start, num_classes, {**sizes, **kwargs})
 
 
-@model_builder(FasterRCNN_MobileNet_V3_Large_FPN_Weights, "COCO_V1", MobileNet_V3_Large_Weights)
-def fasterrcnn_mobilenet_v3_large_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = MobileNet_V3_Large_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> FasterRCNN:
+@detector(FasterRCNN_MobileNet_V3_Large_FPN_Weights, MobileNet_V3_Large_Weights)
+def fasterrcnn_mobilenet_v3_large_fpn(start: Start, num_classes: int, **kwargs: Any) -> FasterRCNN:
     """Faster R-CNN on a MobileNet V3 with a feature pyramid."""
-    options = {"rpn_score_thresh": 0.05, **kwargs}
-    return _mobile(weights, progress, num_classes, weights_backbone, trainable_backbone_layers, options)
+    return _on_mobilenet(start, num_classes, kwargs)

@@ -12,15 +12,14 @@ from flambeau import Tensor, nn
 from flambeau.nn import functional as F
 
 from ...ops._losses import generalized_box_iou_loss, sigmoid_focal_loss
-from ...ops.feature_pyramid_network import LastLevelP6P7
 from ...ops.misc import Layer
-from .._api import load_weights, model_builder, weights_enums
+from .._api import weights_enums
 from ..resnet import ResNet50_Weights
+from ._builders import Start, detector
 from ._single_stage import SingleStageDetector, Target, detections, level_candidates
 from ._utils import BoxLinearCoder
 from .anchor_utils import AnchorGenerator
-from .faster_rcnn import resnet50_body, settle
-from .retinanet import init_convs
+from .retinanet import init_convs, p6p7_body
 from .rpn import permute_and_flatten
 from .transform import GeneralizedRCNNTransform
 
@@ -166,11 +165,8 @@ class FCOS(SingleStageDetector):
         self.box_coder = BoxLinearCoder(normalize_by_size=True)
         mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
         self.transform = GeneralizedRCNNTransform(min_size, max_size, mean, std, **kwargs)
-        self.center_sampling_radius, self.score_thresh, self.nms_thresh = (
-            center_sampling_radius,
-            score_thresh,
-            nms_thresh,
-        )
+        self.center_sampling_radius = center_sampling_radius
+        self.score_thresh, self.nms_thresh = score_thresh, nms_thresh
         self.detections_per_img, self.topk_candidates = detections_per_img, topk_candidates
 
     def _match(self, anchors: Tensor, truths: Tensor, counts: list[int]) -> Tensor:
@@ -215,18 +211,7 @@ class FCOS(SingleStageDetector):
 (FCOS_ResNet50_FPN_Weights,) = weights_enums("FCOS_ResNet50_FPN")
 
 
-@model_builder(FCOS_ResNet50_FPN_Weights, "COCO_V1", ResNet50_Weights)
-def fcos_resnet50_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = ResNet50_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> FCOS:
-    """FCOS on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, **more)
-    return load_weights(FCOS(body, num_classes, **kwargs), weights, progress)
+@detector(FCOS_ResNet50_FPN_Weights, ResNet50_Weights)
+def fcos_resnet50_fpn(start: Start, num_classes: int, **kwargs: Any) -> FCOS:
+    """FCOS on a ResNet-50 with a feature pyramid."""
+    return FCOS(p6p7_body(start), num_classes, **kwargs)

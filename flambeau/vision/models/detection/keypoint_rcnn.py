@@ -12,8 +12,9 @@ from flambeau.nn.modules import Sequential
 from ...ops.poolers import MultiScaleRoIAlign
 from .._api import expect_value, load_weights, model_builder, weights_enums
 from ..resnet import ResNet50_Weights
+from ._builders import resnet50_body, settle
 from ._utils import overwrite_eps
-from .faster_rcnn import _MAPS, FasterRCNN, resnet50_body, settle
+from .faster_rcnn import _MAPS, FasterRCNN
 
 __all__ = ["KeypointRCNN", "KeypointRCNN_ResNet50_FPN_Weights", "keypointrcnn_resnet50_fpn"]
 
@@ -96,12 +97,11 @@ def keypointrcnn_resnet50_fpn(
 ) -> KeypointRCNN:
     """Keypoint R-CNN on a ResNet-50 with a feature pyramid: persons (2 classes) and 17 keypoints by default."""
     num_classes = 2 if weights is None and num_classes is None else num_classes
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
+    start, num_classes = settle(weights, progress, num_classes, weights_backbone, trainable_backbone_layers)
     if weights is not None:
         num_keypoints = expect_value("num_keypoints", num_keypoints, len(weights.meta["keypoint_names"]))
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers)
-    options = {"num_keypoints": 17 if num_keypoints is None else num_keypoints, **kwargs}
-    model = load_weights(KeypointRCNN(body, num_classes, **options), weights, progress)
+    model = KeypointRCNN(resnet50_body(start), num_classes, num_keypoints=num_keypoints or 17, **kwargs)
+    load_weights(model, weights, progress)
     if weights is KeypointRCNN_ResNet50_FPN_Weights.COCO_V1:
         overwrite_eps(model, 0.0)
     return model

@@ -11,10 +11,10 @@ from flambeau.nn.modules import Sequential
 
 from ...ops.misc import Conv2dNormActivation, Layer
 from ...ops.poolers import MultiScaleRoIAlign
-from .._api import load_weights, model_builder, weights_enums
+from .._api import weights_enums
 from ..resnet import ResNet50_Weights
-from ._utils import overwrite_eps
-from .faster_rcnn import _MAPS, FasterRCNN, _default_anchorgen, resnet50_body, settle, v2_parts
+from ._builders import Start, detector, resnet50_body
+from .faster_rcnn import _MAPS, FasterRCNN, _default_anchorgen, v2_parts
 
 __all__ = [
     "MaskRCNN", "MaskRCNN_ResNet50_FPN_V2_Weights", "MaskRCNN_ResNet50_FPN_Weights", "maskrcnn_resnet50_fpn",
@@ -100,40 +100,16 @@ MaskRCNN_ResNet50_FPN_Weights, MaskRCNN_ResNet50_FPN_V2_Weights = weights_enums(
 )
 
 
-@model_builder(MaskRCNN_ResNet50_FPN_Weights, "COCO_V1", ResNet50_Weights)
-def maskrcnn_resnet50_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = ResNet50_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> MaskRCNN:
-    """Mask R-CNN on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers)
-    model = load_weights(MaskRCNN(body, num_classes, **kwargs), weights, progress)
-    if weights is MaskRCNN_ResNet50_FPN_Weights.COCO_V1:
-        overwrite_eps(model, 0.0)
-    return model
+@detector(MaskRCNN_ResNet50_FPN_Weights, ResNet50_Weights, zero_eps=True)
+def maskrcnn_resnet50_fpn(start: Start, num_classes: int, **kwargs: Any) -> MaskRCNN:
+    """Mask R-CNN on a ResNet-50 with a feature pyramid."""
+    return MaskRCNN(resnet50_body(start), num_classes, **kwargs)
 
 
-@model_builder(MaskRCNN_ResNet50_FPN_V2_Weights, "COCO_V1", ResNet50_Weights)
-def maskrcnn_resnet50_fpn_v2(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = None,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> MaskRCNN:
+@detector(MaskRCNN_ResNet50_FPN_V2_Weights, ResNet50_Weights, pretrained=None)
+def maskrcnn_resnet50_fpn_v2(start: Start, num_classes: int, **kwargs: Any) -> MaskRCNN:
     """Mask R-CNN on a ResNet-50 with a feature pyramid, by the improved recipe of Li et al. (2021)."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    body = resnet50_body(
-        weights_backbone, progress, trained, trainable_backbone_layers, frozen=False, norm_layer=nn.BatchNorm2d
-    )
+    body = resnet50_body(start, frozen=False, norm_layer=nn.BatchNorm2d)
     parts = v2_parts(body, _default_anchorgen())
     parts["mask_head"] = MaskRCNNHeads(body.out_channels, [256] * 4, 1, norm_layer=nn.BatchNorm2d)
-    return load_weights(MaskRCNN(body, num_classes, **parts, **kwargs), weights, progress)
+    return MaskRCNN(body, num_classes, **parts, **kwargs)

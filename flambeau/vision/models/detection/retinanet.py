@@ -14,12 +14,12 @@ from ...ops import boxes as box_ops
 from ...ops._losses import sigmoid_focal_loss
 from ...ops.feature_pyramid_network import LastLevelP6P7
 from ...ops.misc import Conv2dNormActivation, Layer
-from .._api import load_weights, model_builder, weights_enums
+from .._api import weights_enums
 from ..resnet import ResNet50_Weights
+from ._builders import Start, detector, resnet50_body
 from ._single_stage import SingleStageDetector, Target, detections, level_candidates
-from ._utils import BoxCoder, Matcher, box_loss, overwrite_eps, sum_of
+from ._utils import BoxCoder, Matcher, box_loss, sum_of
 from .anchor_utils import AnchorGenerator
-from .faster_rcnn import resnet50_body, settle
 from .rpn import permute_and_flatten
 from .transform import GeneralizedRCNNTransform
 
@@ -47,12 +47,13 @@ class _Tower(nn.Module):
 
     _version = 2
 
-    def __init__(self, in_channels: int, norm_layer: Layer | None):
+    def __init__(self, in_channels: int, norm_layer: Layer | None, fill: bool = True):
         super().__init__()
         self.conv = nn.Sequential(
             *(Conv2dNormActivation(in_channels, in_channels, norm_layer=norm_layer) for _ in range(4))
         )
-        init_convs(self.conv)
+        if fill:
+            init_convs(self.conv)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, local_metadata: dict, *rest: Any) -> None:
         if (local_metadata.get("version") or 1) < 2:  # convolutions and activations used to alternate
@@ -102,10 +103,7 @@ class RetinaNetRegressionHead(_Tower):
     """The box of each anchor."""
 
     def __init__(self, in_channels: int, num_anchors: int, norm_layer: Layer | None = None):
-        nn.Module.__init__(self)
-        self.conv = nn.Sequential(
-            *(Conv2dNormActivation(in_channels, in_channels, norm_layer=norm_layer) for _ in range(4))
-        )
+        super().__init__(in_channels, norm_layer, fill=False)
         self.bbox_reg = nn.Conv2d(in_channels, num_anchors * 4, kernel_size=3, stride=1, padding=1)
         init_convs(self.bbox_reg)
         init_convs(self.conv)
@@ -220,43 +218,24 @@ RetinaNet_ResNet50_FPN_Weights, RetinaNet_ResNet50_FPN_V2_Weights = weights_enum
 )
 
 
-@model_builder(RetinaNet_ResNet50_FPN_Weights, "COCO_V1", ResNet50_Weights)
-def retinanet_resnet50_fpn(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = ResNet50_Weights.IMAGENET1K_V1,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> RetinaNet:
-    """RetinaNet on a ResNet-50 with a feature pyramid. The backbone is pretrained unless `weights_backbone` is None."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 256, 256)}
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, **more)
-    model = load_weights(RetinaNet(body, num_classes, **kwargs), weights, progress)
-    if weights is RetinaNet_ResNet50_FPN_Weights.COCO_V1:
-        overwrite_eps(model, 0.0)
-    return model
+def p6p7_body(start: Start, width: int = 256, frozen: bool = True) -> Any:
+    """ResNet-50 with a pyramid of the last three maps and two more made of the one of this width."""
+    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, width, 256)}
+    return resnet50_body(start, frozen, **more)
 
 
-@model_builder(RetinaNet_ResNet50_FPN_V2_Weights, "COCO_V1", ResNet50_Weights)
-def retinanet_resnet50_fpn_v2(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = None,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> RetinaNet:
+@detector(RetinaNet_ResNet50_FPN_Weights, ResNet50_Weights, zero_eps=True)
+def retinanet_resnet50_fpn(start: Start, num_classes: int, **kwargs: Any) -> RetinaNet:
+    """RetinaNet on a ResNet-50 with a feature pyramid."""
+    return RetinaNet(p6p7_body(start), num_classes, **kwargs)
+
+
+@detector(RetinaNet_ResNet50_FPN_V2_Weights, ResNet50_Weights, pretrained=None)
+def retinanet_resnet50_fpn_v2(start: Start, num_classes: int, **kwargs: Any) -> RetinaNet:
     """RetinaNet on a ResNet-50 with a feature pyramid, by the improved recipe of Zhang et al. (2020)."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    more: dict[str, Any] = {"returned_layers": [2, 3, 4], "extra_blocks": partial(LastLevelP6P7, 2048, 256)}
-    body = resnet50_body(weights_backbone, progress, trained, trainable_backbone_layers, frozen=False, **more)
+    body = p6p7_body(start, 2048, frozen=False)
     anchors = _default_anchorgen()
     norm = partial(nn.GroupNorm, 32)
     head = RetinaNetHead(body.out_channels, anchors.num_anchors_per_location()[0], num_classes, norm_layer=norm)
     head.regression_head._loss_type = "giou"
-    model = RetinaNet(body, num_classes, anchor_generator=anchors, head=head, **kwargs)
-    return load_weights(model, weights, progress)
+    return RetinaNet(body, num_classes, anchor_generator=anchors, head=head, **kwargs)

@@ -11,13 +11,13 @@ from flambeau import Tensor, nn
 from flambeau.nn import functional as F
 
 from ...ops import boxes as box_ops
-from .._api import load_weights, model_builder, weights_enums
+from .._api import weights_enums
 from ..vgg import VGG16_Weights, vgg16
+from ._builders import Start, detector
 from ._single_stage import SingleStageDetector, Target
 from ._utils import BoxCoder, SSDMatcher, keep_best, retrieve_out_channels
 from .anchor_utils import DefaultBoxGenerator
-from .backbone_utils import _validate_trainable_layers, freeze_before
-from .faster_rcnn import settle
+from .backbone_utils import freeze_before
 from .rpn import permute_and_flatten
 from .transform import GeneralizedRCNNTransform
 
@@ -217,20 +217,11 @@ SSD300_VGG16_Weights: Any
 (SSD300_VGG16_Weights,) = weights_enums("SSD300_VGG16")
 
 
-@model_builder(SSD300_VGG16_Weights, "COCO_V1", VGG16_Weights, "IMAGENET1K_FEATURES")
-def ssd300_vgg16(
-    *,
-    weights: Any = None,
-    progress: bool = True,
-    num_classes: int | None = None,
-    weights_backbone: Any = VGG16_Weights.IMAGENET1K_FEATURES,
-    trainable_backbone_layers: int | None = None,
-    **kwargs: Any,
-) -> SSD:
-    """SSD on a VGG-16, for images of 300x300. The backbone is pretrained unless `weights_backbone` is None."""
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    trainable = _validate_trainable_layers(trained, trainable_backbone_layers, 5, 4)
-    features: Any = vgg16(weights=weights_backbone, progress=progress).features
+@detector(SSD300_VGG16_Weights, VGG16_Weights, "IMAGENET1K_FEATURES")
+def ssd300_vgg16(start: Start, num_classes: int, **kwargs: Any) -> SSD:
+    """SSD on a VGG-16, for images of 300x300."""
+    trainable = start.layers_to_train(5, 4)
+    features: Any = vgg16(weights=start.weights, progress=start.progress).features
     stages = [0, *(i for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d))][:-1]
     freeze_before(features, stages, trainable)
     anchors = DefaultBoxGenerator(
@@ -240,5 +231,4 @@ def ssd300_vgg16(
     )
     # The published backbone was trained on images of 0 to 255 with these means taken away.
     options = {"image_mean": [0.48235, 0.45882, 0.40784], "image_std": [1.0 / 255.0] * 3, **kwargs}
-    body = SSDFeatureExtractorVGG(features, False)
-    return load_weights(SSD(body, anchors, (300, 300), num_classes, **options), weights, progress)
+    return SSD(SSDFeatureExtractorVGG(features, False), anchors, (300, 300), num_classes, **options)

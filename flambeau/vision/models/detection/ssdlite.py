@@ -13,10 +13,10 @@ from flambeau import Tensor, nn
 from ...ops.misc import Conv2dNormActivation, Layer
 from .._api import load_weights, model_builder, weights_enums
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
+from ._builders import settle
 from ._utils import retrieve_out_channels
 from .anchor_utils import DefaultBoxGenerator
-from .backbone_utils import _validate_trainable_layers, freeze_before, mobilenet_stages
-from .faster_rcnn import settle
+from .backbone_utils import freeze_before, mobilenet_stages
 from .ssd import SSD, SSDScoringHead
 
 __all__ = ["SSDLite320_MobileNet_V3_Large_Weights", "ssdlite320_mobilenet_v3_large"]
@@ -124,13 +124,15 @@ def ssdlite320_mobilenet_v3_large(
     if "size" in kwargs:
         warnings.warn("The size of the model is already fixed; ignoring the parameter.", stacklevel=3)
         kwargs.pop("size")
-    weights_backbone, num_classes, trained = settle(weights, weights_backbone, num_classes)
-    trainable = _validate_trainable_layers(trained, trainable_backbone_layers, 6, 6)
+    start, num_classes = settle(weights, progress, num_classes, weights_backbone, trainable_backbone_layers)
+    trainable = start.layers_to_train(6, 6)
     norm = norm_layer or partial(nn.BatchNorm2d, eps=0.001, momentum=0.03)
     # Without pretrained weights to fit, the tail is reduced as in the paper.
     backbone: Any = mobilenet_v3_large(
-        weights=weights_backbone, progress=progress, norm_layer=norm, reduced_tail=weights_backbone is None
+        weights=start.weights, progress=progress, norm_layer=norm, reduced_tail=start.weights is None
     )
+    if start.weights is None:
+        _normal_init(backbone)
     stages = mobilenet_stages(backbone.features)
     freeze_before(backbone.features, stages, trainable)
     body = SSDLiteFeatureExtractorMobileNet(backbone.features, stages[-2], norm)
