@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 import unittest
+import unittest.mock  # some files count on it
 import warnings
 from collections.abc import Iterator
 from pathlib import Path

@@ -68,6 +68,9 @@ class TestCase(unittest.TestCase):
             raise self.failureException(text) from None
 
     def _compare(self, x: Any, y: Any, options: dict[str, Any]) -> None:
+        if isinstance(x, torch.TypedStorage) and isinstance(y, torch.TypedStorage):
+            super().assertEqual((x.dtype, x.device), (y.dtype, y.device))
+            x, y = x.tolist(), y.tolist()
         if isinstance(x, torch.Tensor) and isinstance(y, Sequence):
             y = torch.as_tensor(y, dtype=x.dtype, device=x.device)
         elif isinstance(y, torch.Tensor) and isinstance(x, Sequence):
@@ -206,6 +209,20 @@ class TestCase(unittest.TestCase):
             warnings.simplefilter("always")
             callable()
         self.assertTrue(not seen, f"{msg} {[str(one.message) for one in seen]}")
+
+    def check_nondeterministic_alert(self, fn: Callable, caller_name: str, should_alert: bool = True) -> None:
+        """Whether `fn` raises, or with warn_only warns, when deterministic algorithms are demanded."""
+        before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+        text = f"^{caller_name} does not have a deterministic implementation, but you set"
+        try:
+            torch.use_deterministic_algorithms(True)
+            with self.assertRaisesRegex(RuntimeError, text) if should_alert else contextlib.nullcontext():
+                fn()
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            with self.assertWarnsRegex(UserWarning, text) if should_alert else contextlib.nullcontext():
+                fn()
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def _number(value: Any) -> Any:

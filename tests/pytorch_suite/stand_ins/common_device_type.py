@@ -191,8 +191,8 @@ def _dtype_variants(test: Callable) -> Callable:
 
 def _make_tests(cls: type, name: str, test: Callable) -> None:
     parameters = inspect.signature(test).parameters
-    first = [*parameters, "", ""][1]  # after self
-    devices = {first: ["cpu"] if first == "devices" else "cpu"} if first else {}
+    known = {"device": "cpu", "devices": ["cpu"]}
+    devices = {name: value for name, value in known.items() if name in parameters}
     skipped = getattr(test, "__unittest_skip__", False)
     variants = [("", {}, [])] if skipped else variants_of(_dtype_variants(test))
     for title, arguments, decorators in variants:

@@ -76,7 +76,8 @@ def get_all_int_dtypes() -> list:
 
 
 def get_all_qint_dtypes() -> list:
-    return [torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4]
+    names = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+    return [getattr(torch, name) for name in names if hasattr(torch, name)]
 
 
 def highest_precision_float(device: Any) -> Any:

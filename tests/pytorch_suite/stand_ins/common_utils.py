@@ -330,7 +330,7 @@ def iter_indices(tensor: Any) -> Any:
 def bytes_to_scalar(byte_list: list[int], dtype: Any, device: Any) -> Any:
     """The number that these bytes spell in memory."""
     values = np.array(byte_list, dtype=np.uint8).view(torch_to_numpy_dtype_dict[dtype])
-    return torch.tensor(values.tolist(), device=device, dtype=dtype)
+    return torch.tensor(values.item(), device=device, dtype=dtype)
 
 
 def is_coalesced_indices(s: Any) -> bool:
