@@ -33,8 +33,7 @@ _intercept = modes.intercept
 # -- pointwise --------------------------------------------------------------------------------------------------------
 
 
-@takes_options
-def pointwise(
+def declare_pointwise(
     formula: Callable,
     *,
     name: str | None = None,
@@ -80,6 +79,9 @@ def pointwise(
     return register(op).function
 
 
+pointwise: Any = takes_options(declare_pointwise)
+
+
 def user_pointwise(formula: Callable) -> Callable:
     """`@flambeau.ops.pointwise`: a user's own operator. Its formula may use sigmoid, exp, where, ... without importing
     them; the operator is compiled, multi-threaded and differentiable, and is not added to the library's namespace."""
@@ -110,8 +112,7 @@ def _dress(face: Any, op: Op, source: Callable) -> None:
 # -- everything else --------------------------------------------------------------------------------------------------
 
 
-@takes_options
-def primitive(
+def declare_primitive(
     fn: Callable,
     *,
     grads: dict | None = None,
@@ -127,30 +128,41 @@ def primitive(
     return _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), **faces)
 
 
-@takes_options
-def internal(fn: Callable, **options: Any) -> Any:
+primitive: Any = takes_options(declare_primitive)
+
+
+def declare_internal(fn: Callable, **options: Any) -> Any:
     """Declare a primitive that is a part of public operators and has no public name itself."""
-    return primitive(fn, function=False, method=False, **options)
+    return declare_primitive(fn, function=False, method=False, **options)
 
 
-@takes_options
-def view(fn: Callable, **options: Any) -> Any:
+internal: Any = takes_options(declare_internal)
+
+
+def declare_view(fn: Callable, **options: Any) -> Any:
     """Declare an operator whose result shares memory with its input."""
-    return primitive(fn, kind="view", **options)
+    return declare_primitive(fn, kind="view", **options)
 
 
-@takes_options
-def composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **faces: Any) -> Any:
+view: Any = takes_options(declare_view)
+
+
+def declare_composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **faces: Any) -> Any:
     """Declare an operator made of other operators: its derivative follows from theirs. `faces` as for `_declare`."""
     return _declare(fn, _calling(fn, fn, former), None, kind, True, **faces)
 
 
-@takes_options
-def transparent(fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",)) -> Any:
+composite: Any = takes_options(declare_composite)
+
+
+def declare_transparent(fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",)) -> Any:
     """Declare a function that only calls other operators: modes see those, not this one, and calling it costs nothing."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
     fn.op = op  # type: ignore[attr-defined]
     return register(op).function
+
+
+transparent: Any = takes_options(declare_transparent)
 
 
 def _calling(run: Callable, fn: Callable, former: tuple[str, ...]) -> Callable:

@@ -20,8 +20,8 @@ class Parameter(NamedTuple):
     keyword_only: bool
 
 
-def takes_options(declare: Callable) -> Callable:
-    """Let `declare(fn, **options)` be a decorator with options, `@declare(option=...)`, as well as without."""
+def takes_options(declare: Callable) -> Any:
+    """`declare(fn, **options)` as a decorator that is used with options, `@decorator(option=...)`, or without."""
 
     @functools.wraps(declare)
     def decorator(fn: Callable | None = None, **options: Any) -> Any:

@@ -196,8 +196,7 @@ class SeveralViewsOp:
             meta.view_version = t._storage.version
 
 
-@takes_options
-def geometry_view(
+def declare_geometry_view(
     fn: Callable,
     *,
     backward: Callable,
@@ -216,6 +215,9 @@ def geometry_view(
     face.__name__ = face.__qualname__ = op_name
     face.__doc__, face.__module__, face.op, face.__wrapped__ = fn.__doc__, "flambeau", op, fn
     return register(op).function
+
+
+geometry_view: Any = takes_options(declare_geometry_view)
 
 
 def _internal_face(impl: ViewOp) -> Any:
