@@ -95,7 +95,7 @@ class SavedTensor:
 
     An output is kept without its graph (it would be a reference cycle) and gets it back when it is read."""
 
-    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "requires_grad")
+    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook")
 
     def __init__(self, tensor: Any, is_output: bool, output_nr: int = 0):
         storage = tensor._storage
@@ -105,10 +105,9 @@ class SavedTensor:
             refuse_saving()
         self.is_output = is_output
         self.output_nr = output_nr
-        self.requires_grad = tensor.requires_grad or is_output
         self.unpack_hook = None
         self.tensor: Any
-        if mode.saved_hooks:
+        if unusual and mode.saved_hooks:
             pack, self.unpack_hook = mode.saved_hooks[-1]
             self.packed = pack(tensor.detach() if is_output else tensor)
             self.tensor = None
@@ -118,7 +117,7 @@ class SavedTensor:
     def unpack(self, node: Node) -> Any:
         if self.unpack_hook is not None:
             result = self.unpack_hook(self.packed)
-            if self.requires_grad and not result.requires_grad and self.is_output:
+            if self.is_output and not result.requires_grad:
                 result = result._bare_alias()
                 result._set_history(node, self.output_nr)
             return result
@@ -193,7 +192,7 @@ class Node:
         self.label = label
         self.edges = edges
         self.sequence = next(_sequence)
-        if mode.anomaly:
+        if unusual and mode.anomaly:
             self.trace = user_trace()
 
     def apply(self, grads: list) -> tuple:
@@ -241,7 +240,7 @@ class Node:
 @functools.cache
 def named_class(base: type, label: str) -> Any:
     """The class of `base` nodes called `label`: programs that draw graphs ask for `type(node).__name__`."""
-    return type(label, (base,), {"__module__": "builtins"})
+    return type(label, (base,), {"__module__": "builtins", "label": label})
 
 
 def user_trace() -> str:

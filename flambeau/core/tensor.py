@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+from collections.abc import Iterable
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -398,12 +399,31 @@ def new_tensor(
 
 def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     """An uninitialised contiguous tensor."""
-    if type(shape) is not Size:
-        shape = make_size(shape)
-    n = d.itemsize
-    for size in shape:
-        n *= size
-    return new_tensor(UntypedStorage(n, where), shape, contiguous_strides(shape), 0, d, where, True)
+    known = _CONTIGUOUS.get(shape)
+    if known is None:
+        known = _contiguous_layout(shape)
+    t = _new_object(Tensor)
+    t.shape, t._strides, numel = known
+    t._storage = UntypedStorage(numel * d.itemsize, where)
+    t._offset = 0
+    t.dtype = d
+    t.device = where
+    t._contig = True
+    t._meta = None
+    t._base = None
+    return t
+
+
+_CONTIGUOUS: dict[tuple, tuple[Size, tuple[int, ...], int]] = {}
+
+
+def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int]:
+    """Size, strides and number of elements of a contiguous tensor."""
+    shape = tuple([int(n) for n in shape])  # NumPy's integers and bool are equal to ints, but do not print like them
+    if len(_CONTIGUOUS) > 10000:
+        _CONTIGUOUS.clear()
+    found = _CONTIGUOUS[shape] = (make_size(shape), contiguous_strides(shape), numel_of(shape))
+    return found
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:

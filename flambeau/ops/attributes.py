@@ -19,6 +19,7 @@ from ..core.typed_storage import TypedStorage
 from .arguments import as_dtype, need_tensor
 from .declare import composite
 from .formula import as_operand
+from .shape import permute_dims
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:
@@ -60,7 +61,7 @@ def reversed_dims(self: Tensor) -> Any:
             UserWarning,
             stacklevel=2,
         )
-    return self.permute(*range(n - 1, -1, -1))
+    return permute_dims(self, tuple(range(n - 1, -1, -1)))
 
 
 def matrix_transpose(self: Tensor) -> Any:

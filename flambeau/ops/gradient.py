@@ -342,10 +342,6 @@ class PointwiseNode(Node):
 
     # -- what PyTorch shows of a node -------------------------------------------------------------------------------
     @property
-    def label(self) -> str:  # type: ignore[override]
-        return self.recipe.node_class.__name__
-
-    @property
     def output_info(self) -> tuple:  # type: ignore[override]
         plan = self.recipe.plan
         return ((plan.shape, plan.dtype, plan.device),)

@@ -62,18 +62,26 @@ def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = 
 @primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out="exact")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
+    known = heavy.known_product("mm", input, mat2)
+    if known is not None:
+        return known
     _need_dims(input, 2, "self must be a matrix")
     _need_dims(mat2, 2, "mat2 must be a matrix")
     (n, k), (k2, m) = input.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
     _same_dtype(input, mat2)
-    return product(input, mat2, (n, m))
+    out = product(input, mat2, (n, m))
+    heavy.keep_product("mm", input, mat2, None, out, (out, input, mat2))
+    return out
 
 
 @primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out="exact")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """A batch of matrix products."""
+    known = heavy.known_product("bmm", input, mat2)
+    if known is not None:
+        return known
     _need_dims(input, 3, "batch1 must be a 3D tensor")
     _need_dims(mat2, 3, "batch2 must be a 3D tensor")
     (b, n, k), (b2, k2, m) = input.shape, mat2.shape
@@ -82,7 +90,9 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
             f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
         )
     _same_dtype(input, mat2)
-    return product(input, mat2, (b, n, m))
+    out = product(input, mat2, (b, n, m))
+    heavy.keep_product("bmm", input, mat2, None, out, (out, input, mat2))
+    return out
 
 
 @primitive(
@@ -91,6 +101,9 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 )
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
+    known = heavy.known_product("mv", input, vec)
+    if known is not None:
+        return known
     if len(input.shape) != 2 or len(vec.shape) != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}"
@@ -100,7 +113,11 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
             f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})"
         )
     _same_dtype(input, vec)
-    return product(input, vec.unsqueeze(1), (input.shape[0], 1)).reshape(input.shape[0])
+    column = vec.unsqueeze(1)
+    out = product(input, column, (input.shape[0], 1))
+    result = out.reshape(input.shape[0])
+    heavy.keep_product("mv", input, vec, None, result, (out, input, column))
+    return result
 
 
 @primitive(
@@ -108,6 +125,9 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 )
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
+    known = heavy.known_product("dot", input, tensor)
+    if known is not None:
+        return known
     if len(input.shape) != 1 or len(tensor.shape) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
     if input.dtype is not tensor.dtype:
@@ -119,7 +139,11 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"inconsistent tensor size, expected tensor [{input.shape[0]}] and src [{tensor.shape[0]}] to have the same number of"
             f" elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively"
         )
-    return product(input.unsqueeze(0), tensor.unsqueeze(1), (1, 1)).reshape(())
+    row, column = input.unsqueeze(0), tensor.unsqueeze(1)
+    out = product(row, column, (1, 1))
+    result = out.reshape(())
+    heavy.keep_product("dot", input, tensor, None, result, (out, row, column))
+    return result
 
 
 @composite(out="exact")
@@ -424,11 +448,16 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
+    known = heavy.known_product("linear", input, weight, bias)
+    if known is not None:
+        return known
     k, m = input.shape[-1], weight.shape[0]
-    rows = input.reshape(_numel(input.shape[:-1]), k)
-    out = product(rows, weight.t(), (rows.shape[0], m), bias)
+    rows, turned = input.reshape(_numel(input.shape[:-1]), k), weight.t()
+    out = product(rows, turned, (rows.shape[0], m), bias)
     # Not a view to its users: there is nothing else to see of the rows.
-    return out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))._bare_alias()
+    result = out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))._bare_alias()
+    heavy.keep_product("linear", input, weight, bias, result, (out, rows, turned))
+    return result
 
 
 @composite(method=False, namespaces=("nn.functional",))

@@ -11,13 +11,18 @@ tensor itself is not kept, and may be changed in place before the backward pass.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
+from ..core import graph
+from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class, unusual, user_trace
 from ..core.tensor import Tensor
 from .formula import RETRY_MESSAGE, camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, starred
+
+_new_object: Any = object.__new__
+_sequence = graph._sequence
 
 
 class Saved:
@@ -47,6 +52,8 @@ class Primitive:
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
+        self.node_class: Any = None
+        self.known_needs: dict[tuple, Needs] = {}
         every = parameters(fn)
         self.names = tuple(p.name for p in every)
         self.star = starred(fn)
@@ -93,29 +100,50 @@ class Primitive:
 
     def record(self, bound: dict[str, Any], result: Any, extras: dict) -> None:
         edges: list = []
-        layout: list[tuple[str, int]] = []  # (parameter, how many edges; -1 for a single tensor)
+        lists: dict[str, int] = {}  # lengths of the arguments that are lists of tensors
         for name in self.differentiable:
             value = bound.get(name)
-            if isinstance(value, (tuple, list)):
-                layout.append((name, len(value)))
+            if isinstance(value, Tensor):
+                edges.append(gradient_edge(value) if value._meta is not None or value._base is not None else None)
+            elif isinstance(value, (tuple, list)):
                 edges += [gradient_edge(v) if isinstance(v, Tensor) else None for v in value]
+                lists[name] = len(value)
             else:
-                layout.append((name, -1))
-                edges.append(gradient_edge(value) if isinstance(value, Tensor) else None)
-        if not any(edges):
+                edges.append(None)
+        flags = tuple(map(bool, edges))
+        if True not in flags:
             return
-        outputs = result if isinstance(result, (tuple, list)) else (result,)
-        if not any(isinstance(o, Tensor) and (o.dtype.is_floating_point or o.dtype.is_complex) for o in outputs):
+        single = not isinstance(result, (tuple, list))
+        outputs = (result,) if single else result
+        recorded = [(o, i) for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.dtype.category >= 2]
+        if not recorded:
             return
-        node = named_class(PrimitiveNode, self.label)(self.label, tuple(edges))
-        node.op, node.layout = self, layout
-        node.output_count = len(outputs)
-        node.output_info = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs)
-        node.single = not isinstance(result, (tuple, list))
+        node = _new_object(self.node_class or self.make_class())
+        node.edges = tuple(edges)
+        node.sequence = next(_sequence)
+        node.needs = self.needs_for(flags, lists)
+        node.output_info = tuple([(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs])
+        if not single:
+            node.single, node.output_count = False, len(outputs)
+        if unusual and mode.anomaly:
+            node.trace = user_trace()
         node.keep(bound, outputs, extras)
-        for i, o in enumerate(outputs):
-            if isinstance(o, Tensor) and (o.dtype.is_floating_point or o.dtype.is_complex):
-                self._attach(o, node, i)
+        for o, i in recorded:
+            self._attach(o, node, i)
+
+    def make_class(self) -> Any:
+        """The class of this operator's nodes; made when it is first recorded, which most never are."""
+        self.node_class = named_class(PrimitiveNode, self.label)
+        return self.node_class
+
+    def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
+        """What follows from which gradients are wanted: kept for calls without lists, of which there are few kinds."""
+        needs = None if lists else self.known_needs.get(flags)
+        if needs is None:
+            needs = Needs(self, flags, lists)
+            if not lists:
+                self.known_needs[flags] = needs
+        return needs
 
     def _attach(self, out: Tensor, node: Node, output_nr: int) -> None:
         out._set_history(node, output_nr)
@@ -124,6 +152,22 @@ class Primitive:
             assert meta is not None
             meta.view_version = out._storage.version
             meta.creation = "multi" if self.multi_view else ""
+
+
+class Needs:
+    """Which gradients are wanted, and so which rules run and what they read."""
+
+    __slots__ = ("wanted", "layout", "rules", "reads")
+
+    def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
+        self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
+        self.wanted: dict[str, Any] = {}  # by parameter name: a flag, or a list of them for a list parameter
+        rest = iter(flags)
+        for name, count in self.layout:
+            self.wanted[name] = next(rest) if count < 0 else list(itertools.islice(rest, count))
+        self.rules = [rule for rule in op.rules if any(_flag(self.wanted[n]) for n in rule[0])]
+        reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
+        self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
 
 
 def make_independent(result: Tensor, args: tuple) -> None:
@@ -154,39 +198,22 @@ def any_needs_grad(args: tuple, kwargs: dict) -> bool:
 
 
 class PrimitiveNode(Node):
-    __slots__ = ("op", "layout", "single")
+    """The recorded call of a primitive; `Primitive.record` sets its fields."""
 
-    op: Primitive
-    layout: list[tuple[str, int]]
-    single: bool
-
-    def needs(self) -> dict[str, Any]:
-        """Which gradients are wanted, by parameter name (a list of flags for a list parameter)."""
-        wanted: dict[str, Any] = {}
-        position = 0
-        for name, count in self.layout:
-            if count < 0:
-                wanted[name] = self.edges[position] is not None
-                position += 1
-            else:
-                wanted[name] = [e is not None for e in self.edges[position : position + count]]
-                position += count
-        return wanted
+    needs: Needs
+    single = True
 
     def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
-        wanted = self.needs()
         saved: dict[str, Any] = {}
-        for names, _, reads in self.op.rules:
-            if not any(_flag(wanted[n]) for n in names):
-                continue
-            for read in reads:
-                if read in saved or read == "needs":
-                    continue
-                if read == "out":
-                    packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
-                    saved[read] = packed[0] if self.single else packed
-                else:
-                    saved[read] = _pack(_looked_up(read, extras, bound))
+        for read, name, field in self.needs.reads:
+            if read == "out":
+                packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
+                saved[read] = packed[0] if self.single else packed
+            else:
+                value = extras[read] if read in extras else bound[name]
+                if field is not None and read not in extras:
+                    value = _header_of(value, field)
+                saved[read] = SavedTensor(value, False) if isinstance(value, Tensor) else _pack(value)
         self.saved = saved
 
     def apply(self, grads: list) -> tuple:
@@ -196,18 +223,17 @@ class PrimitiveNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         values = {name: _unpack(v, self) for name, v in saved.items()}
-        wanted = values["needs"] = self.needs()
+        values["needs"] = self.needs.wanted
         g = grads[0] if self.single else tuple(grads)
         found: dict[str, Any] = {}
-        for names, rule, reads in self.op.rules:
-            if any(_flag(wanted[n]) for n in names):
-                result = rule(g, *(values[r] for r in reads))
-                if len(names) == 1:
-                    found[names[0]] = result
-                else:
-                    found.update(zip(names, result))
+        for names, rule, reads in self.needs.rules:
+            result = rule(g, *[values[r] for r in reads])
+            if len(names) == 1:
+                found[names[0]] = result
+            else:
+                found.update(zip(names, result))
         results: list = []
-        for name, count in self.layout:
+        for name, count in self.needs.layout:
             share = found.get(name)
             if count < 0:
                 results.append(share)
@@ -223,14 +249,15 @@ def _flag(wanted: Any) -> bool:
 _HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device"}
 
 
-def _looked_up(read: str, extras: dict, bound: dict[str, Any]) -> Any:
-    if read in extras:
-        return extras[read]
-    if read in bound:
-        return bound[read]
+def _header_field(read: str, names: tuple) -> tuple[str, str | None]:
+    """The parameter that a rule's `read` is about, and the slot of its header if the rule reads no more than that."""
+    if read in names:
+        return read, None
     name, _, field = read.rpartition("_")
-    slot = _HEADER_FIELDS[field]
-    value = bound[name]
+    return (name, _HEADER_FIELDS[field]) if name in names and field in _HEADER_FIELDS else (read, None)
+
+
+def _header_of(value: Any, slot: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [getattr(v, slot) for v in value]
     return getattr(value, slot, None)

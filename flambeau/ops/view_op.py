@@ -42,10 +42,6 @@ class ViewNode(Node):
     def __init__(self) -> None:  # fields are set by ViewOp.inherit
         pass
 
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        return self.op.label
-
     def apply(self, grads: list) -> tuple:
         (g,) = grads
         return (None if g is None else self.op.backward(g, self.shape, *self.args),)

@@ -46,6 +46,17 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
     blas.matmul(dst, a, b, bias)
 
 
+def known_product(form: str, a: Any, b: Any, bias: Any = None) -> Any:
+    """The product of operands like those of an earlier `keep_product`, or None: see there."""
+    return onednn.known_product(form, a, b, bias) if _use_onednn else None
+
+
+def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: tuple) -> None:
+    """After `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
+    if _use_onednn:
+        onednn.keep_product(form, a, b, bias, result, made)
+
+
 def _matmul_copies(dst: Any, a: Any, b: Any, bias: Any) -> bool:
     """oneDNN once more, with dense copies of the operands that it does not take as they lie."""
     if dst.dtype not in onednn.DATA_TYPES or 0 in dst.shape or 0 in a.shape:

@@ -69,6 +69,11 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+def support_function(text: str, entry: str, signature: str, brief: bool) -> Any:
+    """A function that is given as LLVM text instead of a loop nest, as a Python function."""
+    return _callable(signature, _support(text, entry, signature), brief)
+
+
 def available() -> bool:
     """Whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None

@@ -5,13 +5,23 @@ from flambeau.backends.cpu.onednn.conv import try_backward_input as try_conv_bac
 from flambeau.backends.cpu.onednn.conv import try_backward_weight as try_conv_backward_weight
 from flambeau.backends.cpu.onednn.conv import try_forward as try_conv_forward
 from flambeau.backends.cpu.onednn.conv import try_transposed as try_conv_transposed
-from flambeau.backends.cpu.onednn.gemm import matmul, supports, takes_matrix, try_gemm, try_matmul
+from flambeau.backends.cpu.onednn.gemm import (
+    keep_product,
+    known_product,
+    matmul,
+    supports,
+    takes_matrix,
+    try_gemm,
+    try_matmul,
+)
 from flambeau.backends.cpu.onednn.library import DATA_TYPES, available, version
 from flambeau.backends.cpu.onednn.plan import reset
 
 __all__ = [
     "DATA_TYPES",
     "available",
+    "keep_product",
+    "known_product",
     "matmul",
     "reset",
     "supports",

@@ -8,7 +8,11 @@ from typing import Any
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK, Builder, Descriptor, Plan, ThreadPlans
+from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
+from flambeau.core.device import cpu
+from flambeau.core.storage import UntypedStorage
+from flambeau.core.tensor import Tensor, new_tensor
 from flambeau.kernels.library.product import columns_times_vector, rows_times_vector
 
 _plans = ThreadPlans(1024)
@@ -40,22 +44,59 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     if type(plan) is _VectorProduct:
         plan(dst, a, b, bias)
         return True
-    bound = plan.pointers
-    pointer = dst.data_ptr()
-    if pointer != bound[0]:
-        plan.bind(0, pointer)
-    pointer = a.data_ptr()
-    if pointer != bound[1]:
-        plan.bind(1, pointer)
-    pointer = b.data_ptr()
-    if pointer != bound[2]:
-        plan.bind(2, pointer)
-    if bias is not None:
-        pointer = bias.data_ptr()
-        if pointer != bound[3]:
-            plan.bind(3, pointer)
-    plan.execute()
+    if plan.scratch_size:
+        plan.bind_scratch()
+    last = None if bias is None else bias.data_ptr()
+    plan.runner(plan.address, dst.data_ptr(), a.data_ptr(), b.data_ptr(), last, None, None)
+    if plan.table[STATUS]:
+        plan.fail()
     return True
+
+
+def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
+    """The product in a new tensor, where one of operands like these was kept under `form` by `keep_product`: whoever asks
+    need not check or lay out anything again."""
+    key: tuple = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
+    if bias is not None:
+        key += (bias.shape, bias._strides, bias.dtype, bias.device)
+    found = _plans.cache.young.get(key)
+    if found is None:
+        return None
+    plan, nbytes, size, strides, d = found
+    storage = UntypedStorage(nbytes)
+    if plan.scratch_size:
+        plan.bind_scratch()
+    step = d.itemsize
+    last = None if bias is None else bias._storage.ptr + bias._offset * step
+    plan.runner(
+        plan.address,
+        storage.ptr,
+        a._storage.ptr + a._offset * step,
+        b._storage.ptr + b._offset * step,
+        last,
+        None,
+        None,
+    )
+    if plan.table[STATUS]:
+        plan.fail()
+    return new_tensor(storage, size, strides, 0, d, cpu, True)
+
+
+def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: Tensor, made: tuple) -> None:
+    """Remember how `result` came from a, b and bias. `made` are the matrices (dst, a, b) that `try_matmul` got: other
+    headers over the same memory, or nothing is kept."""
+    cache = _plans.cache
+    key: tuple = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
+    if bias is not None:
+        key += (bias.shape, bias._strides, bias.dtype)
+    plan = cache.young.get(key)
+    same = all(x._storage is y._storage and x._offset == y._offset for x, y in zip(made, (result, a, b)))
+    if type(plan) is Plan and same and result._contig and result._offset == 0:
+        key = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
+        if bias is not None:
+            key += (bias.shape, bias._strides, bias.dtype, bias.device)
+        entry = (plan, result.nbytes, result.shape, result._strides, result.dtype)
+        cache.find(key, lambda: entry)
 
 
 class _VectorProduct:

@@ -11,12 +11,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn import sequence
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
@@ -114,10 +115,12 @@ class Plan:
         "what",
         "steps",
         "user_memories",
-        "pointers",
         "scratch",
         "scratch_size",
         "base",
+        "table",
+        "address",
+        "runner",
         "_execute",
         "_set",
         "_stream",
@@ -129,36 +132,35 @@ class Plan:
         self.what = builder.what
         self.steps = tuple(builder.steps)
         self.user_memories = [memory.owned.address for memory in builder.user]
-        self.pointers = [-1] * len(builder.user)
         self.scratch = tuple(builder.scratch)
         self.scratch_size, self.base = builder.scratch_size, -1
-        self._execute = lib.execute_holding if builder.work < _SHORT_WORK else lib.execute
+        brief = builder.work < _SHORT_WORK
+        self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
         self._keep = builder.keep
+        self.table = sequence.table(self.user_memories, self.steps)
+        self.address = ctypes.addressof(self.table)
+        self.runner = sequence.runner(brief) or self._run_by_ctypes
 
     def run(self, *pointers: int) -> None:
         """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
-        bound = self.pointers
-        for slot, pointer in enumerate(pointers):
-            if bound[slot] != pointer:
-                self.bind(slot, pointer)
-        self.execute()
-
-    def execute(self) -> None:
-        """Runs all steps on the tensors bound now."""
         if self.scratch_size:
             self.bind_scratch()
-        execute, stream = self._execute, self._stream
-        for primitive, count, arguments in self.steps:
-            status = execute(primitive, stream, count, arguments)
-            if status:
-                raise dnnl.failure(status, "primitive_execute", self.what)
+        self.runner(self.address, *pointers, *(None,) * (sequence.POINTERS - len(pointers)))
+        if self.table[sequence.STATUS]:
+            self.fail()
 
-    def bind(self, slot: int, pointer: int) -> None:
-        status = self._set(self.user_memories[slot], pointer)
-        if status:
-            raise dnnl.failure(status, "memory_set_data_handle", self.what)
-        self.pointers[slot] = pointer
+    def fail(self) -> NoReturn:
+        status, self.table[sequence.STATUS] = self.table[sequence.STATUS], 0
+        raise dnnl.failure(status, "primitive_execute", self.what)
+
+    def _run_by_ctypes(self, address: int, *pointers: int | None) -> None:
+        """What the native runner does, where there is none."""
+        for memory, pointer in zip(self.user_memories, pointers):
+            self.table[sequence.STATUS] = self.table[sequence.STATUS] or self._set(memory, pointer)
+        for primitive, count, arguments in self.steps:
+            failed = self.table[sequence.STATUS]
+            self.table[sequence.STATUS] = failed or self._execute(primitive, self._stream, count, arguments)
 
     def bind_scratch(self) -> None:
         base = _workspace.reserve(self.scratch_size)

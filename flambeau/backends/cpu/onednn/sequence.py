@@ -1,0 +1,118 @@
+"""A whole plan as one native call: hand over the pointers, run the primitives.
+
+Through ctypes each of these steps costs more than oneDNN needs for a small product. The function below does them all; what
+it needs to know of a plan lies in a table of 64-bit words:
+
+    0 set_data_handle  1 execute  2 stream  3 status (written)  4 number of memories  5 number of primitives
+    then the memories, then (primitive, argument count, argument array) for each primitive
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.backends.cpu import jit, native_call
+from flambeau.backends.cpu.onednn import library as dnnl
+
+POINTERS = 6  # more than the tensors of any plan
+STATUS = 3
+
+
+@functools.cache
+def runner(brief: bool) -> Any:
+    """run(table address, pointer, ...) with POINTERS pointers, or None where nothing can be compiled."""
+    if not native_call.supported() or not jit.available():
+        return None
+    return jit.support_function(_TEXT, "run", "p" * (1 + POINTERS), brief)
+
+
+def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]]) -> Any:
+    """What the runner reads, as a ctypes array."""
+    lib = dnnl.library()
+    functions: Any = (lib.set_data_handle, lib.execute_holding)
+    addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
+    words = [
+        *addresses,
+        lib.stream,
+        0,
+        len(memories),
+        len(steps),
+        *memories,
+        *(word for step in steps for word in step),
+    ]
+    return (ctypes.c_int64 * len(words))(*words)
+
+
+_TEXT = """
+define void @run(ptr %table, ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5) {
+  %pointers = alloca [6 x ptr]
+  %slot0 = getelementptr ptr, ptr %pointers, i64 0
+  store ptr %p0, ptr %slot0
+  %slot1 = getelementptr ptr, ptr %pointers, i64 1
+  store ptr %p1, ptr %slot1
+  %slot2 = getelementptr ptr, ptr %pointers, i64 2
+  store ptr %p2, ptr %slot2
+  %slot3 = getelementptr ptr, ptr %pointers, i64 3
+  store ptr %p3, ptr %slot3
+  %slot4 = getelementptr ptr, ptr %pointers, i64 4
+  store ptr %p4, ptr %slot4
+  %slot5 = getelementptr ptr, ptr %pointers, i64 5
+  store ptr %p5, ptr %slot5
+  %set = load ptr, ptr %table
+  %execute_at = getelementptr i64, ptr %table, i64 1
+  %execute = load ptr, ptr %execute_at
+  %stream_at = getelementptr i64, ptr %table, i64 2
+  %stream = load ptr, ptr %stream_at
+  %status = getelementptr i64, ptr %table, i64 3
+  %count_at = getelementptr i64, ptr %table, i64 4
+  %count = load i64, ptr %count_at
+  %steps_at = getelementptr i64, ptr %table, i64 5
+  %steps = load i64, ptr %steps_at
+  %memories = getelementptr i64, ptr %table, i64 6
+  %first = getelementptr i64, ptr %memories, i64 %count
+  br label %bind
+bind:
+  %i = phi i64 [ 0, %0 ], [ %next, %bound ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %set_one, label %run
+set_one:
+  %memory_at = getelementptr i64, ptr %memories, i64 %i
+  %memory = load ptr, ptr %memory_at
+  %pointer_at = getelementptr ptr, ptr %pointers, i64 %i
+  %pointer = load ptr, ptr %pointer_at
+  %set_result = call i32 %set(ptr %memory, ptr %pointer)
+  %set_failed = icmp ne i32 %set_result, 0
+  br i1 %set_failed, label %failed, label %bound
+bound:
+  %next = add i64 %i, 1
+  br label %bind
+run:
+  %k = phi i64 [ 0, %bind ], [ %after, %done ]
+  %left = icmp slt i64 %k, %steps
+  br i1 %left, label %run_one, label %end
+run_one:
+  %place = mul i64 %k, 3
+  %primitive_at = getelementptr i64, ptr %first, i64 %place
+  %primitive = load ptr, ptr %primitive_at
+  %number_at = getelementptr i64, ptr %primitive_at, i64 1
+  %number = load i32, ptr %number_at
+  %arguments_at = getelementptr i64, ptr %primitive_at, i64 2
+  %arguments = load ptr, ptr %arguments_at
+  %run_result = call i32 %execute(ptr %primitive, ptr %stream, i32 %number, ptr %arguments)
+  %run_failed = icmp ne i32 %run_result, 0
+  br i1 %run_failed, label %failed, label %done
+done:
+  %after = add i64 %k, 1
+  br label %run
+failed:
+  %result = phi i32 [ %set_result, %set_one ], [ %run_result, %run_one ]
+  %wide = zext i32 %result to i64
+  store i64 %wide, ptr %status
+  br label %end
+end:
+  ret void
+}
+"""
