@@ -97,34 +97,28 @@ def avg_pool1d(
     return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL, out=True)
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Tensor:
-    """The average of every window of images (N, C, H, W) or (C, H, W)."""
-    window = read_window("avg_pool2d", 2, kernel_size, stride, padding, 1, ceil_mode)
-    return _average("avg_pool2d", input, window, count_include_pad, divisor_override)
+def _pooling(dims: int) -> Any:
+    name = f"avg_pool{dims}d"
+
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Tensor:
+        window = read_window(name, dims, kernel_size, stride, padding, 1, ceil_mode)
+        return _average(name, input, window, count_include_pad, divisor_override)
+
+    pool.__doc__ = (
+        f"The average of every window of {'images (N, C, H, W)' if dims == 2 else 'volumes (N, C, D, H, W)'}."
+    )
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL, out=True)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL, out=True)
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Tensor:
-    """The average of every window of volumes (N, C, D, H, W) or (C, D, H, W)."""
-    window = read_window("avg_pool3d", 3, kernel_size, stride, padding, 1, ceil_mode)
-    return _average("avg_pool3d", input, window, count_include_pad, divisor_override)
+avg_pool2d, avg_pool3d = map(_pooling, (2, 3))
 
 
 # -- adaptive -------------------------------------------------------------------------------------------------------------
@@ -207,19 +201,12 @@ def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any,
     return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def lp_pool1d(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of every window of a signal."""
-    return _power_average(input, norm_type, kernel_size, stride, ceil_mode, 1)
+def _power_pooling(dims: int) -> Any:
+    def pool(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+        return _power_average(input, norm_type, kernel_size, stride, ceil_mode, dims)
+
+    pool.__doc__ = f"The p-norm of every window of {('a signal', 'images', 'volumes')[dims - 1]}."
+    return composite(pool, name=f"lp_pool{dims}d", method=False, namespaces=_FUNCTIONAL)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def lp_pool2d(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of every window of images."""
-    return _power_average(input, norm_type, kernel_size, stride, ceil_mode, 2)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def lp_pool3d(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of every window of volumes."""
-    return _power_average(input, norm_type, kernel_size, stride, ceil_mode, 3)
+lp_pool1d, lp_pool2d, lp_pool3d = map(_power_pooling, (1, 2, 3))

@@ -9,7 +9,7 @@ from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
 from .declare import composite, internal
-from .dtype_rules import check_parameter_dtypes, type_word
+from .dtype_rules import check_parameter_dtypes, unsupported
 from .memory import bare, is_computed, is_last, new_like
 from .together import together
 
@@ -183,7 +183,7 @@ def _evaluate(
 
 def _check(input: Tensor, parameters: dict[str, Any], training: bool, eps: float) -> None:
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"\"batch_norm\" not implemented for '{type_word(input.dtype)}'")
+        raise unsupported("batch_norm", input.dtype)
     if eps < 0 or (training and eps == 0):
         wanted = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")

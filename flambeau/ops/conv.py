@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.cpu import heavy
+from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.graph import mode
 from ..core.layout import channels_last_strides, suggests_channels_last
 from ..core.tensor import Tensor, empty, empty_strided
 from .creation import fill_raw
 from .declare import composite, internal
-from .dtype_rules import type_word
+from .dtype_rules import unsupported
 from .together import together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
@@ -172,9 +173,9 @@ def _check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | Non
             f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
         )
     if input.dtype is not weight.dtype:
-        raise RuntimeError(f"Input type ({_cpp(input)}) and weight type ({_cpp(weight)}) should be the same")
+        raise RuntimeError(f"Input type ({input.type()}) and weight type ({weight.type()}) should be the same")
     if bias is not None and bias.dtype is not input.dtype:
-        raise RuntimeError(f"Input type ({_cpp(input)}) and bias type ({_cpp(bias)}) should be the same")
+        raise RuntimeError(f"Input type ({input.type()}) and bias type ({bias.type()}) should be the same")
 
 
 def _check_channels(
@@ -207,13 +208,9 @@ def _check_channels(
             f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements, but got bias of size"
             f" {list(bias.shape)} instead"
         )
-    if input.dtype.category < 2 and input.dtype.name == "bool":
-        raise RuntimeError(f"\"{name}\" not implemented for '{type_word(input.dtype)}'")
+    if input.dtype is dt.bool_:
+        raise unsupported(name, input.dtype)
     return batched
-
-
-def _cpp(t: Tensor) -> str:
-    return t.type()
 
 
 def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int) -> Window:
@@ -310,91 +307,50 @@ def _transpose(
 _BOTH = ("nn.functional", "torch")
 
 
-@composite(method=False, namespaces=_BOTH)
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution over one dimension: input (N, C, L), weight (O, C / groups, K)."""
-    return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+_SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
 
 
-@composite(method=False, namespaces=_BOTH)
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution over two dimensions: input (N, C, H, W), weight (O, C / groups, KH, KW)."""
-    return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+def _convolution(dims: int) -> Any:
+    name = f"conv{dims}d"
+
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return _convolve(name, dims, input, weight, bias, stride, padding, dilation, groups)
+
+    convolve.__doc__ = f"Convolution of input (N, C, {_SIZES[dims]}) with a weight (O, C / groups, kernel sizes)."
+    return composite(convolve, name=name, method=False, namespaces=_BOTH)
 
 
-@composite(method=False, namespaces=_BOTH)
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution over three dimensions: input (N, C, D, H, W)."""
-    return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+def _transposed_convolution(dims: int) -> Any:
+    name = f"conv_transpose{dims}d"
+
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        return _transpose(name, dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    convolve.__doc__ = (
+        f"The transpose of conv{dims}d: input (N, C, {_SIZES[dims]}), weight (C, O / groups, kernel sizes)."
+    )
+    return composite(convolve, name=name, method=False, namespaces=_BOTH)
 
 
-@composite(method=False, namespaces=_BOTH)
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of conv1d: weight (C, O / groups, K)."""
-    return _transpose("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@composite(method=False, namespaces=_BOTH)
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of conv2d: weight (C, O / groups, KH, KW)."""
-    return _transpose("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@composite(method=False, namespaces=_BOTH)
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    """The transpose of conv3d."""
-    return _transpose("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_transposed_convolution, (1, 2, 3))
 
 
 def _check_tbc(input: Tensor, weight: Tensor, bias: Tensor) -> None:

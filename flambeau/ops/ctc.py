@@ -14,7 +14,7 @@ from ..kernels.library import ctc as kernels
 from .arguments import need_tensors
 from .declare import composite, internal
 from .dtype_rules import unsupported
-from .loss_arguments import read_reduction, reduce_loss
+from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
 from .memory import dense
 
 
@@ -178,9 +178,9 @@ def _ctc_by_number(
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,
-    reduction: Any = 1,
+    reduction: int = DEFAULT_NUMBER,
     zero_infinity: bool = False,
 ) -> Tensor:
     """`nn.functional.ctc_loss` with the reduction as a number."""
-    chosen = read_reduction(reduction)
+    chosen = numbered_reduction("ctc_loss", reduction, 6)
     return _ctc(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)

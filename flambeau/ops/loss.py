@@ -14,7 +14,7 @@ from .arguments import need_tensors
 from .declare import composite
 from .dtype_rules import type_word, unsupported
 from .element_loss import broadcast, same_shapes
-from .loss_arguments import read_reduction, reduce_loss
+from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -201,11 +201,12 @@ def _logits(input: Tensor, target: Tensor, weight: Any, pos_weight: Any, reducti
 
 @composite(name="binary_cross_entropy_with_logits", method=False)
 def _binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: Any = 1
+    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = DEFAULT_NUMBER
 ) -> Tensor:
     """`nn.functional.binary_cross_entropy_with_logits` with the reduction as a number."""
     need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
-    return _logits(input, target, weight, pos_weight, read_reduction(reduction))
+    chosen = numbered_reduction("binary_cross_entropy_with_logits", reduction, 5)
+    return _logits(input, target, weight, pos_weight, chosen)
 
 
 # -- distributions ----------------------------------------------------------------------------------------------------
@@ -241,10 +242,12 @@ def _kl_div(input: Tensor, target: Tensor, reduction: str, log_target: bool) -> 
 
 
 @composite(name="kl_div", method=False)
-def _kl_div_by_number(input: Tensor, target: Tensor, reduction: Any = 1, *, log_target: bool = False) -> Tensor:
+def _kl_div_by_number(
+    input: Tensor, target: Tensor, reduction: int = DEFAULT_NUMBER, *, log_target: bool = False
+) -> Tensor:
     """`nn.functional.kl_div` with the reduction as a number."""
     need_tensors("kl_div", input=input, target=target)
-    return _kl_div(input, target, read_reduction(reduction), log_target)
+    return _kl_div(input, target, numbered_reduction("kl_div", reduction, 3), log_target)
 
 
 @composite(**_FUNCTIONAL)
@@ -272,10 +275,10 @@ def _poisson(input: Any, target: Any, log_input: bool, full: bool, eps: float, r
 
 @composite(name="poisson_nll_loss", method=False)
 def _poisson_by_number(
-    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: Any
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
     """`nn.functional.poisson_nll_loss` with the reduction as a number."""
-    return _poisson(input, target, log_input, full, eps, read_reduction(reduction))
+    return _poisson(input, target, log_input, full, eps, numbered_reduction("poisson_nll_loss", reduction, 6))
 
 
 @composite(**_FUNCTIONAL)

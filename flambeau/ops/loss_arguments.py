@@ -6,8 +6,10 @@ import warnings
 from typing import Any
 
 from ..core.tensor import Tensor
+from .arguments import as_int
 
-_BY_NUMBER = ("none", "mean", "sum")
+_REDUCTIONS = ("none", "mean", "sum")
+DEFAULT_NUMBER = 0  # torch.kl_div(x, y) and the like return all losses, although their schema promises the mean
 
 
 def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> str:
@@ -20,11 +22,15 @@ def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None)
             UserWarning,
             stacklevel=4,
         )
-    if reduction in _BY_NUMBER:
-        return reduction
-    if isinstance(reduction, int) and 0 <= reduction < 3:
-        return _BY_NUMBER[reduction]
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def numbered_reduction(name: str, reduction: Any, position: int) -> str:
+    """The reduction of the losses in the torch namespace, which take its number; unknown numbers mean none."""
+    number = as_int(reduction, name, "reduction", position)
+    return _REDUCTIONS[number] if 0 <= number < 3 else "none"
 
 
 def reduce_loss(loss: Tensor, reduction: str) -> Any:

@@ -14,7 +14,7 @@ from .declare import composite
 from .distance import pairwise_distance
 from .dtype_rules import type_word, unsupported
 from .element_loss import logits, soft_margin
-from .loss_arguments import read_reduction, reduce_loss
+from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 _COSINE_EPS = 1e-12
@@ -43,9 +43,10 @@ def hinge_embedding_loss(
 
 
 @composite(name="hinge_embedding_loss", method=False)
-def _hinge_by_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: Any = 1) -> Tensor:
+def _hinge_by_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = DEFAULT_NUMBER) -> Tensor:
     """`nn.functional.hinge_embedding_loss` with the reduction as a number."""
-    return _hinge(input, target, margin, read_reduction(reduction))
+    need_tensors("hinge_embedding_loss", input=input, target=target)
+    return _hinge(input, target, margin, numbered_reduction("hinge_embedding_loss", reduction, 4))
 
 
 def _ranking(input1: Any, input2: Any, target: Any, margin: float, reduction: str) -> Tensor:
@@ -74,10 +75,10 @@ def margin_ranking_loss(
 
 @composite(name="margin_ranking_loss", method=False)
 def _ranking_by_number(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = DEFAULT_NUMBER
 ) -> Tensor:
     """`nn.functional.margin_ranking_loss` with the reduction as a number."""
-    return _ranking(input1, input2, target, margin, read_reduction(reduction))
+    return _ranking(input1, input2, target, margin, numbered_reduction("margin_ranking_loss", reduction, 5))
 
 
 @composite(namespaces=("nn.functional",), method=False)
@@ -125,9 +126,11 @@ def cosine_embedding_loss(
 
 
 @composite(name="cosine_embedding_loss", method=False)
-def _angle_by_number(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Any = 1) -> Tensor:
+def _angle_by_number(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = DEFAULT_NUMBER
+) -> Tensor:
     """`nn.functional.cosine_embedding_loss` with the reduction as a number."""
-    return _angle(input1, input2, target, margin, read_reduction(reduction))
+    return _angle(input1, input2, target, margin, numbered_reduction("cosine_embedding_loss", reduction, 5))
 
 
 # -- triplets -------------------------------------------------------------------------------------------------------------
@@ -142,12 +145,15 @@ def _triplet(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor"
             f" {ranks[0]}D, positive {ranks[1]}D, and negative {ranks[2]}D inputs"
         )
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
     return reduce_loss((margin + near - far).clamp_min(0), reduction)
+
+
+def _check_margin(margin: float) -> None:
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
 
 
 def _powers(p: float, eps: float) -> Callable:
@@ -170,6 +176,7 @@ def triplet_margin_loss(
     """By how much the anchor is not nearer to `positive` than to `negative` by `margin`."""
     need_tensors("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
     reduction = read_reduction(reduction, size_average, reduce)
+    _check_margin(margin)
     return _triplet(anchor, positive, negative, _powers(p, eps), margin, swap, reduction)
 
 
@@ -182,10 +189,11 @@ def _triplet_by_number(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: Any = 1,
+    reduction: int = DEFAULT_NUMBER,
 ) -> Tensor:
     """`nn.functional.triplet_margin_loss` with the reduction as a number."""
-    return _triplet(anchor, positive, negative, _powers(p, eps), margin, swap, read_reduction(reduction))
+    chosen = numbered_reduction("triplet_margin_loss", reduction, 8)
+    return _triplet(anchor, positive, negative, _powers(p, eps), margin, swap, chosen)
 
 
 @composite(**_FUNCTIONAL)
@@ -200,6 +208,7 @@ def triplet_margin_with_distance_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """triplet_margin_loss with a distance of your own."""
+    _check_margin(margin)
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, read_reduction(reduction))
 

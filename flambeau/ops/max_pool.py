@@ -213,45 +213,32 @@ def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> A
     return Saved(out, codes=codes)
 
 
-@internal(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 2)},
-    label="MaxPool2DWithIndicesBackward0",
-)
-def max_pool2d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Maxima and their positions in each plane."""
-    return _pool_with_indices(input, window, sizes)
+def _indexed(dims: int) -> Any:
+    def pool(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Maxima and their positions in each plane or volume."""
+        return _pool_with_indices(input, window, sizes)
+
+    return internal(
+        pool,
+        grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, dims)},
+        label=f"MaxPool{dims}DWithIndicesBackward0",
+        name=f"max_pool{dims}d_indexed",
+    )
 
 
-@internal(
-    grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, 3)},
-    label="MaxPool3DWithIndicesBackward0",
-)
-def max_pool3d_indexed(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Maxima and their positions in each volume."""
-    return _pool_with_indices(input, window, sizes)
+_INDEXED = {dims: _indexed(dims) for dims in (2, 3)}
 
 
-def _max_pool2d(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
+def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
     need_tensor(name, input)
     sizes = pool_sizes(name, input, window)
     need_dtype(name, input, integers=True)
-    if with_indices:
-        return max_pool2d_indexed(input, window, sizes)
-    if not recording(input):
+    if not with_indices and not recording(input):
         return _pool(input, window, sizes)
-    if _is_small(input, window):
+    if not with_indices and len(sizes) == 2 and _is_small(input, window):
         return max_pool2d_coded(input, window, sizes)
-    return max_pool2d_indexed(input, window, sizes)[0]
-
-
-def _max_pool3d(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
-    need_tensor(name, input)
-    sizes = pool_sizes(name, input, window)
-    need_dtype(name, input, integers=True)
-    if with_indices or recording(input):
-        result = max_pool3d_indexed(input, window, sizes)
-        return result if with_indices else result[0]
-    return _pool(input, window, sizes)
+    result = _INDEXED[len(sizes)](input, window, sizes)
+    return result if with_indices else result[0]
 
 
 # -- one dimension --------------------------------------------------------------------------------------------------------
@@ -306,107 +293,59 @@ def _max_pool1d(
     )
     if input.dtype is dt.bool_ or input.dtype.is_complex:
         need_dtype("max_pool1d_impl", input, integers=True)
-    result = _max_pool2d("max_pool1d", input.unsqueeze(-2), flat, with_indices)
+    result = _max_pool("max_pool1d", input.unsqueeze(-2), flat, with_indices)
     return tuple(t.squeeze(-2) for t in result) if with_indices else result.squeeze(-2)
 
 
 # -- public functions -----------------------------------------------------------------------------------------------------
 
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of every window of a signal (N, C, L) or (C, L)."""
-    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+_OVER = {1: "a signal (N, C, L) or (C, L)", 2: "images (N, C, H, W)", 3: "volumes (N, C, D, H, W)"}
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """max_pool1d together with the positions of the largest elements."""
-    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+def _pooling(dims: int) -> Any:
+    """Declare max_pool and its relatives over `dims` dimensions; returns nn.functional's."""
+    name = f"max_pool{dims}d"
+
+    def run(input: Tensor, with_indices: bool, *sizes: Any) -> Any:
+        if dims == 1:
+            return _max_pool1d(input, *sizes, with_indices)
+        return _max_pool(name, input, read_window(name, dims, *sizes), with_indices)
+
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return run(input, return_indices, kernel_size, stride, padding, dilation, ceil_mode)
+
+    def pool_with_indices(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return run(input, True, kernel_size, stride, padding, dilation, ceil_mode)
+
+    def torch_pool(
+        input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        return run(input, False, kernel_size, stride, padding, dilation, ceil_mode)
+
+    pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
+    pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
+    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
+    composite(torch_pool, name=name, method=False)
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of every window of images (N, C, H, W) or (C, H, W)."""
-    window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
-    return _max_pool2d("max_pool2d", input, window, return_indices)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """max_pool2d together with the positions of the largest elements in their planes."""
-    window = read_window("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
-    return _max_pool2d("max_pool2d", input, window, True)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """The largest element of every window of volumes (N, C, D, H, W) or (C, D, H, W)."""
-    window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
-    return _max_pool3d("max_pool3d", input, window, return_indices)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
-    """max_pool3d together with the positions of the largest elements in their volumes."""
-    window = read_window("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
-    return _max_pool3d("max_pool3d", input, window, True)
-
-
-@composite(method=False, name="max_pool1d")
-def torch_max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Tensor:
-    """The largest element of every window of a signal."""
-    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, False)
+max_pool1d, max_pool2d, max_pool3d = map(_pooling, (1, 2, 3))
 
 
 @composite(method=False, name="max_pool1d_with_indices")
@@ -415,19 +354,3 @@ def torch_max_pool1d_with_indices(
 ) -> Any:
     """The largest element of every window of a signal, and its position."""
     return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
-
-
-@composite(method=False, name="max_pool2d")
-def torch_max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Tensor:
-    """The largest element of every window of images."""
-    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-@composite(method=False, name="max_pool3d")
-def torch_max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> Tensor:
-    """The largest element of every window of volumes."""
-    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)

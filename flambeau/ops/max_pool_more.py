@@ -26,6 +26,11 @@ def _whole(dims: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(np.zeros(1, np.int64), np.ones(1, np.int64))] * (3 - dims)
 
 
+def _to_places(dims: int) -> dict[str, Any]:
+    """The derivative of maxima: gradients go where the maxima came from."""
+    return {"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, dims)}
+
+
 # -- adaptive -------------------------------------------------------------------------------------------------------------
 
 
@@ -38,22 +43,15 @@ def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> Any:
     return Saved((in_format_of(input, out), places), places=places)  # the maxima may be changed in place
 
 
-@internal(
-    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
-    label="AdaptiveMaxPool2DBackward0",
-)
-def adaptive_max2d(input: Tensor, sizes: tuple[int, ...]) -> Any:
-    """Maxima over windows that cover images evenly, and their positions."""
-    return _adaptive_max(input, sizes)
+def _adaptive_op(dims: int) -> Any:
+    def pool(input: Tensor, sizes: tuple[int, ...]) -> Any:
+        """Maxima over windows that cover images or volumes evenly, and their positions."""
+        return _adaptive_max(input, sizes)
+
+    return internal(pool, grads=_to_places(dims), label=f"AdaptiveMaxPool{dims}DBackward0", name=f"adaptive_max{dims}d")
 
 
-@internal(
-    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
-    label="AdaptiveMaxPool3DBackward0",
-)
-def adaptive_max3d(input: Tensor, sizes: tuple[int, ...]) -> Any:
-    """Maxima over windows that cover volumes evenly, and their positions."""
-    return _adaptive_max(input, sizes)
+_ADAPTIVE = {dims: _adaptive_op(dims) for dims in (2, 3)}
 
 
 def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Tensor, Tensor]:
@@ -71,7 +69,7 @@ def _adaptive(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[Te
         shape = [*input.shape[:-dims], *sizes]
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {shape}")
     need_dtype(name, input)
-    return adaptive_max2d(input, sizes) if dims == 2 else adaptive_max3d(input, sizes)
+    return _ADAPTIVE[dims](input, sizes)
 
 
 def _adaptive_signal(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
@@ -82,49 +80,34 @@ def _adaptive_signal(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     return values.squeeze(-2), indices.squeeze(-2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of `output_size` windows that cover a signal evenly."""
-    result = _adaptive_signal(input, output_size)
-    return result if return_indices else result[0]
+def _adaptive_pooling(dims: int) -> Any:
+    """Declare adaptive_max_pool and its relatives over `dims` dimensions; returns nn.functional's."""
+    name = f"adaptive_max_pool{dims}d"
+
+    def run(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+        return _adaptive_signal(input, output_size) if dims == 1 else _adaptive(name, input, output_size, dims)
+
+    def pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        result = run(input, output_size)
+        return result if return_indices else result[0]
+
+    def pool_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        return run(input, output_size)
+
+    pool.__doc__ = f"The maxima of windows that cover {_COVERED[dims]} evenly."
+    pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
+    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """adaptive_max_pool1d together with the positions of the maxima."""
-    return _adaptive_signal(input, output_size)
+_COVERED = {1: "a signal", 2: "images", 3: "volumes"}
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_adaptive_pooling, (1, 2, 3))
 
 
 @composite(method=False, name="adaptive_max_pool1d")
 def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
     """The maxima of windows that cover a signal evenly, and their positions."""
     return _adaptive_signal(input, output_size)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover images evenly."""
-    result = _adaptive("adaptive_max_pool2d", input, output_size, 2)
-    return result if return_indices else result[0]
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """adaptive_max_pool2d together with the positions of the maxima in their planes."""
-    return _adaptive("adaptive_max_pool2d", input, output_size, 2)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover volumes evenly."""
-    result = _adaptive("adaptive_max_pool3d", input, output_size, 3)
-    return result if return_indices else result[0]
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """adaptive_max_pool3d together with the positions of the maxima in their volumes."""
-    return _adaptive("adaptive_max_pool3d", input, output_size, 3)
 
 
 # -- fractional -----------------------------------------------------------------------------------------------------------
@@ -159,24 +142,17 @@ def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], 
     return Saved((out, indices), places=indices)  # the maxima may be changed in place
 
 
-@internal(
-    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 2)},
-    label="FractionalMaxPool2DBackward0",
-)
-def fractional_max2d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
-    """Maxima over windows at random places in images, and their positions."""
-    return _fractional(input, kernel, sizes, samples)
+def _fractional_op(dims: int) -> Any:
+    def pool(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
+        """Maxima over windows at random places in images or volumes, and their positions."""
+        return _fractional(input, kernel, sizes, samples)
+
+    return internal(
+        pool, grads=_to_places(dims), label=f"FractionalMaxPool{dims}DBackward0", name=f"fractional_max{dims}d"
+    )
 
 
-@internal(
-    grads={"input": lambda g, places, input_shape: add_at_positions(g[0], places, input_shape, 3)},
-    label="FractionalMaxPool3DBackward0",
-)
-def fractional_max3d(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
-    """Maxima over windows at random places in volumes, and their positions."""
-    return _fractional(input, kernel, sizes, samples)
-
-
+_FRACTIONAL = {dims: _fractional_op(dims) for dims in (2, 3)}
 _SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
 
 
@@ -206,8 +182,7 @@ def _fractional_pool(
         if count + k - 1 > n:
             raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")
     need_dtype(f"{name}_out_frame", input)
-    run: Any = fractional_max2d if dims == 2 else fractional_max3d
-    return run(input, kernel, sizes, _samples(input, samples, dims))
+    return _FRACTIONAL[dims](input, kernel, sizes, _samples(input, samples, dims))
 
 
 def _samples(input: Tensor, samples: Any, dims: int) -> Tensor:
@@ -228,73 +203,58 @@ def _samples(input: Tensor, samples: Any, dims: int) -> Tensor:
     return samples[:batch].detach()
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool2d(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
-    """The maxima of windows that lie at random places in images."""
-    result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
-    return result if return_indices else result[0]
+def _fractional_pooling(dims: int) -> Any:
+    """Declare fractional_max_pool and its twin with indices over `dims` dimensions; returns the first."""
+    name = f"fractional_max_pool{dims}d"
+
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> Any:
+        result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
+        return result if return_indices else result[0]
+
+    def pool_with_indices(
+        input: Tensor,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> Any:
+        return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
+
+    pool.__doc__ = f"The maxima of windows that lie at random places in {_COVERED[dims]}."
+    pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
+    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
-    """fractional_max_pool2d together with the positions of the maxima in their planes."""
-    return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 2)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool3d(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
-    """The maxima of windows that lie at random places in volumes."""
-    result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
-    return result if return_indices else result[0]
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def fractional_max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Any = None,
-) -> Any:
-    """fractional_max_pool3d together with the positions of the maxima in their volumes."""
-    return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, 3)
+fractional_max_pool2d, fractional_max_pool3d = map(_fractional_pooling, (2, 3))
 
 
 # -- unpooling ------------------------------------------------------------------------------------------------------------
 
 
-@internal(grads={"input": lambda g, indices: take_positions(g, indices, 2)}, label="MaxUnpool2DBackward0")
-def unpool2d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
-    """Zeros of `shape` with the elements of input at their positions in each plane."""
-    return in_format_of(input, place_values(input, indices, tuple(shape), 2, add=False))
+def _unpool_op(dims: int) -> Any:
+    def unpool(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
+        """Zeros of `shape` with the elements of input at their positions in each plane or volume."""
+        result = place_values(input, indices, tuple(shape), dims, add=False)
+        return in_format_of(input, result) if dims == 2 else result
+
+    return internal(
+        unpool,
+        grads={"input": lambda g, indices: take_positions(g, indices, dims)},
+        label=f"MaxUnpool{dims}DBackward0",
+        name=f"unpool{dims}d",
+    )
 
 
-@internal(grads={"input": lambda g, indices: take_positions(g, indices, 3)}, label="MaxUnpool3DBackward0")
-def unpool3d(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
-    """Zeros of `shape` with the elements of input at their positions in each volume."""
-    return place_values(input, indices, tuple(shape), 3, add=False)
+_UNPOOL = {dims: _unpool_op(dims) for dims in (2, 3)}
 
 
 def _unpooled_size(
@@ -356,10 +316,9 @@ def _unpool(
         flat, where = input.unsqueeze(-1), indices.unsqueeze(-1)
         _check_unpool(flat, where, 2)
         shape = make_size((*input.shape[:-1], *sizes, 1))
-        return unpool2d(flat, where, shape).squeeze(-1)
+        return _UNPOOL[2](flat, where, shape).squeeze(-1)
     _check_unpool(input, indices, dims)
-    run: Any = unpool2d if dims == 2 else unpool3d
-    return run(input, indices, make_size((*input.shape[:-dims], *sizes)))
+    return _UNPOOL[dims](input, indices, make_size((*input.shape[:-dims], *sizes)))
 
 
 def _check_unpool_ranks(input: Tensor, indices: Any) -> None:
@@ -369,25 +328,14 @@ def _check_unpool_ranks(input: Tensor, indices: Any) -> None:
         )
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Put the maxima that max_pool1d found back where they came from, zeros elsewhere."""
-    return _unpool(input, indices, kernel_size, stride, padding, output_size, 1)
+def _unpooling(dims: int) -> Any:
+    def unpool(
+        input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Tensor:
+        return _unpool(input, indices, kernel_size, stride, padding, output_size, dims)
+
+    unpool.__doc__ = f"Put the maxima that max_pool{dims}d found back where they came from, zeros elsewhere."
+    return composite(unpool, name=f"max_unpool{dims}d", method=False, namespaces=_FUNCTIONAL)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Put the maxima that max_pool2d found back where they came from, zeros elsewhere."""
-    return _unpool(input, indices, kernel_size, stride, padding, output_size, 2)
-
-
-@composite(method=False, namespaces=_FUNCTIONAL)
-def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
-    """Put the maxima that max_pool3d found back where they came from, zeros elsewhere."""
-    return _unpool(input, indices, kernel_size, stride, padding, output_size, 3)
+max_unpool1d, max_unpool2d, max_unpool3d = map(_unpooling, (1, 2, 3))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..core.graph import mode
+from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import layer_norm as row_kernels
 from .declare import composite, internal
-from .dtype_rules import check_parameter_dtypes, type_word
+from .dtype_rules import check_parameter_dtypes, unsupported
 from .group_norm import group_norm_apply
 from .primitive import Saved
 from .together import together
@@ -29,7 +29,7 @@ def _packed(t: Any) -> Any:
 
 def _need_float(name: str, t: Tensor) -> None:
     if not t.dtype.is_floating_point:
-        raise RuntimeError(f"\"{name}\" not implemented for '{type_word(t.dtype)}'")
+        raise unsupported(name, t.dtype)
 
 
 # -- layer norm -----------------------------------------------------------------------------------------------------------
@@ -137,16 +137,14 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: floa
     """Divide by the root mean square of the last dimensions, then scale."""
     shape = _check_normalized(input, normalized_shape, weight, None)
     dims = list(range(len(input.shape) - len(shape), len(input.shape)))
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise unsupported("rms_norm", input.dtype)
+    computed = opmath(input.dtype)
     if eps is None:
-        eps = {"float64": 2.220446049250313e-16, "bfloat16": 0.0078125, "float16": 0.0009765625}.get(
-            input.dtype.name, 1.1920928955078125e-07
-        )
-        if input.dtype in (dt.bfloat16, dt.float16):
-            eps = 1.1920928955078125e-07
-    wide = input.to(opmath(input.dtype)) if opmath(input.dtype) is not input.dtype else input
+        eps = finfo(computed).eps
+    wide = input.to(computed)
     result = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
-    result = result.to(input.dtype) if weight is None else (result * weight).to(input.dtype)
-    return result
+    return (result if weight is None else result * weight).to(input.dtype)
 
 
 # -- groups and neighbours ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ..kernels.library.ranges import between, counted
 from .arguments import Options, as_int, as_number, read_options
 from .creation import fill_raw, finish, new, prepare_out
 from .declare import composite
-from .dtype_rules import type_word, unsupported
+from .dtype_rules import unsupported
 from .inplace import raw_copy
 from .joining import stack
 
@@ -111,11 +111,11 @@ def _half_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
     return _stored(exact, d)
 
 
-def _write_range(t: Tensor, start: Any, step: Any) -> None:
+def _write_range(name: str, t: Tensor, start: Any, step: Any) -> None:
     """start, start + step, ... with PyTorch's roundings."""
     d, count = t.dtype, t.shape[0]
     if d is dt.bool_ or d.is_complex:
-        raise unsupported("arange_cpu", d)
+        raise unsupported(f"{name}_cpu", d)
     if d in (dt.float32, dt.float64):
         counted(t, float(start), float(step), count, _VECTOR_BYTES // d.itemsize)
     elif d.is_floating_point:
@@ -149,7 +149,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     count = _range_count(start, end, step, False)
     if d is dt.bool_ and count <= 2:
         raise unsupported("arange_cpu", dt.bool_)
-    return deliver("arange", count, d, chosen, out, lambda t: _write_range(t, start, step))
+    return deliver("arange", count, d, chosen, out, lambda t: _write_range("arange", t, start, step))
 
 
 @composite(kind="creation", method=False, name="range")
@@ -157,8 +157,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
     """Numbers from start to end, both included (deprecated: use arange)."""
     warnings.warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with"
-        " Python's"
-        " range builtin. Instead, use torch.arange, which produces values in [start, end).",
+        " Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
         UserWarning,
         stacklevel=3,
     )
@@ -166,7 +165,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
     chosen = read_options("range", options)
     d = out.dtype if isinstance(out, Tensor) else chosen.dtype or get_default_dtype()
     count = _range_count(first, last, step, True)
-    return deliver("range", count, d, chosen, out, lambda t: _write_range(t, first, step))
+    return deliver("range", count, d, chosen, out, lambda t: _write_range("range", t, first, step))
 
 
 # -- linspace, logspace --------------------------------------------------------------------------------------------
@@ -210,6 +209,8 @@ def _write_line(t: Tensor, start: Any, end: Any) -> None:
             b = a
         step = (b - a) / d.numpy.type(max(count - 1, 1))
         between(t, float(a), float(b), float(step), count)
+    elif count == 1:
+        fill_raw(t, start)
     else:
         t._array()[...] = _line(start, end, count, d)
 
@@ -254,6 +255,8 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict
     )
     if is_complex and not d.is_complex:
         raise RuntimeError(f"{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}")
+    if count > 1 and (d is dt.bool_ or d in dt.FLOAT8):
+        raise unsupported(f"{name}_cpu", d)
     return deliver(name, count, d, chosen, out, lambda t: write(t, a, b))
 
 
@@ -304,8 +307,8 @@ def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[
         raise RuntimeError(f"{which} must be non-negative, got{value}")
     chosen = read_options(name, options)
     d = chosen.dtype or dt.int64
-    if d not in (dt.int32, dt.int64) and (d.category > 1 or d is dt.bool_):
-        raise RuntimeError(f"\"{name}\" not implemented for '{type_word(d)}'")
+    if d not in (dt.int32, dt.int64):
+        raise unsupported(name, d)
     i, j = pick(rows, offset, columns)
     t = new(make_size((2, len(i))), chosen, d)
     if len(i) and t.device is cpu:
