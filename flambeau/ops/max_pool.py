@@ -283,7 +283,7 @@ def _check_signal_window(size: int, window: Window) -> None:
 
 
 def _max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, with_indices: bool
+    input: Tensor, with_indices: bool, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Any:
     """As two dimensions of which the first has size 1."""
     recorded = with_indices or (isinstance(input, Tensor) and recording(input))
@@ -308,7 +308,7 @@ def _pooling(dims: int) -> Any:
 
     def run(input: Tensor, with_indices: bool, *sizes: Any) -> Any:
         if dims == 1:
-            return _max_pool1d(input, *sizes, with_indices)
+            return _max_pool1d(input, with_indices, *sizes)
         return _max_pool(name, input, read_window(name, dims, *sizes), with_indices)
 
     def pool(
@@ -353,4 +353,4 @@ def torch_max_pool1d_with_indices(
     input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:
     """The largest element of every window of a signal, and its position."""
-    return _max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return _max_pool1d(input, True, kernel_size, stride, padding, dilation, ceil_mode)
