@@ -18,7 +18,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.typenames import type_name
-from ..kernels.library.ranges import between, counted
+from ..kernels.library.ranges import between, counted, whole_steps
 from .arguments import Options, as_int, as_number, read_options
 from .creation import fill_raw, finish, new, prepare_out
 from .declare import composite
@@ -27,6 +27,7 @@ from .inplace import raw_copy
 from .joining import stack
 
 _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many bytes, which shows in the last bit
+_SHORT = 4096  # integers up to which NumPy is as quick as a kernel
 
 
 def _stored(values: np.ndarray, d: dtype) -> np.ndarray:
@@ -121,7 +122,7 @@ def _write_range(name: str, t: Tensor, start: Any, step: Any) -> None:
     elif d.is_floating_point:
         t._array()[...] = _half_range(float(start), float(step), count, d)
     else:
-        t._array()[...] = np.int64(int(start)) + np.int64(int(step)) * np.arange(count, dtype=np.int64)
+        whole_steps(t, int(np.int64(int(start))), int(np.int64(int(step))), count)  # or OverflowError
 
 
 def _range_dtype(values: tuple) -> dtype:
@@ -137,7 +138,11 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     """
     simple = len(args) == 1 and type(args[0]) is int and 0 <= args[0] < 2**31 and out is None and not options
     if simple and default_device() is cpu:
-        return copy_of_array(np.arange(args[0]), dt.int64)
+        if args[0] < _SHORT:
+            return copy_of_array(np.arange(args[0]), dt.int64)
+        result = raw_empty((args[0],), dt.int64)
+        whole_steps(result, 0, 1, args[0])
+        return result
     bounds = _arange_bounds(args, options)
     chosen = read_options("arange", options)
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))

@@ -25,42 +25,48 @@ from .sort import sort_rows
 # -- unique ------------------------------------------------------------------------------------------------------------
 
 
-def _groups(ordered: Tensor, order: Tensor | None, shape: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The first of each group of equal neighbours, each element's group, and the sizes of the groups."""
+def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
+    """The first of each group of equal neighbours, and if asked for each element's group and the sizes of the groups."""
     n = numel_of(ordered.shape)
-    inverse, firsts = empty(shape, dt.int64), empty((n,), dt.int64)
-    count = np.zeros(1, np.int64)
+    values, count = empty((n,), ordered.dtype), np.zeros(1, np.int64)
+    places = empty(shape, dt.int64) if inverse else None
+    firsts = empty((n,), dt.int64) if counts else None
     if n:
-        mark_groups(inverse, firsts, count, ordered, order, n)
-    begins = firsts._array()[: count[0]]
-    values = copy_of_array(ordered._array()[begins], ordered.dtype)
-    return values, inverse, copy_of_array(np.diff(begins, append=n), dt.int64)
+        mark_groups(values, places, firsts, count, ordered, order, n)
+    found = [copy_of_array(values._array()[: count[0]], ordered.dtype)]
+    if places is not None:
+        found.append(places)
+    if firsts is not None:
+        found.append(copy_of_array(np.diff(firsts._array()[: count[0]], append=n), dt.int64))
+    return tuple(found)
 
 
 @internal(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
-def unique_elements(input: Tensor) -> Any:
+def unique_elements(input: Tensor, inverse: bool, counts: bool) -> Any:
     flat = bare(input).reshape(-1)
     ordered, order = sort_rows(flat, False)
-    return _groups(ordered, order, input.shape)
+    return _groups(ordered, order, input.shape, inverse, counts)
 
 
 @internal(grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0")
-def distinct_neighbours(input: Tensor, dim: int | None) -> Any:
+def distinct_neighbours(input: Tensor, dim: int | None, inverse: bool, counts: bool) -> Any:
     if dim is not None:
-        return _distinct_slices(input, dim, False)
-    return _groups(bare(input).reshape(-1), None, input.shape)
+        return _distinct_slices(input, dim, False, inverse, counts)
+    return _groups(bare(input).reshape(-1), None, input.shape, inverse, counts)
 
 
 @internal(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0")
-def unique_slices(input: Tensor, dim: int) -> Any:
-    return _distinct_slices(input, dim, True)
+def unique_slices(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
+    return _distinct_slices(input, dim, True, inverse, counts)
 
 
 def _comparable(x: Tensor) -> np.ndarray:
     return bits_to_float32(x._array()) if x.dtype is dt.bfloat16 else x._array()
 
 
-def _distinct_slices(input: Tensor, dim: int, everywhere: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _distinct_slices(
+    input: Tensor, dim: int, everywhere: bool, with_inverse: bool, with_counts: bool
+) -> tuple[Tensor, ...]:
     """Slices along `dim` that differ from all others (in order), or from the one before."""
     d = wrap_dim(dim, len(input.shape))
     if input.shape and not numel_of(tuple(n for i, n in enumerate(input.shape) if i != d)):
@@ -81,17 +87,8 @@ def _distinct_slices(input: Tensor, dim: int, everywhere: bool) -> tuple[Tensor,
     shape, strides = make_size(map(int, shape)), tuple(map(int, strides))
     contig = is_contiguous_layout(shape, strides)
     values = new_tensor(picked._storage, shape, strides, 0, input.dtype, input.device, contig)
-    counts = np.diff(begins, append=n)
-    return values, copy_of_array(inverse, dt.int64), copy_of_array(counts, dt.int64)
-
-
-def _requested(found: tuple[Tensor, Tensor, Tensor], return_inverse: bool, return_counts: bool) -> Any:
-    values, inverse, counts = found
-    if return_inverse and return_counts:
-        return values, inverse, counts
-    if return_inverse or return_counts:
-        return values, inverse if return_inverse else counts
-    return values
+    wanted = [inverse] * with_inverse + [np.diff(begins, append=n)] * with_counts
+    return (values, *[copy_of_array(v, dt.int64) for v in wanted])
 
 
 def _refuse_complex(input: Tensor) -> None:
@@ -111,8 +108,9 @@ def unique(
     occurs."""
     need_tensor("unique", input)
     _refuse_complex(input)
-    found = unique_elements(input) if dim is None else unique_slices(input, dim)
-    return _requested(found, return_inverse, return_counts)
+    wanted = bool(return_inverse), bool(return_counts)
+    found = unique_elements(input, *wanted) if dim is None else unique_slices(input, dim, *wanted)
+    return found if any(wanted) else found[0]
 
 
 @composite
@@ -122,7 +120,8 @@ def unique_consecutive(
     """The input without elements (or slices along `dim`) that equal the one before."""
     need_tensor("unique_consecutive", input)
     _refuse_complex(input)
-    return _requested(distinct_neighbours(input, dim), return_inverse, return_counts)
+    found = distinct_neighbours(input, dim, bool(return_inverse), bool(return_counts))
+    return found if return_inverse or return_counts else found[0]
 
 
 # -- membership --------------------------------------------------------------------------------------------------------

@@ -23,6 +23,14 @@ def counted(out, start, step, n, lanes):
 
 
 @loop_kernel
+def whole_steps(out, start, step, n):
+    """start + i * step in integers."""
+    for block in prange((n + BLOCK - 1) // BLOCK, BLOCK):
+        for i in simd(block * BLOCK, minimum(block * BLOCK + BLOCK, n)):
+            out[i] = start + i * step
+
+
+@loop_kernel
 def between(out, start, end, step, n):
     """n numbers from start to end, each counted from the nearer end with one rounding."""
     half = n // 2
