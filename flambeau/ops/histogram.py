@@ -12,11 +12,13 @@ from ..core.bfloat16 import bits_to_float32
 from ..core.return_types import named_result
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.typenames import type_name
+from ..kernels.library.counting import bounds, count_between, count_numbers
 from .arguments import need_tensor
 from .convert import to
 from .declare import composite
 from .dtype_rules import unsupported
 from .inplace import write_out
+from .memory import bare, dense
 
 
 @composite
@@ -27,11 +29,17 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise unsupported("bincount_cpu", input.dtype)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
-    array = input._array()
-    if len(input.shape) != 1 or (array.size and array.min() < 0):
+    found, n = np.zeros(2, np.int64), numel_of(input.shape)
+    if len(input.shape) == 1 and n:
+        bounds(found, dense(input), n)
+    if len(input.shape) != 1 or found[0] < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
-        return copy_of_array(np.bincount(array, minlength=minlength), dt.int64)
+        size = max(int(found[1]) + 1 if n else 0, minlength)
+        counts = np.zeros((2, size), np.int64)
+        count_numbers(counts, dense(input), n, size)
+        return copy_of_array(counts[0], dt.int64)
+    array = input._array()
     if weights.shape != input.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     kind = dt.float32 if weights.dtype is dt.float32 else dt.float64
@@ -69,14 +77,6 @@ def _outer_edges(column: np.ndarray, given: tuple[float, float] | None, dim: int
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
-def _even_places(column: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:
-    """The bin of each element between evenly spaced edges, computed in the elements' own precision."""
-    kind = column.dtype.type
-    place = (column - kind(low)) * kind(bins) / (kind(high) - kind(low))
-    inside = (column >= low) & (column <= high)
-    return np.where(inside, np.minimum(np.where(inside, place, 0).astype(np.int64), bins - 1), -1)
-
-
 def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """The bin of each element between any edges; -1 outside. The last edge belongs to the last bin."""
     place = np.searchsorted(edges, column, side="right") - 1
@@ -97,7 +97,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
-    flat = _values(input).reshape(-1)
+    x = bare(input)
+    flat = _values(x).reshape(-1)
     low, high = float(min), float(max)
     if low == high and flat.size:
         low, high = float(flat.min()), float(flat.max())
@@ -105,9 +106,14 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
-    place = _even_places(flat, low, high, bins)
-    counts = np.bincount(place[place >= 0], minlength=bins).astype(np.float64)
-    result = to(copy_of_array(counts, dt.float64), input.dtype)
+    counts = np.zeros(bins + 1, np.int64)
+    places: Any = None
+    if input.dtype.itemsize == 2:  # PyTorch rounds after every step
+        edges = to(copy_of_array(np.array([low, high]), dt.float64), input.dtype)
+        low, high = edges.tolist()
+        places = (x - low) * bins / (edges[1] - edges[0])  # type: ignore[operator]
+    count_between(counts, x, places, flat.size, bins, low, high)
+    result = to(copy_of_array(counts[:bins], dt.int64), input.dtype)
     return result if out is None else write_out("histc", out, result)
 
 
