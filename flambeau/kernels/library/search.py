@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..loops import i64, local, loop_kernel, minimum, prange, simd
 
-
 LANES = 16  # values searched for at a time: branches on what each finds could not be predicted
 
 
