@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .core.dtype import uint8
+from .core.dtype import dtype, uint8
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
 from .serialization import rebuild
@@ -13,9 +13,14 @@ from .serialization.rebuild import parameter as _rebuild_parameter
 from .serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
 
 __all__ = [
-    "_rebuild_meta_tensor_no_storage", "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor",
+    "_element_size", "_rebuild_meta_tensor_no_storage", "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor",
     "_rebuild_tensor_v2", "_rebuild_tensor_v3",
 ]  # fmt: skip
+
+
+def _element_size(dtype: dtype) -> int:
+    """Bytes per element."""
+    return dtype.itemsize
 
 
 def _held(storage: Any) -> Any:

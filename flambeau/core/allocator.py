@@ -97,6 +97,8 @@ class CachingAllocator:
         return pointer
 
     def _from_system(self, size: int) -> int:
+        if size >= 1 << 63:
+            raise RuntimeError(f"Storage size calculation overflowed: {size} bytes are more than an address can count")
         self.system_calls += 1
         pointer = _fresh_block(size)
         if not pointer:

@@ -24,8 +24,8 @@ class TypedStorage:
         self.dtype = d or dtype or get_default_dtype()
         if isinstance(source, UntypedStorage):
             self._untyped = source
-        elif isinstance(source, int) or source is None:
-            self._untyped = UntypedStorage((source or 0) * self.dtype.itemsize)
+        elif isinstance(source, (int, np.integer)) or source is None:
+            self._untyped = UntypedStorage(int(source or 0) * self.dtype.itemsize)
         else:
             self._untyped = UntypedStorage(len(source) * self.dtype.itemsize)
             self[:] = source

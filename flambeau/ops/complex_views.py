@@ -40,7 +40,7 @@ def view_as_complex(input: Tensor) -> Tensor:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     if input._strides[-1] != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
-    if any(s % 2 for s in input._strides[:-1]):
+    if any(s % 2 for n, s in zip(input.shape[:-1], input._strides) if n > 1):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     if input._offset % 2:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")

@@ -19,6 +19,7 @@ from ..core.layout import (
     memory_format,
     memory_span,
     preserve_format,
+    suggests_channels_last,
 )
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
@@ -420,8 +421,7 @@ def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: 
     if 0 not in shape and end * d.itemsize > storage.size_bytes:
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize"
-            f" {d.itemsize}"
-            f" requiring a storage size of {end * d.itemsize} are out of bounds for storage of size"
+            f" {d.itemsize} requiring a storage size of {end * d.itemsize} are out of bounds for storage of size"
             f" {storage.size_bytes}"
         )
 
@@ -494,7 +494,10 @@ def resize_raw(t: Tensor, shape: tuple[int, ...], fmt: Any = None) -> None:
 
 @composite
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """resize_ to another tensor's shape."""
+    """resize_ to another tensor's shape, and to its layout with preserve_format."""
+    if memory_format is preserve_format:
+        like_image = suggests_channels_last(the_template.shape, the_template._strides)
+        memory_format = (channels_last if the_template.ndim == 4 else channels_last_3d) if like_image else None
     return resize_(self, the_template.shape, memory_format=memory_format)
 
 

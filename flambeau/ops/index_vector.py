@@ -164,6 +164,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if array.size and array.min() < 0:
         positions = positions.where(positions >= 0, positions + size)
     value = value.item() if isinstance(value, Tensor) else value
+    if isinstance(value, complex) and not input.dtype.is_complex:
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     shape = [1] * len(input.shape)
     if input.shape:
         shape = list(input.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,13 @@ from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library import advanced_index as kernels
 from .creation import check_fits, fill_raw
 from .declare import composite, internal, view
+from .dtype_rules import type_word
 from .inplace import assign, check_disjoint, check_writable, raw_copy
 from .positions import places, split_positions, true_positions
 from .shape import select, slice_dim, unsqueeze
 
 _INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
+_BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 
 
 # -- understanding an index -------------------------------------------------------------------------------------------
@@ -86,6 +89,10 @@ def _normalise(index: Any) -> list:
 def _expand_ellipsis(items: list, ndim: int) -> list:
     used = sum(_consumed(i) for i in items)
     if used > ndim:
+        if not ndim and len(items) == 1 and isinstance(items[0], int):
+            raise IndexError(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number"
+            )
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     at = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(at) > 1:
@@ -120,7 +127,7 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
     items = _expand_ellipsis(_normalise(index), len(t.shape))
     dim = 0
     advanced: list[Tensor | None] = []
-    for item in items:
+    for place, item in enumerate(items):
         if item is None:
             t = unsqueeze(t, dim)
             advanced.append(None)
@@ -136,11 +143,11 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             advanced.append(None)
             dim += 1
         elif isinstance(item, int):
-            t = _select_index(t, dim, item)
+            t = _select_index(t, dim, item, place)
         elif isinstance(item, Tensor):
-            t, dim = _take_tensor_index(t, item, dim, advanced)
+            t, dim = _take_tensor_index(t, item, dim, advanced, place)
         elif hasattr(item, "__index__"):
-            t = _select_index(t, dim, item.__index__())
+            t = _select_index(t, dim, item.__index__(), place)
         else:
             if isinstance(item, str):
                 raise TypeError("new(): invalid data type 'str'")
@@ -151,10 +158,11 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
     return t, advanced
 
 
-def _select_index(t: Tensor, dim: int, i: int) -> Tensor:
+def _select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
+    """t with index i taken from dimension dim, which errors call `place`: where the index stood in the brackets."""
     size = t.shape[dim]
     if not -size <= i < size:
-        raise IndexError(f"index {i} is out of bounds for dimension {dim} with size {size}")
+        raise IndexError(f"index {i} is out of bounds for dimension {place} with size {size}")
     return select(t, dim, i)
 
 
@@ -169,8 +177,12 @@ def _collapsed(t: Tensor, dim: int, count: int) -> Tensor:
     return t._view(shape, t._strides[:dim] + t._strides[end - 1 :], t._offset)
 
 
-def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list, collapse: bool = True) -> tuple[Tensor, int]:
+def _take_tensor_index(
+    t: Tensor, item: Tensor, dim: int, advanced: list, place: int = 0, collapse: bool = True
+) -> tuple[Tensor, int]:
     if item.dtype in (dt.bool_, dt.uint8):
+        if item.dtype is dt.uint8:
+            warnings.warn(_BYTE_MASK, UserWarning, stacklevel=4)
         for i, n in enumerate(item.shape):
             if n != t.shape[dim + i]:
                 raise IndexError(
@@ -195,7 +207,7 @@ def _take_tensor_index(t: Tensor, item: Tensor, dim: int, advanced: list, collap
     if item.dtype not in _INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if not item.shape and not isinstance(item, BatchedTensor) and not (mode.enabled and item.requires_grad):
-        return _select_index(t, dim, int(item.item())), dim
+        return _select_index(t, dim, int(item.item()), place), dim
     advanced.append(item)
     return t, dim + 1
 
@@ -231,13 +243,14 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
     """t[indices] = values (or +=), straight into memory."""
     if t.device is not cpu:
-        return
+        return _check_dtypes(t, values)
     if values.device is not cpu:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
     where = places(t, indices)
     picked = where.picked(indices)
     if values.shape != where.shape:
         _check_fits(values, where.shape)
+    _check_dtypes(t, values)
     if where.empty:
         return
     single = not values.shape
@@ -263,6 +276,14 @@ def _check_fits(values: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+def _check_dtypes(t: Tensor, values: Tensor) -> None:
+    if values.dtype is not t.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {type_word(t.dtype)} for the destination and"
+            f" {type_word(values.dtype)} for the source."
+        )
+
+
 def _index_put_values_grad(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
     return index(g, indices).sum_to_size(values_shape)
 
@@ -284,43 +305,27 @@ def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
     """index_put's tuple: masks become positions, missing trailing dimensions mean all."""
     prepared: list[Tensor | None] = []
     for item in indices:
-        if item is None:
-            prepared.append(None)
-            continue
-        _, _ = _take_tensor_index_only(t, _as_index_tensor(item), len(prepared), prepared)
+        item = None if item is None else _as_index_tensor(item)
+        if item is None or item.dtype in _INDEX_DTYPES:
+            prepared.append(item)
+        else:
+            _take_tensor_index(t, item, len(prepared), prepared, collapse=False)
     if len(prepared) > len(t.shape):
         raise IndexError(f"too many indices for tensor of dimension {len(t.shape)} (got {len(prepared)})")
     return prepared + [None] * (len(t.shape) - len(prepared))
 
 
-def _take_tensor_index_only(t: Tensor, item: Tensor, dim: int, advanced: list) -> tuple[None, None]:
-    if item.dtype in (dt.bool_, dt.uint8):
-        _take_tensor_index(t, item, dim, advanced, collapse=False)
-    elif item.dtype in _INDEX_DTYPES:
-        advanced.append(item)
-    else:
-        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    return None, None
-
-
-def _check_put(input: Tensor, indices: Any, values: Tensor) -> None:
+def _check_put(indices: Any) -> None:
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}"
         )
-    if values.dtype is not input.dtype:
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {_word(input)} for the destination and"
-            f" {_word(values)} for the source."
-        )
-
-
-def _word(t: Tensor) -> str:
-    return t.type().split(".")[-1].replace("Tensor", "")
+    if all(i is None for i in indices):
+        raise RuntimeError("index_put_(): expected at least one index tensor")
 
 
 def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> bool:
-    _check_put(out, indices, values)
+    _check_put(indices)
     put_raw(out, _prepare_indices(out, indices), values, accumulate)
     return True
 
@@ -328,7 +333,7 @@ def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
 @composite(inplace=_put_into)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
-    _check_put(input, indices, values)
+    _check_put(indices)
     return index_put_prepared(input, _prepare_indices(input, indices), values, accumulate)
 
 
@@ -426,6 +431,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if modes.stack and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
         _set_batched(part, advanced, value)
     elif any(i is not None for i in advanced):
+        value = _strip_leading_ones(value, 0)
         fills = value.numel() == 1 and _only_masks(key)
         if not fills and self._storage.ptr:
             check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
@@ -433,7 +439,6 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             if value.dtype.is_complex and part.dtype is not dt.bool_:
                 check_fits(value.item(), part.dtype)
             value = value.to(part.dtype)  # filling a mask with one number converts it
-        _check_put(part, advanced, value)
         _set_advanced(part, advanced, value)
     else:
         if value.shape != part.shape:

@@ -162,6 +162,12 @@ def nonzero_matrix(input: Tensor) -> Tensor:
 @composite
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
+    if out is not None and as_tuple:
+        raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+    if isinstance(out, Tensor) and out.dtype is not dt.int64:
+        raise RuntimeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type {type_word(out.dtype)}"
+        )
     found = nonzero_matrix(input)
     if out is not None:
         return write_out("nonzero", out, found)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tensor import Tensor
+from ..core.dtype import FROM_NUMPY
+from ..core.tensor import Tensor, copy_of_array
 from .calls import general
 from .faces import make_face
 from .formula import Pointwise
@@ -23,26 +24,34 @@ _REFLECTED = {
     "add": "add", "mul": "mul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "sub": "rsub",
     "truediv": "internal.rdiv",
 }  # fmt: skip
-_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_COMPARE = {"ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 _OPERANDS = (Tensor, bool, int, float, complex, np.generic)
-
-
-def _operator(op: Op) -> Callable:
-    """The operator as a special method: what it cannot take is left to the other operand."""
-    if not isinstance(op.impl, Pointwise):
-        return _checked(op.function)
-    face = make_face(op.impl, False, _general_operator)
-    face.op = op
-    return face
 
 
 def _general_operator(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
     return general(impl, operands, params, out) if _takes(operands[1]) else NotImplemented
 
 
+def _general_equal(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
+    """The one comparison that also takes NumPy arrays."""
+    left, right = operands
+    if isinstance(right, np.ndarray) and right.dtype in FROM_NUMPY:
+        right = copy_of_array(right, FROM_NUMPY[right.dtype])
+    return _general_operator(impl, (left, right), params, out)
+
+
 def _takes(other: Any) -> bool:
     return isinstance(other, _OPERANDS) or (isinstance(other, np.ndarray) and other.ndim == 0)
+
+
+def _operator(op: Op, fallback: Callable = _general_operator) -> Callable:
+    """The operator as a special method: what it cannot take is left to the other operand."""
+    if not isinstance(op.impl, Pointwise):
+        return _checked(op.function)
+    face = make_face(op.impl, False, fallback)
+    face.op = op
+    return face
 
 
 def _checked(function: Callable) -> Callable:
@@ -72,6 +81,7 @@ def bind_operators() -> None:
     Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[attr-defined]
     for symbol, name in _COMPARE.items():
         setattr(Tensor, f"__{symbol}__", _operator(OPS[name]))
+    Tensor.__eq__ = _operator(OPS["eq"], _general_equal)  # type: ignore[method-assign, assignment]
     for symbol, name in _UNARY.items():
         setattr(Tensor, f"__{symbol}__", OPS[name].function)
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

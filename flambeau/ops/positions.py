@@ -78,6 +78,8 @@ class Places:
                 continue  # as in PyTorch, positions that are never read are not looked at
             values = indices[d]._array()  # type: ignore[union-attr]
             low, high = int(values.min()), int(values.max())
+            if not size:
+                raise IndexError("index is out of bounds for dimension with size 0")
             if high >= size or low < -size:
                 bad = high if high >= size else low
                 raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")

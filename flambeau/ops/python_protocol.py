@@ -219,7 +219,13 @@ def to_dlpack(
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     if self.device is not cpu:
-        raise BufferError(f"Can't export a tensor on device {self.device}")
+        raise BufferError(f"Cannot pack tensors on {self.device}")
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
+    if stream not in (None, -1):
+        raise AssertionError(f"stream should be None on cpu, got {stream}")
+    if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
+        raise BufferError(f"cannot move a tensor from cpu to the DLPack device {dl_device}")
     t = self.clone() if copy else self
     versioned = max_version is not None and max_version[0] >= 1
     t._storage.fix()

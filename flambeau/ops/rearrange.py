@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -127,16 +128,17 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
 @composite(method=False)
 def unravel_index(indices: Any, shape: Any) -> tuple:
     """Positions in the flattened order as one coordinate per dimension."""
-    sizes = (
-        (int(shape),)
-        if is_int(shape)
-        else tuple(shape.tolist() if isinstance(shape, Tensor) else as_ints(shape, "unravel_index", "shape", 2))
-    )
     need_tensor("unravel_index", indices, "indices")
+    sizes = (shape,) if is_int(shape) else shape
+    if not isinstance(sizes, Sequence):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for n in sizes:
+        if not is_int(n):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
     if indices.dtype.category > 1 or indices.dtype is dt.bool_:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):
-        raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     flat: Any = indices
     coordinates = []
     for n in reversed(sizes):

@@ -208,19 +208,21 @@ def broadcast_tensors(*tensors: Any) -> tuple:
 @composite(method=False)
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape operands of these shapes broadcast to."""
-    sizes = []
-    for s in shapes:
-        s = (int(s),) if is_int(s) else as_ints(s, "broadcast_shapes", "shapes", 1)
-        if any(n < 0 for n in s):
-            raise RuntimeError(f"Trying to create tensor with negative dimension ({min(s)}): ({min(s)})")
-        sizes.append(s)
-    try:
-        return make_size(broadcast(*sizes))
-    except RuntimeError:
-        raise RuntimeError(
-            "Shape mismatch: objects cannot be broadcast to a single shape, got "
-            + ", ".join(str(list(s)) for s in sizes)
-        ) from None
+    result: tuple[int, ...] = ()
+    for i, given in enumerate(shapes):
+        if not is_int(given) and not isinstance(given, (tuple, list)):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {given}")
+        shape = (int(given),) if is_int(given) else as_ints(given, "broadcast_shapes", "shapes", i + 1)
+        if any(n < 0 for n in shape):
+            raise ValueError(f"Attempting to broadcast a dimension with negative length! Got {list(shape)}")
+        try:
+            result = broadcast(result, shape)
+        except RuntimeError:
+            raise RuntimeError(
+                f"Attempting to broadcast shapes that do not fit! Mismatching argument at index {i} had {shape}; but"
+                f" expected shape should be broadcastable to {list(result)}"
+            ) from None
+    return make_size(result)
 
 
 def _unsqueeze_backward(g: Tensor, shape: Size, dim: int) -> Any:

@@ -55,7 +55,7 @@ def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def cell_numbers(shape: Any, strides: Any, offset: int) -> Any:
     """The memory cell of every element, as an int64 tensor of that shape."""
     span = memory_span(shape, strides, offset)[1]
-    return copy_of_array(np.arange(span), dt.int64)._view(shape, strides, offset).contiguous()
+    return copy_of_array(np.arange(span), dt.int64)._view(make_size(shape), tuple(strides), offset).contiguous()
 
 
 @view(grads={"input": _as_strided_backward})

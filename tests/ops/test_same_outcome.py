@@ -1,0 +1,95 @@
+"""Small cases in which a call must give what PyTorch gives: the same value, layout and number of warnings, or the same kind of error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau
+
+torch = pytest.importorskip("torch", reason="the outcomes are PyTorch's")
+
+
+def put(t: Any, key: Any, value: Any) -> Any:
+    t[key] = value
+    return t
+
+
+def bytes_mask(L: Any) -> Any:
+    return L.tensor([1, 0, 1], dtype=L.uint8)
+
+
+def strided_gradient(L: Any) -> Any:
+    x = L.arange(6.0, requires_grad=True)
+    x.as_strided([3, 3], [1, 1]).mul(L.arange(9.0).view(3, 3)).sum().backward()
+    return x.grad
+
+
+def flat_like_image(L: Any, memory_format: str) -> Any:
+    image = L.zeros(2, 3, 4, 5).contiguous(memory_format=L.channels_last)
+    return L.zeros(120).resize_as_(image, memory_format=getattr(L, memory_format))
+
+
+GRID = np.arange(6.0).reshape(2, 3)
+LARGE = 2**63 - 1
+
+CASES: dict[str, Callable[[Any], Any]] = {
+    # indexing
+    "leading ones of an assigned value": lambda L: put(L.zeros(4, 4), (range(4), range(4)), L.ones(1, 4)),
+    "more leading ones than dimensions": lambda L: put(L.zeros(4), [0, 1], L.ones(1, 1, 2)),
+    "True before slices": lambda L: put(L.zeros(2, 3), L.tensor(True), L.ones(1, 1, 2, 3)),
+    "shapes are looked at before dtypes": lambda L: put(L.arange(4), L.arange(4) > -1, L.tensor([1.0, 2.0])),
+    "dtypes differ": lambda L: put(L.arange(4), [0, 1], L.tensor([1.0, 2.0])),
+    "byte mask": lambda L: L.arange(3.0)[bytes_mask(L)],
+    "byte mask, assigned": lambda L: put(L.zeros(3, 2), bytes_mask(L), L.ones(2)),
+    "byte mask, added": lambda L: L.zeros(3).index_put_((bytes_mask(L),), L.ones(2), accumulate=True),
+    "dimension without elements": lambda L: L.empty(10, 0)[:, [0, 1]],
+    "second index out of bounds": lambda L: L.zeros(2, 5, 10)[0, 5],
+    "third index out of bounds": lambda L: L.zeros(2, 5, 10)[:, 1, 15],
+    "number indexed": lambda L: L.tensor(10)[0],
+    "put nowhere": lambda L: L.tensor(1.0).index_put([], L.tensor([1.0])),
+    "complex number into real elements": lambda L: L.zeros(2, 2).index_fill(1, L.tensor([0]), 1 + 1j),
+    "complex number into truth values": lambda L: L.zeros(2, 2, dtype=L.bool).index_fill(1, L.tensor([0]), 1j),
+    "unravel with a tensor": lambda L: L.unravel_index(L.tensor([1]), L.tensor([1, 2, 3])),
+    "unravel with floats": lambda L: L.unravel_index(L.tensor([1]), (2, 2.0)),
+    "nonzero into floats": lambda L: L.nonzero(L.ones(2), out=L.empty(0)),
+    "nonzero as tuple into a tensor": lambda L: L.nonzero(L.ones(2), as_tuple=True, out=L.empty(0, dtype=L.long)),
+    # shapes and memory
+    "negative shape": lambda L: L.broadcast_shapes((-3,), (2, 2)),
+    "shape of floats": lambda L: L.broadcast_shapes(1.5, 3),
+    "shapes that do not fit": lambda L: L.broadcast_shapes((2, 3), (3, 4)),
+    "derivative of as_strided with lists": strided_gradient,
+    "one column as complex": lambda L: L.view_as_complex(L.arange(6.0).as_strided((3, 1, 2), (2, 1, 1))),
+    "resize_as_, kept layout": lambda L: flat_like_image(L, "preserve_format"),
+    "resize_as_, given layout": lambda L: flat_like_image(L, "contiguous_format"),
+    "more bytes than addresses": lambda L: L.empty(LARGE),
+    # NumPy and other libraries
+    "equal to an array": lambda L: L.arange(6.0).view(2, 3) == GRID,
+    "equal to a broadcast array": lambda L: L.arange(6).view(2, 3) == GRID[0],
+    "equal to an array of another shape": lambda L: L.arange(6).view(2, 3) == GRID[:, :2],
+    "equal to an array of words": lambda L: L.arange(2) == np.array(["a", "b"]),
+    "storage of a NumPy size": lambda L: L.FloatStorage(np.int16(3)).size(),
+    "stream of another kind": lambda L: L.zeros(3).__dlpack__(stream="first"),
+    "stream on the CPU": lambda L: L.zeros(3).__dlpack__(stream=1),
+}
+
+
+def outcome(call: Callable[[Any], Any], library: Any) -> Any:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = call(library)
+        except Exception as error:
+            return type(error)
+    told = sum("TypedStorage" not in str(w.message) for w in caught)
+    parts = result if isinstance(result, tuple) else (result,)
+    return told, [(repr(p), p.stride() if isinstance(p, library.Tensor) else None) for p in parts]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outcome_is_pytorchs(name):
+    assert outcome(CASES[name], flambeau) == outcome(CASES[name], torch)
