@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft where a length has large factors.
+"""Discrete Fourier transforms, by compiled kernels (`fourier_lines`) or NumPy's pocketfft where there are none.
 
 Three primitives do all the work, as in PyTorch: complex to complex, real to complex and complex to real, each over several
 dimensions and with an explicit factor. The named functions only resize their input and choose that factor."""
@@ -104,16 +104,17 @@ def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided:
     sizes, d = [input.shape[d] for d in dims], input.dtype.to_complex()
     if is_supported(input, sizes):
         n, last, order = sizes[-1], dims[-1], _memory_order(input, dims, not onesided)
+        kept = n // 2 + 1 if onesided else n
+        out = _laid_out([kept if i == last else m for i, m in enumerate(input.shape)], order, d)
         if is_real_supported(input, n):
-            kept = n // 2 + 1 if onesided else n
-            out = _laid_out([kept if i == last else m for i, m in enumerate(input.shape)], order, d)
             real_along(out, input, last, n, scale, False)
-            _along_each(out, out, dims[:-1], 1.0, True)
-            return out
-        if not onesided or len(dims) == 1:
-            out = _laid_out(input.shape, order, d)
-            _along_each(out, input.to(d), dims, scale, True)
-            return out.narrow(last, 0, n // 2 + 1).clone() if onesided else out
+        else:
+            whole = _laid_out(input.shape, order, d) if onesided else out
+            transform_along(whole, input.to(d), last, scale, True)
+            if onesided:
+                out.copy_(whole.narrow(last, 0, kept))
+        _along_each(out, out, dims[:-1], 1.0, True)
+        return out
     a = input._array()
     raw = np.fft.rfftn(a, axes=dims)
     if not onesided:

@@ -1,6 +1,6 @@
 """Fourier transforms by compiled kernels: which lines of a tensor are transformed, with which tables, in how many parts.
 
-Lengths are products of 2, 3 and 5; others are left to NumPy."""
+Lengths with large prime factors are transformed as convolutions; only very long ones of them are left to NumPy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from ..backends.cpu.threads import get_num_threads
 from ..core.device import cpu
-from ..core.dtype import dtype
+from ..core.dtype import dtype, float64
 from ..core.size import make_size
 from ..core.tensor import Tensor, empty, new_tensor, numel_of
+from ..kernels.library.chirp import chirp_lines, multiply_lines, unchirp_lines
 from ..kernels.library.fourier import LANES, transform_half_lines, transform_lines, transform_real_lines
 from .plan import NATIVE
 
@@ -22,6 +23,7 @@ from .plan import NATIVE
 _LONG = 8192
 # With too few lines to fill a vector, shorter ones are cut already.
 _LONG_ALONE = 256
+_LARGEST_RADIX = 100  # the work of a pass grows with its radix
 _LONGEST = 1 << 23  # beyond this the tables of a cut line would be large themselves
 
 
@@ -34,10 +36,12 @@ def _radices(n: int) -> tuple[int, ...] | None:
         eights, rest = eights - 1, 4
     found = [8] * eights + {0: [], 1: [2], 2: [4], 4: [4, 4]}[rest]
     n >>= twos
-    for radix in (3, 5):
+    radix = 3
+    while n > 1 and radix <= _LARGEST_RADIX:
         while n % radix == 0:
             found.append(radix)
             n //= radix
+        radix += 2
     return tuple(found) if n == 1 else None
 
 
@@ -45,7 +49,7 @@ def is_supported(x: Tensor, sizes: list[int]) -> bool:
     """Whether the kernels can transform lines of these lengths."""
     if not NATIVE or x.device is not cpu or not numel_of(x.shape):
         return False
-    return all(n <= _LONGEST and _radices(n) is not None for n in sizes)
+    return all(n <= _LONGEST if _radices(n) is not None else 2 * n <= _LONGEST for n in sizes)
 
 
 class _Tables(NamedTuple):
@@ -69,6 +73,8 @@ def _tables(n: int, d: dtype) -> _Tables:
     for radix in radices:
         m = left // radix
         factors.append(_roots(np.arange(m)[:, None] * np.arange(1, radix), left, d))
+        if radix not in (2, 3, 4, 5, 8):
+            factors.append(_roots(np.arange(radix), radix, d))
         left = m
     return _Tables(np.array([*radices, 1], np.int64), len(radices), np.concatenate([*factors, np.zeros(2, d.numpy)]))
 
@@ -77,6 +83,23 @@ def _tables(n: int, d: dtype) -> _Tables:
 def _turns(rows: int, n: int, d: dtype) -> np.ndarray:
     """What joins transforms of n elements to one of rows * n: root number j * k at (j, k)."""
     return _roots(np.arange(rows)[:, None] * np.arange(n), rows * n, d)
+
+
+class _Chirp(NamedTuple):
+    chirp: np.ndarray
+    padded: int  # the length of the transforms that convolve
+    spectrum: np.ndarray  # what the other chirp is there, divided by that length
+
+
+@lru_cache(64)
+def _chirp(n: int, d: dtype) -> _Chirp:
+    padded = next(m for m in range(2 * n - 1, _LONGEST + 1) if (_radices(m) or (9,))[-1] <= 5)
+    turns = _roots(np.arange(n, dtype=np.int64) ** 2, 2 * n, float64)
+    other = np.zeros(padded, np.complex128)
+    other[:n] = turns.view(np.complex128).conj()
+    other[padded - n + 1 :] = other[n - 1 : 0 : -1]
+    spectrum = np.fft.fft(other) / padded
+    return _Chirp(turns.astype(d.numpy), padded, spectrum.view(np.float64).astype(d.numpy))
 
 
 class Lines(NamedTuple):
@@ -129,6 +152,9 @@ def transform_along(out: Tensor, x: Tensor, dim: int, scale: float, forward: boo
 
 def _transform(out: Tensor, x: Tensor, to: Lines, source: Lines, n: int, scale: float, forward: bool) -> None:
     count = len(source.starts)
+    if _radices(n) is None:
+        _convolve(out, x, to, source, n, scale, forward)
+        return
     first = _cut(n) if n > _LONG or (count < LANES and n >= _LONG_ALONE) else None
     if first is None:
         _run(out, x, to, source, n, scale, forward, None)
@@ -147,6 +173,18 @@ def _transform(out: Tensor, x: Tensor, to: Lines, source: Lines, n: int, scale: 
     _transform(out, between, ends, read, rest, scale, forward)
 
 
+def _convolve(out: Tensor, x: Tensor, to: Lines, source: Lines, n: int, scale: float, forward: bool) -> None:
+    chirp, padded, spectrum = _chirp(n, x.dtype)
+    count = len(source.starts)
+    rows = empty(make_size((2 * count * padded,)), x.dtype)
+    places = Lines(np.arange(count, dtype=np.int64) * padded, 1)
+    chirp_lines(rows, x, source.starts, chirp, count, n, padded, source.step, inverse=not forward)
+    _transform(rows, rows, places, places, padded, 1.0, True)
+    multiply_lines(rows, spectrum, count, padded)
+    _transform(rows, rows, places, places, padded, 1.0, False)
+    unchirp_lines(out, rows, to.starts, chirp, count, n, padded, to.step, float(scale), inverse=not forward)
+
+
 def _run(
     out: Tensor, x: Tensor, to: Lines, source: Lines, n: int, scale: float, forward: bool, turns: np.ndarray | None,
     period: int = 1,
@@ -162,7 +200,7 @@ def _run(
 
 def is_real_supported(x: Tensor, n: int) -> bool:
     """Whether real lines of n elements are short enough to travel in pairs."""
-    return n <= _LONG and is_supported(x, [n])
+    return n <= _LONG and _radices(n) is not None and is_supported(x, [n])
 
 
 def real_along(out: Tensor, x: Tensor, dim: int, n: int, scale: float, to_real: bool) -> None:

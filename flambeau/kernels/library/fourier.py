@@ -178,6 +178,57 @@ def radix5(work, table, at, source, target, plane, m, s):
 
 
 @scalar_function
+def radix_any(work, table, at, source, target, plane, m, s, radix):
+    """An odd radix, by its definition: cosines of sums and sines of differences of elements j and -j, three pairs at a time.
+    The roots of the radix follow its other factors in the table."""
+    half = radix // 2
+    roots = at + 2 * (radix - 1) * m
+    d = s * m
+    for p in range(m):
+        a = source + s * p
+        y = target + radix * s * p
+        for q in simd(s):
+            work[y + q], work[y + q + plane] = work[a + q], work[a + q + plane]
+        for j in range(1, half + 1):
+            near, far = a + j * d, a + (radix - j) * d
+            for q in simd(s):
+                br, bi, cr, ci = work[near + q], work[near + q + plane], work[far + q], work[far + q + plane]
+                tr, ti = br + cr, bi + ci
+                work[near + q], work[near + q + plane] = tr, ti
+                work[far + q], work[far + q + plane] = br - cr, bi - ci
+                work[y + q], work[y + q + plane] = work[y + q] + tr, work[y + q + plane] + ti
+        for k in range(1, half + 1):
+            even, odd = y + k * s, y + (radix - k) * s
+            for first in range(1, half + 1, 3):
+                j1, j2 = minimum(first + 1, half), minimum(first + 2, half)
+                t0, t1, t2 = a + first * d, a + j1 * d, a + j2 * d
+                u0, u1, u2 = a + (radix - first) * d, a + (radix - j1) * d, a + (radix - j2) * d
+                r0, r1, r2 = roots + 2 * (first * k % radix), roots + 2 * (j1 * k % radix), roots + 2 * (j2 * k % radix)
+                c0, s0, c1, s1, c2, s2 = table[r0], table[r0 + 1], table[r1], table[r1 + 1], table[r2], table[r2 + 1]
+                if first + 1 > half:
+                    c1, s1 = like(work, 0), like(work, 0)
+                if first + 2 > half:
+                    c2, s2 = like(work, 0), like(work, 0)
+                for q in simd(s):
+                    er = c0 * work[t0 + q] + c1 * work[t1 + q] + c2 * work[t2 + q]
+                    ei = c0 * work[t0 + q + plane] + c1 * work[t1 + q + plane] + c2 * work[t2 + q + plane]
+                    fr = s0 * work[u0 + q] + s1 * work[u1 + q] + s2 * work[u2 + q]
+                    fi = s0 * work[u0 + q + plane] + s1 * work[u1 + q + plane] + s2 * work[u2 + q + plane]
+                    if first == 1:
+                        work[even + q], work[even + q + plane] = work[a + q] + er, work[a + q + plane] + ei
+                        work[odd + q], work[odd + q + plane] = fr, fi
+                    else:
+                        work[even + q], work[even + q + plane] = work[even + q] + er, work[even + q + plane] + ei
+                        work[odd + q], work[odd + q + plane] = work[odd + q] + fr, work[odd + q + plane] + fi
+            w, v = at + 2 * ((radix - 1) * p + k - 1), at + 2 * ((radix - 1) * p + radix - k - 1)
+            wr, wi, vr, vi = table[w], table[w + 1], table[v], table[v + 1]
+            for q in simd(s):
+                er, ei, fr, fi = work[even + q], work[even + q + plane], work[odd + q], work[odd + q + plane]
+                put(work, even + q, plane, er - fi, ei + fr, wr, wi)  # the sines are those of negative angles
+                put(work, odd + q, plane, er + fi, ei - fr, vr, vi)
+
+
+@scalar_function
 def adjacent(lines, first, last):
     """Whether a whole block of lines starts at neighbouring elements."""
     steps = 0
@@ -205,8 +256,11 @@ def transform(work, table, radices, passes, home, plane, n):
             radix2(work, table, at, source, target, plane, m, s)
         elif radix == 3:
             radix3(work, table, at, source, target, plane, m, s)
-        else:
+        elif radix == 5:
             radix5(work, table, at, source, target, plane, m, s)
+        else:
+            radix_any(work, table, at, source, target, plane, m, s, radix)
+            at += 2 * radix
         at += 2 * (radix - 1) * m
         s = s * radix
         left = m
