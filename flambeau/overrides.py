@@ -13,19 +13,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import flambeau
 
 from .core import modes
 from .core.overrides import (
     DisableTorchFunctionSubclass,
+    asks_arguments,
     call_override,
     disabled_torch_function,
-    overriding_types,
+    not_implemented,
+    outermost,
+    overriding_arguments,
+    register_arguments,
     register_subclass,
+    skip,
 )
+from .core.shadowing import PROTOCOL
 from .core.tensor import Tensor
 from .library.operator import Operator
 from .ops import namespace
@@ -35,11 +44,18 @@ __all__ = [
     "DisableTorchFunctionSubclass",
     "TorchFunctionMode",
     "disabled_torch_function",
+    "enable_reentrant_dispatch",
+    "get_default_nowrap_functions",
+    "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "register_subclass",
     "resolve_name",
     "wrap_torch_function",
@@ -49,8 +65,25 @@ __all__ = [
 class TorchFunctionMode(modes.Mode):
     """Inside a `with` block, every operator called goes through `__torch_function__` of the mode."""
 
+    asks = True
+
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        return self.__torch_function__(function, tuple(overriding_types(args, kwargs)), args, kwargs)
+        if skip.next:
+            skip.next = False
+            return function(*args, **kwargs)
+        if getattr(self.__torch_function__, "__self__", self) is not self:
+            raise RuntimeError("classmethod is not supported, please make it a plain method")
+        function, args, kwargs = outermost(function, args, kwargs)
+        register_arguments((*args, *kwargs.values()))
+        overriding = overriding_arguments(args, kwargs)
+        types = tuple(type(x) for x in overriding)
+        result = self.__torch_function__(function, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        if not overriding:
+            raise not_implemented(function, types, self)
+        with self:  # what the arguments' overrides call is the mode's business again
+            return call_override(function, args, kwargs, overriding, self)
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define __torch_function__")
@@ -63,17 +96,74 @@ class BaseTorchFunctionMode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _get_current_function_mode_stack() -> list[TorchFunctionMode]:
+    return [m for m in modes.stack if isinstance(m, TorchFunctionMode)]
+
+
+def _get_current_function_mode() -> TorchFunctionMode | None:
+    found = _get_current_function_mode_stack()
+    return found[-1] if found else None
+
+
+@contextlib.contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Operators called inside may be overridden again; here they always may."""
+    yield
+
+
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether any of the arguments overrides operators."""
-    return bool(overriding_types(tuple(relevant_args), {}))
+    """Whether any of the arguments, or a mode, overrides operators."""
+    if skip.next:
+        skip.next = False
+        return False
+    try:
+        values = tuple(relevant_args)
+    except TypeError:
+        raise TypeError("expected a sequence") from None
+    return _get_current_function_mode() is not None or bool(_overriding(values))
+
+
+def has_torch_function_unary(arg: Any) -> bool:
+    """`has_torch_function` of one argument."""
+    return has_torch_function((arg,))
+
+
+def has_torch_function_variadic(*args: Any) -> bool:
+    """`has_torch_function` of the arguments given."""
+    return has_torch_function(args)
+
+
+def _overriding(values: tuple) -> list[Any]:
+    register_arguments(values)
+    return overriding_arguments(values, {}) if asks_arguments() else []
 
 
 def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Let the arguments that override operators decide what `public_api(*args, **kwargs)` is."""
-    types = overriding_types(tuple(relevant_args), {})
-    if not types:
-        raise TypeError(f"none of the arguments of {resolve_name(public_api)} overrides operators")
-    return call_override(public_api, types, args, kwargs)
+    """Let the innermost mode and the arguments that override operators decide what `public_api(*args, **kwargs)` is."""
+    mode = _get_current_function_mode()
+    overriding = _overriding(tuple(relevant_args))
+    types = tuple(type(x) for x in overriding)
+    if mode is not None:
+        position = modes.stack.index(mode)
+        modes.stack.pop(position)
+        try:
+            result = mode.__torch_function__(public_api, types, args, kwargs)
+        finally:
+            modes.stack.insert(position, mode)
+        if result is not NotImplemented:
+            return result
+    if not overriding:
+        raise not_implemented(public_api, types, mode)
+    return call_override(public_api, args, kwargs, overriding, mode)
+
+
+def redispatch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    """Call the function without asking its arguments or modes about it; the operators it calls are asked about."""
+    skip.next = True
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        skip.next = False
 
 
 def is_tensor_like(inp: Any) -> bool:
@@ -90,13 +180,15 @@ def is_tensor_method_or_property(func: Callable) -> bool:
 def _tensor_functions() -> dict[Any, str]:
     """Methods of Tensor and the getters and setters of its properties, with their names."""
     found: dict[Any, str] = {}
-    for name in dir(Tensor):
+    for name in sorted(dir(Tensor), key=lambda n: (n.startswith("_"), n)):
         value = inspect.getattr_static(Tensor, name)
+        if name[0] == "_" and not (hasattr(value, "op") or name in PROTOCOL):
+            continue
         if isinstance(value, property) or inspect.ismemberdescriptor(value):
             found[value.__get__] = f"torch.Tensor.{name}.__get__"
             found[value.__set__] = f"torch.Tensor.{name}.__set__"
-        elif callable(value):
-            found.setdefault(value, f"torch.Tensor.{name}")
+        elif callable(value) and (value not in found or name == getattr(value, "__name__", "").lstrip("_")):
+            found[value] = f"torch.Tensor.{name}"
     return found
 
 
@@ -108,21 +200,116 @@ _NAMESPACES = (
     ("torch.special", "special"),
 )
 
+# Functions without a tensor among their arguments: there is nobody to ask.
+_IGNORED = [
+    "arange",
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
+    "bartlett_window",
+    "blackman_window",
+    "can_cast",
+    "complex",
+    "empty",
+    "empty_permuted",
+    "empty_strided",
+    "eye",
+    "from_file",
+    "from_numpy",
+    "frombuffer",
+    "full",
+    "get_default_dtype",
+    "get_num_threads",
+    "hamming_window",
+    "hann_window",
+    "initial_seed",
+    "is_grad_enabled",
+    "is_storage",
+    "is_tensor",
+    "kaiser_window",
+    "linspace",
+    "logspace",
+    "manual_seed",
+    "ones",
+    "promote_types",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "range",
+    "seed",
+    "set_default_dtype",
+    "set_default_tensor_type",
+    "set_grad_enabled",
+    "set_num_threads",
+    "set_printoptions",
+    "sparse_coo_tensor",
+    "sparse_csr_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "typename",
+    "zeros",
+]
+
+
+@functools.cache
+def get_ignored_functions() -> set[Callable]:
+    """Functions that `__torch_function__` is never asked about."""
+    found = {getattr(flambeau, name) for name in _IGNORED if hasattr(flambeau, name)}
+    methods = ("__new__", "__init__", "__hash__", "__init_subclass__", "__torch_function__", "as_subclass", "__dir__")
+    return found | {getattr(Tensor, name) for name in methods}
+
+
+@functools.cache
+def get_default_nowrap_functions() -> set[Callable]:
+    """What `Tensor.__torch_function__` does not turn into the subclass."""
+    return {inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad")}
+
 
 @functools.cache
 def _function_names() -> dict[int, str]:
     names: dict[int, str] = {}
     for prefix, which in _NAMESPACES:
         for name, function in namespace(which).items():
-            names.setdefault(id(function), f"{prefix}.{name}")
+            own = getattr(getattr(function, "op", None), "name", name)
+            if id(function) not in names or (name == own and not names[id(function)].endswith("." + own)):
+                names[id(function)] = f"{prefix}.{name}"
     return names
 
 
-def get_overridable_functions() -> dict[Any, list[Callable]]:
-    """Which functions `__torch_function__` is asked about, by the namespace they are in."""
-    found: dict[Any, list[Callable]] = {prefix: list(namespace(which).values()) for prefix, which in _NAMESPACES}
-    found[Tensor] = list(_tensor_functions())
+def _module(prefix: str) -> Any:
+    found: Any = flambeau
+    for part in prefix.split(".")[1:]:
+        found = getattr(found, part)
     return found
+
+
+def get_overridable_functions() -> dict[Any, list[Callable]]:
+    """Which functions `__torch_function__` is asked about, by the module or class they are in."""
+    ignored = get_ignored_functions()
+    found: dict[Any, list[Callable]] = {
+        _module(prefix): [f for f in namespace(which).values() if f not in ignored] for prefix, which in _NAMESPACES
+    }
+    found[Tensor] = [f for f in _tensor_functions() if f not in ignored]
+    return found
+
+
+def get_testing_overrides() -> dict[Callable, Callable]:
+    """For each overridable function one with the same parameters that returns -1."""
+    return {f: _same_parameters(f) for functions in get_overridable_functions().values() for f in functions}
+
+
+def _same_parameters(function: Callable) -> Callable:
+    def override(*args: Any, **kwargs: Any) -> int:
+        return -1
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # the getter of a slot
+        signature = inspect.signature(lambda self: -1)
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    override.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
+    return override
 
 
 def resolve_name(f: Any) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.graph import INFERENCE, GradientEdge, HookHandle, gradient_edge, mode
 from ..core.naming import submodule
+from ..core.overrides import overridable
 from ..core.tensor import Tensor
 from .engine import TensorHook, run_backward
 
@@ -72,6 +73,7 @@ def backward(
     run_backward(outputs, gradients, keep, create_graph, inputs, True)
 
 
+@overridable
 def grad(
     outputs: Any,
     inputs: Any,

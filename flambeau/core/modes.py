@@ -19,6 +19,7 @@ class Mode:
     parts of a composite operator too, and runs functions by `untested`."""
 
     stays = False
+    asks = False  # whether it hands calls to a `__torch_function__`
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)

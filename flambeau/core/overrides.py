@@ -1,17 +1,35 @@
-"""`__torch_function__`: how a subclass of Tensor takes part in every operator called on it.
+"""`__torch_function__`: how other classes take part in every operator called on their instances.
 
-Nothing here costs anything until a class with such an override is defined; then a mode that looks for its instances
-among the arguments sits at the bottom of the mode stack."""
+Nothing here costs anything until such a class is known; then a mode that looks for its instances among the arguments sits
+at the bottom of the mode stack. A subclass of Tensor is known from its definition on. A class that is no tensor makes
+itself known by its first call: that fails, as no operator can compute with it, and the operator's face asks `discovers`
+whether it should have asked the arguments first."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 from . import modes
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
+_PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
+_depth = [0]  # how many `with DisableTorchFunctionSubclass()` are open
+FACE_CODES: set[CodeType] = set()  # the code of public functions
+TRANSPARENT: dict[CodeType, Callable] = {}  # public functions that only call another one
+# Functions that are about their argument being a tensor or not, and those that make one.
+_UNASKED = frozenset(["is_tensor", "is_storage", "tensor", "as_tensor", "asarray", "from_numpy"])
+
+
+class _Skip:
+    next = False  # whether the next call is not to be asked about
+
+
+skip = _Skip()
 
 
 def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -19,15 +37,19 @@ def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs
     return func(*args, **(kwargs or {}))
 
 
-def overriding_types(args: tuple, kwargs: dict) -> list[type]:
-    """The classes among the arguments that override operators, subclasses before their bases."""
-    found: list[type] = []
+def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
+    """One argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
+    found: list[Any] = []
+    if _depth[0]:
+        return found
+    classes: list[type] = []
     for value in _flat((*args, *kwargs.values())):
         cls = type(value)
-        if cls in found or cls not in _REGISTERED:
+        if cls in classes or cls not in _REGISTERED:
             continue
-        position = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
-        found.insert(position, cls)
+        position = next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+        classes.insert(position, cls)
+        found.insert(position, value)
     return found
 
 
@@ -39,50 +61,195 @@ def _flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-def register_subclass(cls: type) -> None:
-    """Called for every new subclass of Tensor."""
-    if getattr(cls, "__torch_function__", None) is disabled_torch_function:
-        return
+def register(cls: type) -> None:
+    """From now on operators ask instances of this class."""
+    if not _REGISTERED and not _depth[0]:
+        modes.insert_below(_subclass_mode)
     _REGISTERED.add(cls)
     _LOOKED_INTO.add(cls)
-    if _subclass_mode not in modes.stack:
-        modes.insert_below(_subclass_mode)
 
 
-def call_override(function: Callable, types: list[type], args: tuple, kwargs: dict) -> Any:
-    """Ask each overriding class in turn; the first that does not decline has its way."""
-    for cls in types:
-        result = cls.__torch_function__(function, tuple(types), args, kwargs)
+def register_plain(cls: type) -> None:
+    """The class of plain tensors."""
+    _PLAIN.add(cls)
+
+
+def register_subclass(cls: type) -> bool:
+    """Called for every new subclass of Tensor. Returns whether it overrides operators."""
+    overrides = getattr(cls, "__torch_function__", None) is not disabled_torch_function
+    if overrides:
+        register(cls)
+    return overrides
+
+
+def register_arguments(values: Any) -> None:
+    """Make the classes known that override operators without being tensors."""
+    for value in _flat(values):
+        if _is_newcomer(type(value)):
+            register(type(value))
+
+
+def _is_newcomer(cls: type) -> bool:
+    override = getattr(cls, "__torch_function__", disabled_torch_function)
+    if override is disabled_torch_function or cls in _REGISTERED or cls in _PLAIN:
+        return False
+    return not any(base.__module__.partition(".")[0] == "torch" for base in cls.__mro__)  # another library's tensors
+
+
+def discovers(args: tuple, kwargs: dict) -> bool:
+    """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
+    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make."""
+    newcomers = [value for value in _flat((*args, *kwargs.values())) if _is_newcomer(type(value))]
+    if not newcomers or _depth[0]:
+        return False
+    if any(x is y for values in _calling_operators() for x in values for y in newcomers):
+        return False
+    register_arguments(newcomers)
+    return True
+
+
+def _calling_operators() -> Iterator[list[Any]]:
+    """The arguments of the operators around the one that asks, except those that only hand their call to a mode."""
+    frame: Any = sys._getframe(2)
+    handed, own = False, True
+    while frame is not None:
+        if frame.f_code is _INTERCEPT:
+            handed = frame.f_locals.get("top") is not _subclass_mode
+        elif frame.f_code in FACE_CODES:
+            if not own and not handed:
+                values = list(frame.f_locals.values())
+                yield [x for v in values for x in _flat(v.values() if type(v) is dict else (v,))]
+            own = handed = False
+        frame = frame.f_back
+
+
+_INTERCEPT = modes.intercept.__code__
+
+
+def outermost(function: Callable, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict]:
+    """A call as the user wrote it: where the function was called by a transparent one, that one's call."""
+    frame: Any = sys._getframe(2)
+    while frame.f_code not in FACE_CODES:
+        frame = frame.f_back
+    while frame.f_back is not None and frame.f_back.f_code in TRANSPARENT:
+        frame = frame.f_back
+        function = TRANSPARENT[frame.f_code]
+        args, kwargs = _given(frame.f_code, frame.f_locals, function)
+    return function, args, kwargs
+
+
+def _given(code: CodeType, values: dict[str, Any], function: Callable) -> tuple[tuple, dict]:
+    """The arguments of a running function: positional ones, and those that differ from their default."""
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    optional = names[code.co_argcount - len(function.__defaults__ or ()) :]  # type: ignore[attr-defined]
+    defaults = dict(zip(optional, function.__defaults__ or ()), **(function.__kwdefaults__ or {}))  # type: ignore[attr-defined]
+    args = tuple(values[n] for n in names if n not in defaults)
+    return args, {n: values[n] for n in names if n in defaults and values[n] is not defaults[n]}
+
+
+def overridable(function: Callable) -> Callable:
+    """A plain function that asks modes and arguments like an operator."""
+
+    @functools.wraps(function)
+    def face(*args: Any, **kwargs: Any) -> Any:
+        if modes.stack and modes.stack[-1].asks:
+            return modes.intercept(face, face, args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            if discovers(args, kwargs):
+                return face(*args, **kwargs)
+            raise
+
+    face.name = function.__name__  # type: ignore[attr-defined]
+    FACE_CODES.add(face.__code__)
+    return face
+
+
+def ask_instead(function: Callable, *args: Any) -> Any:
+    """The arguments' answer to a call that cannot be made; NotImplemented where none overrides operators."""
+    register_arguments(args)
+    overriding = overriding_arguments(args, {})
+    return call_override(function, args, {}, overriding) if overriding else NotImplemented
+
+
+def call_override(function: Callable, args: tuple, kwargs: dict, overriding: list[Any], mode: Any = None) -> Any:
+    """Ask each overriding argument in turn; the first that does not decline has its way. `mode` has declined already."""
+    types = tuple(type(x) for x in overriding)
+    for x in overriding:
+        result = x.__torch_function__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
-    raise TypeError(
-        "no implementation found for"
-        f" '{getattr(function, '__module__', '')}.{getattr(function, '__name__', function)}' on"
-        f" types that implement __torch_function__: {types}"
+    raise not_implemented(function, types, mode)
+
+
+def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeError:
+    """What is raised where every override declined."""
+    name = f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
+    name = name.replace("flambeau", "torch", 1)
+    asked = [] if mode is None else [f"  - mode object {mode}"]
+    asked += [f"  - tensor subclass {cls}" for cls in types]
+    return TypeError(
+        f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented:\n\n"
+        + "\n".join(asked)
     )
 
 
 class _SubclassMode(modes.Mode):
+    asks = True
+
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if not kwargs and _LOOKED_INTO.isdisjoint(map(type, args)):  # by far most calls
-            return function(*args)
-        types = overriding_types(args, kwargs)
-        if not types:
+        if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare
+            overriding = overriding_arguments(args, kwargs)
+            if overriding and not skip.next and op.name not in _UNASKED:
+                return self.ask(function, overriding, args, kwargs)
+        skip.next = False
+        try:
             return function(*args, **kwargs)
-        return call_override(function, types, args, kwargs)
+        except Exception:
+            if op.name in _UNASKED or not discovers(args, kwargs):
+                raise
+        return self.ask(function, overriding_arguments(args, kwargs), args, kwargs)
+
+    def ask(self, function: Callable, overriding: list[Any], args: tuple, kwargs: dict) -> Any:
+        modes.insert_below(self)  # the override's own calls are asked about again
+        try:
+            return call_override(*outermost(function, args, kwargs), overriding)
+        finally:
+            modes.stack.remove(self)
 
 
 _subclass_mode = _SubclassMode()
+
+
+def asks_arguments() -> bool:
+    """Whether a call made now would ask its arguments."""
+    return _subclass_mode in modes.stack
 
 
 class DisableTorchFunctionSubclass:
     """Inside, operators treat subclasses as the plain tensors they are."""
 
     def __enter__(self) -> None:
-        self.removed = _subclass_mode in modes.stack
-        if self.removed:
+        _depth[0] += 1
+        self.removed = _subclass_mode in modes.stack or not _REGISTERED
+        if _subclass_mode in modes.stack:
             modes.stack.remove(_subclass_mode)
 
     def __exit__(self, *exc: Any) -> None:
-        if self.removed and _subclass_mode not in modes.stack:
+        _depth[0] -= 1
+        if self.removed and not _depth[0] and _REGISTERED:
             modes.insert_below(_subclass_mode)
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Inside, modes are not asked either."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self.modes = modes.stack[:]
+        modes.stack[:] = [m for m in modes.stack if not m.asks]
+
+    def __exit__(self, *exc: Any) -> None:
+        modes.stack[:] = self.modes
+        super().__exit__(*exc)

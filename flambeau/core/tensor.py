@@ -17,7 +17,8 @@ from . import dtype as dt
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, Meta, Node, gradient_edge, mode, user_frame
-from .overrides import DisableTorchFunctionSubclass, register_subclass
+from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_plain, register_subclass
+from .shadowing import shadow
 from .size import Size, make_size
 from .storage import UntypedStorage
 
@@ -137,7 +138,9 @@ class Tensor:
     # -- subclasses -------------------------------------------------------------------------------------------------
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        register_subclass(cls)
+        own = getattr(cls.__torch_function__, "__func__", None) is not Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+        if register_subclass(cls) and own:
+            shadow(cls, Tensor)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -145,7 +148,8 @@ class Tensor:
         if not all(issubclass(cls, t) for t in types) or _is_foreign(func):
             return NotImplemented
         with DisableTorchFunctionSubclass():
-            return _as_class(func(*args, **(kwargs or {})), cls)
+            result = func(*args, **(kwargs or {}))
+        return result if func in _AS_THEY_ARE else _as_class(result, cls)
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
@@ -153,10 +157,11 @@ class Tensor:
         if not isinstance(data, Tensor):
             raise TypeError(f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}")
         t: Any = _new_object(cls)
-        t._adopt(data)
-        t._meta = t._base = None
-        if require_grad:
-            t.requires_grad = True
+        with DisableTorchFunctionSubclass():
+            t._adopt(data)
+            t._meta = t._base = None
+            if require_grad:
+                t.requires_grad = True
         return t
 
     # -- memory -----------------------------------------------------------------------------------------------------
@@ -370,13 +375,20 @@ class Tensor:
             storage.last_write = (op, user_frame())
 
 
+register_plain(Tensor)
+_AS_THEY_ARE = (Tensor.__dict__["grad"].__get__, Tensor.__dict__["_base"].__get__)
+
+
 def _as_class(value: Any, cls: type) -> Any:
     """Tensors in a result, seen as instances of `cls`."""
     if isinstance(value, Tensor):
-        return value if isinstance(value, cls) or cls is Tensor else value.as_subclass(cls)
+        if isinstance(value, cls) or cls is Tensor:
+            return value
+        with DisableTorchFunction():  # no operator of the user's
+            return value.as_subclass(cls)
     if isinstance(value, (tuple, list)):
         parts = [_as_class(v, cls) for v in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return type(value)._make(parts) if hasattr(value, "_make") else type(value)(parts)
     return value
 
 

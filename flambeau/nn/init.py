@@ -16,6 +16,7 @@ from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.dtype import bool_
+from ..core.overrides import overridable
 from ..core.tensor import Tensor
 from ..ops.comparison import where
 from ..ops.creation import empty_like, ones_like
@@ -62,12 +63,14 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 # -- plain distributions ----------------------------------------------------------------------------------------------
+@overridable
 @no_grad()
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers from [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
 
 
+@overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal numbers."""
@@ -123,6 +126,7 @@ def _accept_by_density(tensor: Any, mean: float, std: float, a: float, b: float,
     return tensor
 
 
+@overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """The same value everywhere."""
@@ -210,6 +214,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@overridable
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:

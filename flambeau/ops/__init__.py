@@ -78,6 +78,7 @@ from . import (  # noqa: F401
     spectrogram,
     statistics,
     strided,
+    subscript,
     unary,
     unique,
 )

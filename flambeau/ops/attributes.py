@@ -182,12 +182,14 @@ def is_signed(input: Tensor) -> bool:
 @composite
 def is_conj(input: Tensor) -> bool:
     """Whether the conjugation is still to be done; here it is always done at once."""
+    _check_tensor(input, "is_conj")
     return False
 
 
 @composite
 def is_neg(input: Tensor) -> bool:
     """Whether the negation is still to be done; here it is always done at once."""
+    _check_tensor(input, "is_neg")
     return False
 
 
@@ -200,7 +202,7 @@ def is_inference(input: Tensor) -> bool:
 @composite
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero."""
-    return bool(input)
+    return bool(_check_tensor(input, "is_nonzero"))
 
 
 @composite

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import graph
+from ..core.overrides import discovers
 from ..core.promotion import can_cast, scalar_dtype
 from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
@@ -56,7 +57,7 @@ def call_key(impl: Pointwise, operands: tuple, params: tuple) -> tuple:
     return tuple(key)
 
 
-def general(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
+def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
     """Any call: a plan that is known already, or every check and a new one."""
     if params and _same(params, impl.defaults):
         params = ()
@@ -72,7 +73,18 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any) -> Any:
         if _fits(out, plan) and _is_quiet(out, operands):
             _write(plan, out, operands + runtime, impl.name)
             return out
-    return _first_call(impl, operands, params, out, key)
+    try:
+        return _first_call(impl, operands, params, out, key)
+    except Exception:
+        options = _options(impl, params, out)
+        if discovers(operands, options):
+            return face(*operands, **options)
+        raise
+
+
+def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
+    options = {name: value for (name, _), value in zip(impl.parameters, params)}
+    return options if out is None else {**options, "out": out}
 
 
 def _fits(out: Any, plan: Plan) -> bool:
@@ -209,7 +221,7 @@ def _parameter(value: Any) -> Any:
 # -- in place ---------------------------------------------------------------------------------------------------------
 
 
-def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str) -> Tensor:
+def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
     """Compute a pointwise operator into its first operand."""
     if params and _same(params, impl.defaults):
         params = ()
@@ -221,6 +233,16 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
     if plan is not None and _is_quiet(self, operands):
         _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)
         return self
+    try:
+        return _first_inplace(impl, self, operands, params, name, key)
+    except Exception:
+        options = _options(impl, params, None)
+        if discovers(operands, options):
+            return face(*operands, **options)
+        raise
+
+
+def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, key: tuple) -> Tensor:
     given = operands, params
     if not isinstance(self, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")

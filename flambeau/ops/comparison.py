@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core.dtype import dtype
+from ..core.overrides import ask_instead
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as f
@@ -297,12 +298,16 @@ def where_tensor(condition, input, other):
 @transparent
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """input where condition holds, else other; with the condition alone, the indices of its nonzero elements."""
+    if not isinstance(condition, Tensor):
+        answer = ask_instead(where, *(x for x in (condition, input, other) if x is not None))
+        if answer is not NotImplemented:
+            return answer
+        need_tensor("where", condition, "condition")
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
     if out is not None:
         need_tensor("where", input, "input", 2)
         need_tensor("where", other, "other", 3)
-    need_tensor("where", condition, "condition")
     if input is None or other is None:
         raise TypeError("where() received an invalid combination of arguments: both input and other, or neither")
     return where_tensor(condition, input, other, out=out)

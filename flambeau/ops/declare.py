@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import graph, modes
+from ..core.overrides import FACE_CODES, TRANSPARENT, discovers
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from .faces import make_face, make_inplace_face
@@ -159,6 +160,7 @@ def declare_transparent(fn: Callable, *, name: str | None = None, namespaces: tu
     """Declare a function that only calls other operators: modes see those, not this one, and calling it costs nothing."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
     fn.op = op  # type: ignore[attr-defined]
+    TRANSPARENT[fn.__code__] = fn
     return register(op).function
 
 
@@ -221,8 +223,13 @@ def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
             return run(*args, **kwargs)
         except SparseOperand as problem:
             reason = problem.reason
+        except Exception:
+            if discovers(args, kwargs):
+                return face(*args, **kwargs)
+            raise
         return sparse_call(face.op.name, args, kwargs, reason)  # type: ignore[attr-defined]
 
+    FACE_CODES.add(face.__code__)
     return face
 
 
@@ -254,8 +261,14 @@ def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str
             return run(*args, **kwargs)
         except SparseOperand as problem:
             reason = problem.reason
+        except Exception:
+            given = kwargs if out is None else {**kwargs, "out": out}
+            if discovers(args, given):
+                return face(*args, **given)
+            raise
         return sparse_call(name, args, {**kwargs, "out": out}, reason)
 
+    FACE_CODES.add(face.__code__)
     return face
 
 
@@ -275,8 +288,13 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None = 
             return assign(self, run(self, *args, **kwargs), name)
         except SparseOperand as problem:
             reason = problem.reason
+        except Exception:
+            if discovers((self, *args), kwargs):
+                return face(self, *args, **kwargs)
+            raise
         return sparse_call(name, (self, *args), kwargs, reason)
 
+    FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
     face.op = Op(name, "composite", face, (), face)  # type: ignore[attr-defined]
     return face

@@ -9,6 +9,7 @@ import functools
 from typing import Any
 
 from ..core import graph, modes
+from ..core.overrides import FACE_CODES
 from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -24,7 +25,7 @@ _UNPLANNED = (AttributeError, SparseOperand)
 _HEADER = """
 def _face({signature}):
     if _stack:
-        return _intercept(_face.op, _face, ({operands},), _given({options}))
+        return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
 # More positional arguments than operands: numbers stand among them, as in PyTorch's former signature.
@@ -33,7 +34,7 @@ def _face({signature}):
     if _more:
         return _former(_face, _name, _former_numbers, ({operands}, *_more), _given({options}))
     if _stack:
-        return _intercept(_face.op, _face, ({operands},), _given({options}))
+        return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
 # One or two tensors, every parameter at its default.
@@ -44,7 +45,7 @@ _FAST = """
         except _Unplanned:
             _plan = None
         if _plan is None:
-            return _general(_impl, ({operands},), (), None)
+            return _general(_impl, ({operands},), (), None, _face)
         _storage = _Storage(_plan.nbytes, _plan.device)
         _result = _new(_Tensor)
         _result._storage = _storage
@@ -74,7 +75,7 @@ _NUMBER_CASE = """
             except _Unplanned:
                 _plan = None
             if _plan is None:
-                return _general(_impl, ({a}, {b}), (), None)
+                return _general(_impl, ({a}, {b}), (), None, _face)
             _storage = _Storage(_plan.nbytes, _plan.device)
             _result = _new(_Tensor)
             _result._storage = _storage
@@ -95,7 +96,7 @@ _NUMBER_CASE = """
             return _result"""
 
 _GENERAL = """
-    return _general(_impl, ({operands},), ({params}), {out})
+    return _general(_impl, ({operands},), ({params}), {out}, _face)
 """
 
 # Where autograd has nothing to record: no history here, or a pass that does not record (an optimizer's step).
@@ -127,7 +128,7 @@ _INPLACE_TWO = """
                 _plan = None"""
 
 _INPLACE_GENERAL = """
-    return _run_inplace(_impl, self, ({operands},), ({params}), _name)
+    return _run_inplace(_impl, self, ({operands},), ({params}), _name, _face)
 """
 
 
@@ -140,7 +141,8 @@ def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
         "signature": signature,
         "plain": plain,
         "operands": ", ".join(operands),
-        "options": ", ".join(f"{n}={n}" for n in options),
+        "positional": _positional(impl, ", ".join(operands)),
+        "options": _changed(options),
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
         "out": "out" if has_out else "None",
     }
@@ -217,19 +219,38 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space.update(
         _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
         _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
+        _up_to_last=_up_to_last,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
         _former=former_call, _former_numbers=impl.former,
     )  # fmt: skip
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]
+    FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
     return face
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """The optional arguments a mode gets to see."""
-    return {k: v for k, v in options.items() if v is not None}
+def _positional(impl: Pointwise, operands: str) -> str:
+    optional = any(p.default is OPTIONAL for p in impl.signature)
+    return f"_up_to_last(({operands},))" if optional else f"({operands},)"
+
+
+def _up_to_last(operands: tuple) -> tuple:
+    """Operands without the optional ones at the end that were not given."""
+    while operands[-1] is None:
+        operands = operands[:-1]
+    return operands
+
+
+def _changed(options: list[str]) -> str:
+    defaults = ", ".join("None" if n == "out" else f"_default_{n}" for n in options)
+    return ", ".join([f"({defaults},)", *(f"{n}={n}" for n in options)]) if options else "()"
+
+
+def _given(defaults: tuple, /, **options: Any) -> dict[str, Any]:
+    """The optional arguments a mode gets to see: an override need not know of those that were not given."""
+    return {k: v for (k, v), default in zip(options.items(), defaults) if v is not default}
 
 
 # -- in place ---------------------------------------------------------------------------------------------------------
@@ -242,7 +263,8 @@ def make_inplace_face(impl: Pointwise) -> Any:
     names = {
         "signature": "self" + signature[len(first) :],
         "operands": ", ".join(["self", *others]),
-        "options": ", ".join(f"{n}={n}" for n, _ in impl.parameters),
+        "positional": _positional(impl, ", ".join(["self", *others])),
+        "options": _changed([n for n, _ in impl.parameters]),
         "params": "".join(f"{n}, " for n, _ in impl.parameters),
     }
     source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)

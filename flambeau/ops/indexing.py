@@ -13,25 +13,24 @@ from ..core import modes
 from ..core.batched import BatchedTensor
 from ..core.device import cpu
 from ..core.graph import mode
-from ..core.layout import broadcast_shapes, has_internal_overlap
+from ..core.layout import broadcast_shapes
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
 from ..kernels.library import advanced_index as kernels
-from .creation import check_fits, fill_raw
 from .declare import composite, internal, view
 from .dtype_rules import type_word
-from .inplace import assign, check_disjoint, check_writable, raw_copy
+from .inplace import raw_copy
 from .positions import places, split_positions, true_positions
 from .shape import select, slice_dim, unsqueeze
 
-_INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
+INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
 _BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 
 
 # -- understanding an index -------------------------------------------------------------------------------------------
 
 
-def _as_index_tensor(value: Any) -> Tensor:
+def as_index_tensor(value: Any) -> Tensor:
     """A list, range or NumPy array used as an index."""
     if isinstance(value, Tensor):
         return value
@@ -51,7 +50,7 @@ def _as_index_tensor(value: Any) -> Tensor:
     return copy_of_array(array.astype(np.int64), dt.int64)
 
 
-def _is_sequence_index(item: Any) -> bool:
+def is_sequence_index(item: Any) -> bool:
     return isinstance(item, (list, range, np.ndarray, tuple))
 
 
@@ -64,14 +63,14 @@ def _consumed(item: Any) -> int:
     return 1
 
 
-def _is_tuple_in_disguise(index: Any) -> bool:
+def is_tuple_in_disguise(index: Any) -> bool:
     """Lists with parts that only a tuple of indices can have, such as x[[[0, 1], [1, 0]]], are read as tuples."""
     parts = (list, tuple, range, np.ndarray, Tensor, slice, type(None), type(Ellipsis))
     return isinstance(index, list) and len(index) < 32 and any(isinstance(item, parts) for item in index)
 
 
 def _normalise(index: Any) -> list:
-    items = list(index) if isinstance(index, tuple) or _is_tuple_in_disguise(index) else [index]
+    items = list(index) if isinstance(index, tuple) or is_tuple_in_disguise(index) else [index]
     result = []
     for item in items:
         if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype != np.bool_:
@@ -80,8 +79,8 @@ def _normalise(index: Any) -> list:
             item = bool(item)
         elif isinstance(item, np.integer):
             item = int(item)
-        elif _is_sequence_index(item):
-            item = _as_index_tensor(item)
+        elif is_sequence_index(item):
+            item = as_index_tensor(item)
         result.append(item)
     return result
 
@@ -103,7 +102,7 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
     return items + fill
 
 
-def _slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
+def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     step = 1 if item.step is None else _integer(item.step)
     if step <= 0:
         raise ValueError("step must be greater than zero")
@@ -137,17 +136,17 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             advanced.append(copy_of_array(np.zeros(1 if item else 0, np.int64), dt.int64))
             dim += 1
         elif isinstance(item, slice):
-            start, stop, step = _slice_bounds(item, t.shape[dim])
+            start, stop, step = slice_bounds(item, t.shape[dim])
             if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
                 t = slice_dim(t, dim, start, stop, step)
             advanced.append(None)
             dim += 1
         elif isinstance(item, int):
-            t = _select_index(t, dim, item, place)
+            t = select_index(t, dim, item, place)
         elif isinstance(item, Tensor):
             t, dim = _take_tensor_index(t, item, dim, advanced, place)
         elif hasattr(item, "__index__"):
-            t = _select_index(t, dim, item.__index__(), place)
+            t = select_index(t, dim, item.__index__(), place)
         else:
             if isinstance(item, str):
                 raise TypeError("new(): invalid data type 'str'")
@@ -158,7 +157,7 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
     return t, advanced
 
 
-def _select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
+def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
     """t with index i taken from dimension dim, which errors call `place`: where the index stood in the brackets."""
     size = t.shape[dim]
     if not -size <= i < size:
@@ -204,10 +203,10 @@ def _take_tensor_index(
         split_positions(positions, item.shape, found)
         advanced += found.unbind(0)
         return t, dim + len(item.shape)
-    if item.dtype not in _INDEX_DTYPES:
+    if item.dtype not in INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if not item.shape and not isinstance(item, BatchedTensor) and not (mode.enabled and item.requires_grad):
-        return _select_index(t, dim, int(item.item()), place), dim
+        return select_index(t, dim, int(item.item()), place), dim
     advanced.append(item)
     return t, dim + 1
 
@@ -305,8 +304,8 @@ def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
     """index_put's tuple: masks become positions, missing trailing dimensions mean all."""
     prepared: list[Tensor | None] = []
     for item in indices:
-        item = None if item is None else _as_index_tensor(item)
-        if item is None or item.dtype in _INDEX_DTYPES:
+        item = None if item is None else as_index_tensor(item)
+        if item is None or item.dtype in INDEX_DTYPES:
             prepared.append(item)
         else:
             _take_tensor_index(t, item, len(prepared), prepared, collapse=False)
@@ -343,7 +342,7 @@ def alias(input: Tensor) -> Tensor:
     return input._view(input.shape, input._strides, input._offset)
 
 
-def _plain_view(t: Tensor, key: Any) -> Tensor | None:
+def plain_view(t: Tensor, key: Any) -> Tensor | None:
     """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
     where it is not, or is wrong."""
     base = t._base
@@ -388,124 +387,4 @@ def _plain_view(t: Tensor, key: Any) -> Tensor | None:
     return t._view(make_size([*shape, *old_shape[dim:]]), (*strides, *old_strides[dim:]), offset)
 
 
-_PLAIN_KEYS = (tuple, slice, type(None), type(Ellipsis))
-
-
-def getitem(self: Tensor, key: Any) -> Tensor:
-    """x[key]"""
-    kind = type(key)
-    if kind is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
-        return _select_index(self, 0, key)
-    if kind in _PLAIN_KEYS:
-        part = _plain_view(self, key)
-        if part is not None:
-            return part
-    elif kind is Tensor and key.dtype in _INDEX_DTYPES and key.shape and self.shape:
-        return index(self, [key] + [None] * (len(self.shape) - 1))
-    if type(key) is slice and self.shape:  # never left out, not even [:]
-        return slice_dim(self, 0, *_slice_bounds(key, self.shape[0]))
-    part, advanced = apply_basic(self, key)
-    if any(i is not None for i in advanced):
-        return index(part, advanced)
-    return alias(self) if part is self else part
-
-
-def setitem(self: Tensor, key: Any, value: Any) -> None:
-    """x[key] = value"""
-    if key is False:  # selects nothing; PyTorch does not even look at the value
-        return
-    if key is True:
-        key = None
-    part = _plain_view(self, key) if type(key) is int or type(key) in _PLAIN_KEYS else None
-    advanced: list[Tensor | None] = []
-    if part is None:
-        if _fills_mask(self, key, value):
-            self.masked_fill_(key, value)
-            return
-        part, advanced = apply_basic(self, key)
-    elif type(value) is float and part.dtype.is_floating_point:
-        part.fill_(value)
-        return
-    if not isinstance(value, Tensor):
-        value = _value_tensor(value, self)
-    if modes.stack and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
-        _set_batched(part, advanced, value)
-    elif any(i is not None for i in advanced):
-        value = _strip_leading_ones(value, 0)
-        fills = value.numel() == 1 and _only_masks(key)
-        if not fills and self._storage.ptr:
-            check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
-        if value.dtype is not part.dtype and fills:
-            if value.dtype.is_complex and part.dtype is not dt.bool_:
-                check_fits(value.item(), part.dtype)
-            value = value.to(part.dtype)  # filling a mask with one number converts it
-        _set_advanced(part, advanced, value)
-    else:
-        if value.shape != part.shape:
-            value = _strip_leading_ones(value, len(part.shape))
-            if value._storage is part._storage and value.shape != part.shape:
-                value = value.expand(part.shape)  # may now be the very same elements
-        if value.shape or value.device is not cpu:
-            part.copy_(value)
-        elif value is not part:
-            part.fill_(value)
-
-
-def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
-    """The same inside vmap, where tensors have no memory of their own: by operators that it sees."""
-    if any(i is not None for i in advanced):
-        part.index_put_(tuple(advanced), value)
-    else:
-        part.copy_(_strip_leading_ones(value, len(part.shape)))
-
-
-def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
-    """Whether t[key] = value gives one number to the places of a mask, with nothing to record."""
-    return (
-        (type(value) is float or type(value) is int)
-        and t.dtype.is_floating_point
-        and type(key) is Tensor
-        and key.dtype is dt.bool_
-        and key.shape == t.shape
-        and not (mode.enabled and t.requires_grad)
-    )
-
-
-def _only_masks(key: Any) -> bool:
-    """Whether the arrays in x[key] are all truth values."""
-    items = key if isinstance(key, tuple) or _is_tuple_in_disguise(key) else (key,)
-    arrays = [i for i in items if isinstance(i, Tensor) or _is_sequence_index(i)]
-    return not any(isinstance(i, bool) for i in items) and all(
-        (i if isinstance(i, Tensor) else _as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays
-    )
-
-
-def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
-    check_writable(part, "index_put_")
-    if has_internal_overlap(part.shape, part._strides):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
-        )
-    if mode.enabled and (part.requires_grad or value.requires_grad):
-        assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
-    else:
-        put_raw(part, advanced, value, False)
-        part._bump("index_put_")
-
-
-def _value_tensor(value: Any, like: Tensor) -> Tensor:
-    if isinstance(value, (bool, int, float, complex, np.generic)):
-        if isinstance(value, complex) and not like.dtype.is_complex and like.dtype is not dt.bool_:
-            raise RuntimeError(f"value cannot be converted to type {like.dtype} without losing its imaginary part")
-        return fill_raw(empty((), like.dtype, like.device), value.item() if isinstance(value, np.generic) else value)
-    return like.new_tensor(value)
-
-
-def _strip_leading_ones(value: Tensor, ndim: int) -> Tensor:
-    while len(value.shape) > ndim and value.shape[0] == 1:
-        value = select(value, 0, 0)
-    return value
-
-
-Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-Tensor.__setitem__ = setitem  # type: ignore[method-assign]
+PLAIN_KEYS = (tuple, slice, type(None), type(Ellipsis))

@@ -17,7 +17,7 @@ from ..expr.functions import where
 from .creation import check_fits
 from .declare import composite, pointwise, primitive
 from .dtype_rules import select, type_word
-from .indexing import _slice_bounds
+from .indexing import slice_bounds
 from .inplace import raw_copy, write_out
 from .positions import split_positions, true_positions
 from .shape import slice_dim
@@ -288,7 +288,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
     d = wrap_dim(dim, len(t.shape))
-    first, last, step = _slice_bounds(slice(start, end, step), t.shape[d])
+    first, last, step = slice_bounds(slice(start, end, step), t.shape[d])
     return slice_dim(t, d, first, last, step)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import modes
 from ..core.dtype import dtype
+from ..core.overrides import FACE_CODES, discovers
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
@@ -83,31 +84,49 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
     return dim, bool(keepdim)
 
 
+def _given(input: Any, dim: Any, keepdim: Any) -> tuple:
+    """The positional arguments as the user gave them: an override need not take more."""
+    if keepdim is not False:
+        return input, dim, keepdim
+    return (input,) if dim is None else (input, dim)
+
+
+def _options(others: dict[str, Any], out: Any, dtype: Any = None) -> dict[str, Any]:
+    return {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
+
+
 def _face(impl: Reduction, check_out: Callable | None) -> Any:
     name = impl.name
 
     def face(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **others: Any) -> Tensor:
         if _stack:
-            return _intercept(face.op, face, (input, dim, keepdim), {**others, **({} if out is None else {"out": out})})  # type: ignore[attr-defined]
-        if not isinstance(input, Tensor):
-            need_tensor(name, input)
-        if others or type(keepdim) is not bool:
-            dim, keepdim = read_aliases(name, dim, keepdim, others)
-        if type(dim) is not int and dim is not None:
-            dim = plain_dim(dim)
-        if out is None:
-            try:
-                return impl.call(input, dim, keepdim)
-            except SparseOperand:
-                pass
-            return sparse_call(name, (input,) if dim is None else (input, dim, keepdim), {})
-        if impl.grad is not None and isinstance(out, Tensor):
-            check_unrecorded(name, out, input)
-        if check_out is not None and isinstance(out, Tensor):
-            check_out(impl, input, out)
-            return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
-        return write_exactly(name, out, impl.call(input, dim, keepdim))
+            return _intercept(face.op, face, _given(input, dim, keepdim), _options(others, out))  # type: ignore[attr-defined]
+        try:
+            if not isinstance(input, Tensor):
+                need_tensor(name, input)
+            if others or type(keepdim) is not bool:
+                dim, keepdim = read_aliases(name, dim, keepdim, others)
+            if type(dim) is not int and dim is not None:
+                dim = plain_dim(dim)
+            if out is None:
+                try:
+                    return impl.call(input, dim, keepdim)
+                except SparseOperand:
+                    pass
+                return sparse_call(name, (input,) if dim is None else (input, dim, keepdim), {})
+            if impl.grad is not None and isinstance(out, Tensor):
+                check_unrecorded(name, out, input)
+            if check_out is not None and isinstance(out, Tensor):
+                check_out(impl, input, out)
+                return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
+            return write_exactly(name, out, impl.call(input, dim, keepdim))
+        except Exception:
+            args, kwargs = _given(input, dim, keepdim), _options(others, out)
+            if discovers(args, kwargs):
+                return face(*args, **kwargs)
+            raise
 
+    FACE_CODES.add(face.__code__)
     return face
 
 
@@ -118,31 +137,37 @@ def _face_with_dtype(impl: Reduction) -> Any:
         input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
     ) -> Tensor:
         if _stack:
-            given = {k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}
-            return _intercept(face.op, face, (input, dim, keepdim), {**others, **given})  # type: ignore[attr-defined]
-        if not isinstance(input, Tensor):
-            need_tensor(name, input)
-        if others or type(keepdim) is not bool:
-            dim, keepdim = read_aliases(name, dim, keepdim, others)
-        if type(dim) is not int and dim is not None:
-            dim = plain_dim(dim)
-        if dtype is not None:
-            dtype = as_dtype(dtype, name)
-        if out is None:
-            try:
-                return impl.call(input, dim, keepdim, dtype)
-            except SparseOperand:
-                pass
-            return sparse_call(name, (input, dim, keepdim), {} if dtype is None else {"dtype": dtype})
-        if isinstance(out, Tensor):
-            check_unrecorded(name, out, input)
+            return _intercept(face.op, face, _given(input, dim, keepdim), _options(others, out, dtype))  # type: ignore[attr-defined]
+        try:
+            if not isinstance(input, Tensor):
+                need_tensor(name, input)
+            if others or type(keepdim) is not bool:
+                dim, keepdim = read_aliases(name, dim, keepdim, others)
+            if type(dim) is not int and dim is not None:
+                dim = plain_dim(dim)
             if dtype is not None:
-                check_out_dtype(out, dtype)
-            elif impl.check is not None:
-                impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
-            dtype = out.dtype
-        return write_out(name, out, impl.call(input, dim, keepdim, dtype))
+                dtype = as_dtype(dtype, name)
+            if out is None:
+                try:
+                    return impl.call(input, dim, keepdim, dtype)
+                except SparseOperand:
+                    pass
+                return sparse_call(name, (input, dim, keepdim), {} if dtype is None else {"dtype": dtype})
+            if isinstance(out, Tensor):
+                check_unrecorded(name, out, input)
+                if dtype is not None:
+                    check_out_dtype(out, dtype)
+                elif impl.check is not None:
+                    impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
+                dtype = out.dtype
+            return write_out(name, out, impl.call(input, dim, keepdim, dtype))
+        except Exception:
+            args, kwargs = _given(input, dim, keepdim), _options(others, out, dtype)
+            if discovers(args, kwargs):
+                return face(*args, **kwargs)
+            raise
 
+    FACE_CODES.add(face.__code__)
     return face
 
 

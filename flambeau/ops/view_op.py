@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core import graph, modes
 from ..core.graph import Meta, Node, gradient_edge, mode, named_class, user_trace
+from ..core.overrides import FACE_CODES, discovers
 from ..core.size import Size, make_size
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor, is_contiguous_layout
@@ -240,18 +241,24 @@ def _public_face(impl: ViewOp, fn: Callable) -> Any:
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if _stack:
             return _intercept(face.op, face, (input, *args), kwargs)
-        if kwargs or len(args) != count:
-            args = _bound(impl.name, names, defaults, args, kwargs)
-        for a in args:
-            if type(a) is not int:
-                args = tuple([as_int(a, impl.name, n, i + 2) for i, (n, a) in enumerate(zip(names, args))])
-                break
+        given = args
         try:
+            if kwargs or len(args) != count:
+                args = _bound(impl.name, names, defaults, args, kwargs)
+            for a in args:
+                if type(a) is not int:
+                    args = tuple([as_int(a, impl.name, n, i + 2) for i, (n, a) in enumerate(zip(names, args))])
+                    break
             return impl.place(input, args, args, 0)
         except SparseOperand:
             pass
+        except Exception:
+            if discovers((input, *given), kwargs):
+                return face(input, *given, **kwargs)
+            raise
         return sparse_call(impl.name, (input, *args), {})
 
+    FACE_CODES.add(face.__code__)
     return face
 
 

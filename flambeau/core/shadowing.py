@@ -1,0 +1,57 @@
+"""What a subclass of Tensor with an override of its own is asked about besides operators: attributes and plain methods.
+
+`shape`, `grad`, `size()` and the like are read straight from a tensor's header, with no operator in between that could ask.
+Such a class gets descriptors in front of them; other tensors pay nothing."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import Any
+
+from .overrides import asks_arguments, call_override
+
+PROTOCOL = (
+    "__len__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__", "__iter__", "__repr__",
+    "__format__", "__array__", "__deepcopy__", "__reduce_ex__",
+)  # fmt: skip
+# A header's own slots: reading them is asked about, writing them is nobody's business but the library's.
+_HEADER = ("shape", "dtype", "device")
+_UNASKED = ("as_subclass",)
+
+
+class Asked:
+    """Stands in front of an attribute or method of Tensor."""
+
+    def __init__(self, given: Any, settable: bool) -> None:
+        self.given, self.settable = given, settable
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self.given
+        if not asks_arguments():
+            return self.given.__get__(instance, owner)
+        if isinstance(self.given, FunctionType):
+            return functools.partial(_ask, self.given, instance)
+        return _ask(self.given.__get__, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if self.settable and asks_arguments():
+            _ask(self.given.__set__, instance, value)
+        else:
+            self.given.__set__(instance, value)
+
+
+def _ask(function: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+    return call_override(function, (instance, *args), kwargs, [instance])
+
+
+def shadow(cls: type, tensor_class: type) -> None:
+    """Put `Asked` before what `cls` inherits from Tensor and no operator answers."""
+    for name, given in tensor_class.__dict__.items():
+        if name in _UNASKED or (name.startswith("_") and name not in PROTOCOL):
+            continue
+        is_method = isinstance(given, FunctionType) and not hasattr(given, "op")
+        is_attribute = isinstance(given, property) or name in _HEADER
+        if (is_method or is_attribute) and getattr(cls, name) is getattr(tensor_class, name):
+            setattr(cls, name, Asked(given, is_attribute and name not in _HEADER))
