@@ -84,7 +84,7 @@ def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Ca
 
 def _checked(function: Callable) -> Callable:
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack:
+        if _stack and _stack[-1].asks:
             return _intercept(function.op, function, (self, other), {})  # type: ignore[attr-defined]
         if _takes(other):
             return function(self, other)
@@ -96,7 +96,7 @@ def _checked(function: Callable) -> Callable:
 
 def _exchanged(function: Callable, symbol: str) -> Callable:
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack:
+        if _stack and _stack[-1].asks:
             return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
         if _takes(other):
             return function(other, self)
