@@ -46,11 +46,10 @@ class _Switch:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             generator = function(*args, **kwargs)
-            sent: Any = None
             try:
+                with self._fresh():
+                    value = next(generator)
                 while True:
-                    with self._fresh():
-                        value = generator.send(sent)
                     try:
                         sent = yield value
                     except GeneratorExit:
@@ -60,7 +59,9 @@ class _Switch:
                     except BaseException as error:  # hand the consumer's exception to the generator
                         with self._fresh():
                             value = generator.throw(error)
-                        sent = yield value
+                    else:
+                        with self._fresh():
+                            value = generator.send(sent)
             except StopIteration as stop:
                 return stop.value
 

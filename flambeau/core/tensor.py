@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import dtype as dt
+from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, Meta, Node, gradient_edge, mode, user_frame
@@ -35,10 +36,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         for size in reversed(shape):
             strides.append(step)
             step *= size if size > 1 else 1
-        found = tuple(reversed(strides))
-        if len(_STRIDES) > 10000:
-            _STRIDES.clear()
-        _STRIDES[tuple(shape)] = found
+        found = remember(_STRIDES, tuple(shape), tuple(reversed(strides)))
     return found
 
 
@@ -432,10 +430,7 @@ _CONTIGUOUS: dict[tuple, tuple[Size, tuple[int, ...], int]] = {}
 def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int]:
     """Size, strides and number of elements of a contiguous tensor."""
     shape = tuple([int(n) for n in shape])  # NumPy's integers and bool are equal to ints, but do not print like them
-    if len(_CONTIGUOUS) > 10000:
-        _CONTIGUOUS.clear()
-    found = _CONTIGUOUS[shape] = (make_size(shape), contiguous_strides(shape), numel_of(shape))
-    return found
+    return remember(_CONTIGUOUS, shape, (make_size(shape), contiguous_strides(shape), numel_of(shape)))
 
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:

@@ -29,6 +29,17 @@ def _choose(op: Any, inplace: bool) -> Any:
     return op.op.inplace if inplace else op
 
 
+def _with_inplace(op: Any) -> Any:
+    """Declare nn.functional's form of an operator without parameters, which may change its input."""
+
+    def face(input: Tensor, inplace: bool = False) -> Tensor:
+        return op.op.inplace(input) if inplace else op(input)
+
+    face.__name__ = face.__qualname__ = op.op.name
+    face.__doc__ = op.__doc__
+    return transparent(face, namespaces=_F)
+
+
 # -- rectifiers ----------------------------------------------------------------------------------------------------------
 
 
@@ -45,10 +56,7 @@ def relu(input):
     return f.maximum(input, 0)
 
 
-@transparent(name="relu", namespaces=_F)
-def functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0)"""
-    return relu.op.inplace(input) if inplace else relu(input)
+_with_inplace(relu)
 
 
 def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
@@ -288,10 +296,7 @@ def swish(input):
     return input / (1 + f.exp(-input))
 
 
-@transparent(namespaces=_F)
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)"""
-    return _choose(swish, inplace)(input)
+silu = _with_inplace(swish)
 
 
 def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
@@ -301,13 +306,11 @@ def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
 
 @pointwise(name="mish", function=False, kinds="f", method=False, grad=_mish_gradient)
 def _mish(input):
+    """input * tanh(softplus(input))"""
     return input * f.tanh(f.softplus(input))
 
 
-@transparent(namespaces=_F)
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input))"""
-    return _choose(_mish, inplace)(input)
+mish = _with_inplace(_mish)
 
 
 @pointwise(
@@ -350,13 +353,11 @@ def logsigmoid(input):
     inplace_grad=lambda g, input, out: (f.where((out > 0) & (out < 1), g * (1 / 6), 0),),
 )
 def _hardsigmoid(input):
+    """input / 6 + 1/2, limited to [0, 1]"""
     return f.minimum(f.maximum(input + 3, 0), 6) / 6
 
 
-@transparent(namespaces=_F)
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """input / 6 + 1/2, limited to [0, 1]"""
-    return _choose(_hardsigmoid, inplace)(input)
+hardsigmoid = _with_inplace(_hardsigmoid)
 
 
 @pointwise(
@@ -367,13 +368,11 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     grad=lambda g, input, out: (f.where(input <= -3, 0, f.where(input < 3, g * (input / 3 + 0.5), g)),),
 )
 def _hardswish(input):
+    """input * hardsigmoid(input)"""
     return input * f.minimum(f.maximum(input + 3, 0), 6) / 6
 
 
-@transparent(namespaces=_F)
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input)"""
-    return _choose(_hardswish, inplace)(input)
+hardswish = _with_inplace(_hardswish)
 
 
 @pointwise(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.layout import wrap_dim
 from ..core.size import make_size
@@ -125,10 +126,4 @@ class LineOperator:
             plan.kernel = self.rows if by_rows else self.columns
             kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)
             plan.native = plan.kernel.native(*kinds, **self.constants)
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-        self.plans[x.dtype, x.shape, dim, x.device] = plan
-        return plan
-
-
-_MAX_PLANS = 4096
+        return remember(self.plans, (x.dtype, x.shape, dim, x.device), plan)

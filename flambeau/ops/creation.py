@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.device import cpu, default_device, device
 from ..core.dtype import dtype
 from ..core.layout import (
@@ -114,9 +115,7 @@ def _fill_kernel(t: Tensor, value: Any) -> None:
     if found is None:
         plan = copy_values.into(t, (value,))
         if kind is int or kind is float:
-            if len(_fill_kernels) > 8192:
-                _fill_kernels.clear()
-            _fill_kernels[key] = (plan.fn, plan.first)
+            remember(_fill_kernels, key, (plan.fn, plan.first))
         return
     fn, first = found
     if fn is None:

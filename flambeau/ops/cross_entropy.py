@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.dtype import opmath
 from ..core.size import make_size
@@ -20,7 +21,7 @@ from .memory import dense
 from .primitive import Saved
 from .softmax import softmax_backward
 
-_accepted: set[tuple] = set()  # shapes and dtypes of scores and targets that have passed the checks
+_accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
 _SMALL_NUMBER = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
 
 
@@ -246,9 +247,7 @@ def cross_entropy(
     if weight is not None or label_smoothing or key not in _accepted:
         _check_classes("nll_loss", input, target, weight)
         _check_smoothing(label_smoothing)
-        if len(_accepted) > 1000:
-            _accepted.clear()
-        _accepted.add(key)
+        remember(_accepted, key, True)
     return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing)
 
 

@@ -16,6 +16,7 @@ from .formula import Pointwise, formula_globals
 from .inplace import (
     assign,
     check_disjoint,
+    check_out_dtype,
     check_unrecorded,
     check_writable,
     needs_copy_before_write,
@@ -253,10 +254,8 @@ def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str
                     if disjoint:
                         check_disjoint(out, args)
                     result = run(*args, **kwargs)
-                    if exact and out.dtype is not result.dtype:
-                        raise RuntimeError(
-                            f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead"
-                        )
+                    if exact:
+                        check_out_dtype(out, result.dtype)
                     return write_out(name, out, result)
             return run(*args, **kwargs)
         except SparseOperand as problem:

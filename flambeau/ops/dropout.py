@@ -78,7 +78,7 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
 # -- flambeau.* -----------------------------------------------------------------------------------------------------------
 
 
-def _family(name: str, run: Any, features: bool) -> tuple[Any, Any]:
+def _declare(name: str, run: Any, features: bool) -> None:
     """name(input, p, train) and name_(input, p, train)."""
 
     def plain(input: Tensor, p: float, train: bool) -> Tensor:
@@ -89,23 +89,17 @@ def _family(name: str, run: Any, features: bool) -> tuple[Any, Any]:
 
     plain.__doc__ = f"`nn.functional.{name}` with all arguments given."
     changed.__doc__ = f"`{name}` in place."
-    return (
-        composite(plain, kind="random", name=name, method=False),
-        composite(changed, kind="random", name=name + "_", method=False),
-    )
+    composite(plain, kind="random", name=name, method=False)
+    composite(changed, kind="random", name=name + "_", method=False)
 
 
-_dropout, _dropout_ = _family("dropout", dropped, False)
-_feature_dropout, _feature_dropout_ = _family("feature_dropout", dropped, True)
-_alpha_dropout, _alpha_dropout_ = _family("alpha_dropout", _alpha_dropped, False)
-_feature_alpha_dropout, _feature_alpha_dropout_ = _family("feature_alpha_dropout", _alpha_dropped, True)
+_declare("dropout", dropped, False)
+_declare("feature_dropout", dropped, True)
+_declare("alpha_dropout", _alpha_dropped, False)
+_declare("feature_alpha_dropout", _alpha_dropped, True)
 
 
-@primitive(
-    grads={"input": lambda g, mask, scale: g * mask * scale},
-    kind="random",
-    method=False,
-)
+@primitive(grads={"input": lambda g, mask, scale: g * mask * scale}, kind="random", method=False)
 def native_dropout(input: Tensor, p: float, train: bool | None) -> Saved:
     """Dropout and its mask: (input * mask / (1 - p), mask). Unlike dropout it always draws when training."""
     if numel_of(input.shape) == 0:

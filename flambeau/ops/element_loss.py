@@ -32,11 +32,7 @@ class ElementLoss:
         self._sum = Reduction(name, formula, "sum")
         self._nodes = {
             kind: Primitive(
-                self._reduced,
-                {"operands": self._gradients},
-                (labels or {}).get(kind) or camel(name) + "Backward0",
-                False,
-                False,
+                self._reduced, {"operands": self._gradients}, (labels or {}).get(kind) or camel(name) + "Backward0"
             )
             for kind in ("mean", "sum")
         }

@@ -384,25 +384,10 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same shape"
             f" as the input ({input.shape})"
         )
+    offsets = _bag_offsets(input, offsets)
     if len(input.shape) == 2:
-        if offsets is not None:
-            raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
-                f" However, found offsets of type {type(offsets)}"
-            )
-        rows, length = input.shape
-        starts = np.arange(0, rows * length, length) if length else np.zeros(rows, np.int64)
-        offsets = copy_of_array(starts.astype(np.int64), dt.int64)
         input = input.reshape(-1)  # type: ignore[attr-defined]
-        if per_sample_weights is not None:
-            per_sample_weights = per_sample_weights.reshape(-1)
-    elif len(input.shape) == 1:
-        if offsets is None:
-            raise ValueError("offsets has to be a 1D Tensor but got None")
-        if len(offsets.shape) != 1:
-            raise ValueError("offsets has to be a 1D Tensor")
-    else:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
+        per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if mode not in _MODES:
         raise ValueError("mode has to be one of sum, mean or max")
     if mode == "max" and (scale_grad_by_freq or sparse):
@@ -419,6 +404,25 @@ def embedding_bag(
         weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx, sparse
     )
     return result[0]
+
+
+def _bag_offsets(input: Tensor, offsets: Any) -> Tensor:
+    """Where the bags start: as given for indices in one row, else every row is a bag."""
+    if len(input.shape) == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
+                f" However, found offsets of type {type(offsets)}"
+            )
+        rows, length = input.shape
+        return copy_of_array(np.arange(rows, dtype=np.int64) * length, dt.int64)
+    if len(input.shape) != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if len(offsets.shape) != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    return offsets
 
 
 # -- one_hot ----------------------------------------------------------------------------------------------------------

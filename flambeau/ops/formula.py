@@ -15,6 +15,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.batched import BatchedOperand, BatchedTensor
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.graph import RETRY_MESSAGE, mode
@@ -199,9 +200,7 @@ class Pointwise:
         return plan
 
     def remember_call(self, key: tuple, plan: Plan) -> None:
-        if len(self.calls) >= _MAX_PLANS:
-            self.calls.clear()
-        self.calls[key] = plan
+        remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
         """Whether this number is part of the formula."""

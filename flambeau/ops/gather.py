@@ -12,20 +12,16 @@ from ..core.device import cpu
 from ..core.layout import broadcast_shapes, contiguous_format, wrap_dim
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import index as kernels
+from .along import split_at
 from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
 from .inplace import raw_copy
 from .primitive import unknown_derivative
 
 
-def _check_index(name: str, index: Tensor, allow_int32: bool = False) -> None:
-    allowed = (dt.int64, dt.int32) if allow_int32 else (dt.int64,)
-    if index.dtype not in allowed:
-        raise RuntimeError(
-            f"{name}(): Expected dtype int32/int64 for index"
-            if allow_int32
-            else f"{name}(): Expected dtype int64 for index"
-        )
+def _check_index(name: str, index: Tensor) -> None:
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
 
 
 def need_one_device(*tensors: Tensor | None) -> None:
@@ -42,22 +38,17 @@ def _check_bounds(index: Tensor, dim: int, size: int) -> None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
-def _split(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
-    """(product before dim, size of dim, product after dim)"""
-    outer = inner = 1
-    for n in shape[:dim]:
-        outer *= n
-    for n in shape[dim + 1 :]:
-        inner *= n
-    return outer, (shape[dim] if shape else 1), inner
-
-
 def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
     """t cut down to `shape` in every dimension but `dim`."""
     for d, n in enumerate(shape):
         if d != dim and t.shape[d] != n:
             t = t.narrow(d, 0, n)
     return t
+
+
+def _leading(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The leading part of t that has this shape."""
+    return _narrowed(t, shape, -1) if t.shape else t
 
 
 def _as_words(t: Tensor) -> Tensor:
@@ -70,7 +61,7 @@ def _as_words(t: Tensor) -> Tensor:
 
 def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
     d = wrap_dim(dim, len(input.shape))
-    _check_index(name, index, allow_int32=True)
+    _check_index(name, index)
     if max(len(index.shape), 1) != max(len(input.shape), 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
     for i, n in enumerate(index.shape):
@@ -101,7 +92,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if input.device is not cpu:
         return out
     source = _narrowed(input, index.shape, d).contiguous()
-    outer, picked, inner = _split(index.shape, d)
+    outer, picked, inner = split_at(index.shape, d)
     size = source.shape[d] if source.shape else 1
     error = _no_error()
     kernels.gather(_as_words(out), _as_words(source), index.contiguous(), error, outer, size, picked, inner)
@@ -164,7 +155,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     d = wrap_dim(dim, len(input.shape))
     if len(index.shape) > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
-    _check_index("index_select", index, allow_int32=True)
+    _check_index("index_select", index)
     need_one_device(input, index)
     count = index.numel()
     if not input.shape:
@@ -180,7 +171,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         _check_range(index, d, size)
         return out
     source = input.contiguous()
-    outer, _, inner = _split(input.shape, d)
+    outer, _, inner = split_at(input.shape, d)
     if d == 0:  # rows are shared out among the threads, and bad indices skipped
         error = _no_error()
         kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
@@ -203,20 +194,15 @@ def _check_range(index: Tensor, dim: int, size: int) -> None:
 
 def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> int:
     d = wrap_dim(dim, len(input.shape))
-    if index.numel() and index.dtype not in (dt.int64, dt.int32):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    if index.numel():
+        _check_index(name, index)
     if src is not None and src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if index.numel() == 0:
         return d
-    if max(len(index.shape), 1) != max(len(input.shape), 1) or (
-        src is not None and max(len(src.shape), 1) != max(len(index.shape), 1)
-    ):
-        raise RuntimeError(
-            "Index tensor must have the same number of dimensions as self tensor"
-            if max(len(index.shape), 1) != max(len(input.shape), 1)
-            else "Index tensor must have the same number of dimensions as src tensor"
-        )
+    for like, t in (("self", input), ("src", src)):
+        if t is not None and max(len(index.shape), 1) != max(len(t.shape), 1):
+            raise RuntimeError(f"Index tensor must have the same number of dimensions as {like} tensor")
     for i, n in enumerate(index.shape):
         if (i != d and n > input.shape[i]) or (src is not None and src.shape and n > src.shape[i]):
             like = f" and to be no larger size than src {list(src.shape)}" if src is not None else ""
@@ -243,14 +229,8 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
         out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
     part = _narrowed(out, index.shape, d)
     whole = part.contiguous()
-    source = None
-    if src is not None:
-        source = src
-        for i, n in enumerate(index.shape):
-            if src.shape and src.shape[i] != n:
-                source = source.narrow(i, 0, n)
-        source = source.contiguous()
-    outer, picked, inner = _split(index.shape, d)
+    source = None if src is None else _leading(src, index.shape).contiguous()
+    outer, picked, inner = split_at(index.shape, d)
     kernels.scatter(whole, index.contiguous(), source, value, _no_error(), outer, size, picked, inner, reduce=reduce)
     if whole is not part:
         raw_copy(part, whole)
@@ -261,14 +241,15 @@ def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _src_grad(g: Tensor, dim: int, index: Tensor, src_shape: Any) -> Tensor:
-    share = g.gather(dim, index)
-    if share.shape != src_shape:
-        full = g.new_zeros(src_shape)
-        view = full
-        for i, n in enumerate(share.shape):
-            view = view.narrow(i, 0, n)
-        view.copy_(share)
-        return full
+    return _pad_to(g.gather(dim, index), src_shape)
+
+
+def _pad_to(share: Tensor, shape: Any) -> Tensor:
+    """A gradient for the part of a source that was used, zeros elsewhere."""
+    for i, n in enumerate(shape):
+        if share.shape[i] != n:
+            full = [n if d == i else m for d, m in enumerate(share.shape)]
+            share = share.new_zeros(full).slice_scatter(share, i, 0, share.shape[i])
     return share
 
 
@@ -374,73 +355,47 @@ def scatter_reduce_grads(
     if index.numel() == 0:
         return g, src.new_zeros(src.shape)
     if reduce == "sum":
-        grad_input, grad_src = g, _src_grad(g, dim, index, src.shape)
+        grad_input, grad_src = g, g.gather(dim, index)
     elif reduce == "prod":
-        masked = (out / input).masked_fill(input == 0, 0) if input.numel() else out
-        exclusive = _product_without_self(input, dim, index, src, include_self)
-        grad_input = g * (exclusive if include_self else masked)
-        single = _leading(src, index) == 0
-        zeros = input.new_zeros(input.shape).scatter_add(dim, index, single.to(g.dtype))
-        if include_self:
-            zeros = zeros + (input == 0).to(g.dtype)
-        without = (out.gather(dim, index) / _leading(src, index)).masked_fill(single, 0)
-        # Where src holds the only zero, its share is the product of everything else.
-        only = single & (zeros.gather(dim, index) == 1)
-        patched = _leading(src, index).masked_fill(single, 1)
-        base = input if include_self else _where_scattered(input.new_ones(input.shape), dim, index, input)
-        rest = base.masked_fill(base == 0, 1) if include_self else base
-        alone = rest.scatter_reduce(dim, index, patched, "prod", include_self=include_self)
-        if include_self:
-            alone = alone.masked_fill((input == 0), 0)
-        grad_src = _pad_like(g.gather(dim, index) * without.where(~only, alone.gather(dim, index)), src)
+        grad_input, grad_src = _product_grads(g, input, dim, index, src, include_self, out)
     elif reduce == "mean":
-        count = (input.new_ones(input.shape) if include_self else input.new_zeros(input.shape)).scatter_add(
-            dim, index, input.new_ones(index.shape)
-        )
-        count = count.masked_fill(count == 0, 1)
-        share = g / count
-        grad_input, grad_src = share, _src_grad(share, dim, index, src.shape)
+        count = input.new_full(input.shape, float(include_self)).scatter_add(dim, index, input.new_ones(index.shape))
+        grad_input = g / count.masked_fill(count == 0, 1)
+        grad_src = grad_input.gather(dim, index)
     else:
-        value = out.gather(dim, index)
-        winner = (_leading(src, index) == value).to(g.dtype)
+        winner = (_leading(src, index.shape) == out.gather(dim, index)).to(g.dtype)
         own = (input == out).to(g.dtype)
         ties = (own if include_self else own * 0).scatter_add(dim, index, winner)
         share = g / ties.masked_fill(ties == 0, 1)
-        grad_input = share * own
-        grad_src = _pad_like(share.gather(dim, index) * winner, src)
+        grad_input, grad_src = share * own, share.gather(dim, index) * winner
     if not include_self:
         grad_input = grad_input.scatter(dim, index, 0)
-    return grad_input, grad_src
+    return grad_input, _pad_to(grad_src, src.shape)
 
 
-def _product_without_self(input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> Tensor:
-    return input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod", include_self=include_self)
-
-
-def _pad_like(share: Tensor, src: Tensor) -> Tensor:
-    """A gradient for the part of src that was used, zeros elsewhere."""
-    for i, n in enumerate(src.shape):
-        if share.shape[i] != n:
-            tail = list(share.shape)
-            tail[i] = n - share.shape[i]
-            share = _cat((share, share.new_zeros(tail)), i)
-    return share
-
-
-def _cat(parts: tuple, dim: int) -> Tensor:
-    first, second = parts
-    shape = list(first.shape)
-    shape[dim] += second.shape[dim]
-    return first.new_zeros(shape).slice_scatter(first, dim, 0, first.shape[dim])
-
-
-def _leading(self: Tensor, index: Tensor) -> Tensor:
-    """The leading part of self that has index's shape."""
-    t = self
-    for i, n in enumerate(index.shape):
-        if t.shape[i] != n:
-            t = t.narrow(i, 0, n)
-    return t
+def _product_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, out: Tensor
+) -> tuple:
+    if include_self:
+        others = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
+    else:
+        others = (out / input).masked_fill(input == 0, 0)
+    used = _leading(src, index.shape)
+    is_zero = used == 0
+    zeros = input.new_zeros(input.shape).scatter_add(dim, index, is_zero.to(g.dtype))
+    if include_self:
+        zeros = zeros + (input == 0).to(g.dtype)
+    without = (out.gather(dim, index) / used).masked_fill(is_zero, 0)
+    # Where src holds the only zero, its share is the product of everything else.
+    only = is_zero & (zeros.gather(dim, index) == 1)
+    if include_self:
+        rest = input.masked_fill(input == 0, 1)
+    else:
+        rest = _where_scattered(input.new_ones(input.shape), dim, index, input)
+    alone = rest.scatter_reduce(dim, index, used.masked_fill(is_zero, 1), "prod", include_self=include_self)
+    if include_self:
+        alone = alone.masked_fill(input == 0, 0)
+    return g * others, g.gather(dim, index) * without.where(~only, alone.gather(dim, index))
 
 
 def _where_scattered(self: Tensor, dim: int, index: Tensor, other: Tensor) -> Tensor:

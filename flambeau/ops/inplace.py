@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE, Meta, Node, SavedTensor, gradient_edge, mode, operation_name
@@ -14,7 +15,7 @@ from ..core.promotion import can_cast
 from ..core.return_types import NamedResult
 from ..core.size import make_size
 from ..core.tensor import Tensor, new_tensor, numel_of
-from .dtype_rules import promote, type_word
+from .dtype_rules import cpp_name, promote, type_word
 from .formula import Pointwise
 from .registry import OPS
 
@@ -156,10 +157,7 @@ def copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
     try:
         return _copy_kernels[key]
     except KeyError:
-        if len(_copy_kernels) > 8192:
-            _copy_kernels.clear()
-        found = _copy_kernels[key] = _find_copy_kernel(destination, source)
-        return found
+        return remember(_copy_kernels, key, _find_copy_kernel(destination, source))
 
 
 def _find_copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
@@ -415,6 +413,14 @@ def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool)
         )
     if out.device is not where:
         raise RuntimeError(f"Expected out tensor to have device {where}, but got {out.device} instead")
+
+
+def check_out_dtype(out: Any, wanted: dtype) -> None:
+    """Some out= must have the result's own dtype."""
+    if isinstance(out, Tensor) and out.dtype is not wanted:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {cpp_name(wanted)}, but got {cpp_name(out.dtype)} instead"
+        )
 
 
 def write_out(name: str, out: Any, result: Any, recorded: bool = True) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.layout import channels_last_strides, suggests_channels_last, wrap_dim
@@ -142,9 +143,7 @@ def _plan(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int
         key = (dim, len(given), shape, strides, d, where)
     plan = plans.get(key)
     if plan is None:
-        if len(plans) > 4096:
-            plans.clear()
-        plan = plans[key] = make(given, dim)
+        plan = remember(plans, key, make(given, dim))
     return plan
 
 

@@ -6,18 +6,20 @@ from typing import Any
 
 from ..backends.cpu import heavy
 from ..core.device import cpu
-from ..core.dtype import dtype, opmath
+from ..core.dtype import opmath
 from ..core.layout import broadcast_shapes
 from ..core.tensor import Tensor, empty
 from .arguments import need_tensors
 from .creation import fill_raw
 from .declare import composite, primitive
-from .dtype_rules import type_word
+from .dtype_rules import cpp_name, type_word
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_cpp(a.dtype)} != {_cpp(b.dtype)}")
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {cpp_name(a.dtype)} != {cpp_name(b.dtype)}"
+        )
 
 
 def _same_dtype_with_bias(bias: Tensor, mat1: Tensor, mat2: Tensor) -> None:
@@ -26,14 +28,6 @@ def _same_dtype_with_bias(bias: Tensor, mat1: Tensor, mat2: Tensor) -> None:
             raise RuntimeError(
                 f"{name} and mat2 must have the same dtype, but got {type_word(t.dtype)} and {type_word(mat2.dtype)}"
             )
-
-
-_CPP = {"float32": "float", "float64": "double", "int64": "long", "int32": "int", "int16": "short", "int8": "signed char",
-        "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
-
-
-def _cpp(d: dtype) -> str:
-    return _CPP.get(d.name, f"c10::{type_word(d)}")
 
 
 def _need_dims(t: Tensor, dims: int, message: str) -> None:

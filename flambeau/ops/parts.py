@@ -92,8 +92,7 @@ def _copying(label: str) -> Any:
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
         return tuple(part.clone() for part in split_even(input, dim, sizes))
 
-    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
-    return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
+    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
 
 
 def _unsafe(label: str) -> Any:
@@ -105,8 +104,7 @@ def _unsafe(label: str) -> Any:
             part._base = None
         return parts
 
-    options: dict[str, Any] = {"function": False, "method": False, "name": "_" + label}
-    return primitive(split_dim, grads={"input": _joined_backward}, label=label, **options)
+    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
 
 
 copy_even, copy_sized = _copying("SplitBackward0_copy"), _copying("SplitWithSizesBackward0_copy")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.caching import remember
 from ..core.device import cpu
 from ..core.layout import broadcast_shapes, output_strides
 from ..core.size import make_size
@@ -95,9 +96,7 @@ def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
     if found is None:
         found = Places(t, indices)
         if found.blocks + found.inner <= _LARGE:
-            if len(_places) >= _MAX_PLACES:
-                _places.clear()
-            _places[key] = found
+            remember(_places, key, found, _MAX_PLACES)
     return found
 
 

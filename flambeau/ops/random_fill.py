@@ -63,7 +63,7 @@ def _forgotten(label: str) -> Primitive:
     def overwritten(input: Tensor) -> Tensor:
         return input._bare_alias()
 
-    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, label, False, False)
+    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, label)
 
 
 _FORGOTTEN: dict[str, Primitive] = {}

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..core import modes
-from ..core.dtype import dtype
 from ..core.overrides import FACE_CODES, discovers
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
-from .inplace import check_unrecorded, write_out
+from .inplace import check_out_dtype, check_unrecorded, write_out
 from .reduction import Reduction, Rule, same_dtype
 from .registry import Op, register
 from .sparse_dispatch import sparse_call
@@ -169,20 +168,6 @@ def _face_with_dtype(impl: Reduction) -> Any:
 
     FACE_CODES.add(face.__code__)
     return face
-
-
-_C_NAMES = {
-    "float32": "float", "float64": "double", "int64": "long int", "int32": "int", "int16": "short int", "bool": "bool",
-    "int8": "signed char", "uint8": "unsigned char", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
-    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-}  # fmt: skip
-
-
-def check_out_dtype(out: Any, wanted: dtype) -> None:
-    """Some out= must have the result's own dtype."""
-    if isinstance(out, Tensor) and out.dtype is not wanted:
-        given, expected = (_C_NAMES.get(d.name, d.name) for d in (out.dtype, wanted))
-        raise RuntimeError(f"Expected out tensor to have dtype {expected}, but got {given} instead")
 
 
 def check_pair(out: Any, result: tuple) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from ..backends.cpu.compiled import reduce_kernel
 from ..core import dtype as dt
 from ..core.batched import BatchedTensor
+from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
 from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode, named_class
@@ -31,7 +32,6 @@ from .formula import RETRY_MESSAGE, camel
 from .parameters import parameter_names
 
 _new_object = object.__new__
-_MAX_PLANS = 4096
 _MAX_RANK = 64
 
 Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]]
@@ -252,10 +252,7 @@ class Reduction:
         plan.fn, plan.geometry, plan.reference = None, b"", None
         if a.device is cpu and plan.nbytes:
             self._compile(plan, operands, compute, acc)
-        if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-        self.plans[key] = plan
-        return plan
+        return remember(self.plans, key, plan)
 
     def _compile(self, plan: Plan, operands: tuple, compute: dtype, acc: dtype) -> None:
         shape = operands[0].shape

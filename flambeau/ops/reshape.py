@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core.batched import BatchedTensor
+from ..core.caching import remember
 from ..core.dtype import dtype
 from ..core.layout import wrap_dim
 from ..core.size import make_size
@@ -53,10 +54,7 @@ def view_strides(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple
     try:
         return _VIEW_STRIDES[key]
     except KeyError:
-        if len(_VIEW_STRIDES) > 10000:
-            _VIEW_STRIDES.clear()
-        found = _VIEW_STRIDES[key] = _find_view_strides(shape, strides, target)
-        return found
+        return remember(_VIEW_STRIDES, key, _find_view_strides(shape, strides, target))
 
 
 def _find_view_strides(
@@ -199,9 +197,7 @@ def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
     known = _RESHAPES.get(key)
     if known is None:
         target = infer_shape(size, numel_of(input.shape))
-        if len(_RESHAPES) > 20000:
-            _RESHAPES.clear()
-        known = _RESHAPES[key] = (target, view_strides(input.shape, input._strides, target) is not None)
+        known = remember(_RESHAPES, key, (target, view_strides(input.shape, input._strides, target) is not None))
     target, is_view = known
     return view_shape(input, target) if is_view else unsafe_view(input.contiguous(), target)
 

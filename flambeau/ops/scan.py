@@ -20,10 +20,9 @@ from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, internal, primitive
 from .dtype_rules import unsupported
 from .formula import Pointwise
-from .inplace import assign, check_unrecorded, check_writable, write_out
+from .inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
 from .memory import bare
 from .primitive import Saved
-from .reducing import check_out_dtype
 from .reduction import Reduction, to_bool
 from .registry import lookup
 

@@ -70,9 +70,7 @@ def _from_parts(values: Tensor, indices: Tensor, shape: Size, coalesced: bool, i
     return new_coo(indices._bare_alias(), values._bare_alias(), shape, coalesced, in_bounds)
 
 
-coo_from_parts = Primitive(
-    _from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0", False, False
-)
+coo_from_parts = Primitive(_from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0")
 
 
 def _as_part(data: Any, d: Any, where: Any) -> Tensor:
@@ -191,7 +189,7 @@ def new_values(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return empty(make_size(shape), like.dtype, like.device)
 
 
-_coalesce = Primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0", False, False)
+_coalesce = Primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0")
 
 
 @composite(function=False)
@@ -222,8 +220,6 @@ values_in_place_of = Primitive(
     lambda values, like: with_values(like, values._bare_alias()),
     {"values": _pattern_grad},
     "SparseCompressedTensorBackward0",
-    False,
-    False,
 )
 
 
@@ -234,9 +230,7 @@ def _values_grad(g: Tensor, input: Tensor) -> Tensor:
     return coo_from_parts(g, held._index_part, held.shape, held._is_coalesced, True)
 
 
-values_of = Primitive(
-    lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0", False, False
-)
+values_of = Primitive(lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0")
 
 
 def _coalesced_only(self: Tensor, name: str) -> SparseCoo:
@@ -313,7 +307,7 @@ def _dense(input: SparseCoo, masked_grad: Any = None) -> Tensor:
     return out
 
 
-coo_to_dense = Primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0", False, False)
+coo_to_dense = Primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0")
 
 
 def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
@@ -327,7 +321,7 @@ def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
     return new_coo(found, values_at(input._bare_alias(), found, np.zeros(0)), shape, coalesced=True)
 
 
-_to_coo = Primitive(_strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1", False, False)
+_to_coo = Primitive(_strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1")
 
 
 def strided_to_coo(input: Tensor, sparse_dim: int | None) -> Tensor:
@@ -351,7 +345,7 @@ def _masked(input: Tensor, mask: SparseCoo) -> SparseCoo:
     return new_coo(index, values_at(input, index, keys).clone(), mask.shape, mask._is_coalesced)
 
 
-_sparse_mask = Primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0", False, False)
+_sparse_mask = Primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0")
 
 
 @composite(function=False)

@@ -88,8 +88,6 @@ compressed_from_parts = Primitive(
     ),
     {"values": _values_of_grad},
     "SparseCompressedTensorBackward0",
-    False,
-    False,
 )
 
 
@@ -166,7 +164,7 @@ def _sorted(input: SparseCsr) -> bool:
     return bool(rising.all())
 
 
-_csr_to_coo = Primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0", False, False)
+_csr_to_coo = Primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0")
 
 
 def _back(g: Any, input: Any) -> Tensor:
@@ -191,8 +189,6 @@ _to_compressed = Primitive(
     _coo_to_compressed,
     {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g},
     "ToSparseBackward0",
-    False,
-    False,
 )
 
 

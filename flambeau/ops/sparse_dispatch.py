@@ -20,7 +20,7 @@ def sparse_form(*names: str, grads: dict | None = None, label: str | None = None
     derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
 
     def declare(fn: Callable) -> Callable:
-        form: Callable = fn if grads is None else Primitive(fn, grads, label, False, False)
+        form: Callable = fn if grads is None else Primitive(fn, grads, label)
         for name in names:
             if name in _KERNELS:
                 raise ValueError(f"the sparse form of '{name}' is declared twice")

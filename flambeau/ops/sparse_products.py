@@ -195,8 +195,6 @@ masked_product = Primitive(
         "right": lambda g, left: (g.to_dense() if g.is_sparse else g).mH @ left,
     },
     "SparseMaskBackward0",
-    False,
-    False,
 )
 
 
@@ -215,8 +213,6 @@ sparse_addmm = Primitive(
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
     "SparseAddmmBackward0",
-    False,
-    False,
 )
 
 
@@ -236,8 +232,6 @@ sparse_matmul = Primitive(
         "b": lambda g, a, b: _projected(sparse_times_sparse(a.mH, g), b),
     },
     "SparseSparseMatmulBackward0",
-    False,
-    False,
 )
 
 

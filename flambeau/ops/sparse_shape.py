@@ -111,7 +111,7 @@ def _listed_values_grad(g: Tensor, input: Tensor) -> Tensor:
 
 # The values as listed, with their history.
 uncoalesced_values = Primitive(
-    lambda input: input._values_part._bare_alias(), {"input": _listed_values_grad}, "ValuesBackward0", False, False
+    lambda input: input._values_part._bare_alias(), {"input": _listed_values_grad}, "ValuesBackward0"
 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import graph, modes
+from ..core.caching import remember
 from ..core.graph import Meta, Node, gradient_edge, mode, named_class, user_trace
 from ..core.overrides import FACE_CODES, discovers
 from ..core.size import Size, make_size
@@ -94,11 +95,8 @@ class ViewOp:
     def plan(self, input: Tensor, key: tuple) -> tuple[Size, tuple[int, ...], int, bool]:
         shape, strides, offset = self.geometry(input, *key)
         shape, strides = make_size(shape), tuple(strides)
-        if len(self.plans) > _MAX_PLANS:
-            self.plans.clear()
         found = (shape, strides, offset - input._offset, is_contiguous_layout(shape, strides))
-        self.plans[input.shape, input._strides, key] = found
-        return found
+        return remember(self.plans, (input.shape, input._strides, key), found)
 
     def inherit(self, input: Tensor, out: Tensor, args: tuple) -> None:
         """Record the view where the input takes part in autograd."""
@@ -170,9 +168,7 @@ class SeveralViewsOp:
             size, steps = make_size(shape), tuple(strides)
             found.append((size, steps, offset - input._offset, is_contiguous_layout(size, steps)))
         if len(found) <= _MAX_PARTS:
-            if len(self.plans) > _MAX_PARTS:
-                self.plans.clear()
-            self.plans[input.shape, input._strides, args] = found
+            remember(self.plans, (input.shape, input._strides, args), found, _MAX_PARTS)
         return found
 
     def inherit(self, input: Tensor, parts: list[Tensor], args: tuple) -> None:

@@ -38,6 +38,26 @@ def test_set_grad_enabled_as_function_and_context():
         torch.set_grad_enabled(True)
 
 
+def test_generator_functions_receive_every_exception_of_the_consumer():
+    @torch.no_grad()
+    def listener():
+        heard = []
+        for _ in range(3):
+            try:
+                heard.append((yield torch.is_grad_enabled()))
+            except ValueError as problem:
+                heard.append(str(problem))
+        return heard
+
+    conversation = listener()
+    assert next(conversation) is False
+    assert conversation.throw(ValueError("first")) is False
+    assert conversation.throw(ValueError("second")) is False
+    with pytest.raises(StopIteration) as end:
+        conversation.send("third")
+    assert end.value.value == ["first", "second", "third"]
+
+
 def test_generator_functions_keep_the_consumers_mode():
     @torch.no_grad()
     def numbers():

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError, _umath_linalg
 
+from ...core.caching import remember
 from . import threads
 
 _SMALL = 128  # matrices up to this size are not worth a second thread
@@ -112,10 +113,7 @@ def _workspace(name: str, d: np.dtype, *arguments: Any, whole: np.ndarray | None
     if found is None:
         size = np.zeros(1, d)
         _call(name, d, *arguments, size, -1, *(() if whole is None else (whole, -1)))
-        found = (int(size[0]), 0 if whole is None else int(whole[0]))
-        if len(_sizes) >= 256:
-            _sizes.clear()
-        _sizes[key] = found
+        found = remember(_sizes, key, (int(size[0]), 0 if whole is None else int(whole[0])))
     memory = np.empty(found[0], d)
     return (memory,) if whole is None else (memory, integers(found[1]))
 
