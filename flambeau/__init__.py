@@ -97,7 +97,6 @@ globals().update(_TENSOR_TYPES)
 globals().update(ops.namespace("torch"))
 globals().update(_FOREACH)
 globals().update(_PLAIN_FUNCTIONS)
-Storage = _STORAGE_TYPES["FloatStorage"]
 
 
 # Names that live in modules imported only when they are used.
@@ -143,6 +142,8 @@ _PRIVATE_MODULES = ("_C", "__config__", "_dynamo", "_tensor", "_utils")
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
+    if name == "Storage":
+        return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
     if name in _HOMES:
         return getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     if name.startswith("_") and name not in _PRIVATE_MODULES:

@@ -2,4 +2,5 @@
 
 from . import ops as _ops
 
+__all__ = sorted(_ops.namespace("fft"))
 globals().update(_ops.namespace("fft"))

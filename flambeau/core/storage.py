@@ -87,6 +87,22 @@ class UntypedStorage:
         self.ptr, self.size_bytes, self.owner = ptr, nbytes, owner
         return self
 
+    @staticmethod
+    def from_file(filename: str, shared: bool | None = False, nbytes: int = 0) -> UntypedStorage:
+        """The bytes of a file; with shared=True, changes go to the file, which is made if need be."""
+        if shared:
+            with open(filename, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        memory = np.memmap(filename, dtype=np.uint8, mode="r+" if shared else "c", shape=(nbytes,))
+        return UntypedStorage.borrow(memory.ctypes.data, nbytes, memory)
+
+    @property
+    def filename(self) -> str | None:
+        """The file that changes go to, where one is shared."""
+        shared = isinstance(self.owner, np.memmap) and self.owner.mode == "r+"
+        return str(self.owner.filename) if shared else None
+
     def alias(self) -> UntypedStorage:
         """The same bytes with a version counter of their own (what `.data` is)."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self

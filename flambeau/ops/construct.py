@@ -99,7 +99,7 @@ def _shared(obj: Any, d: dtype | None) -> Tensor | None:
         return from_numpy(obj)
     if isinstance(obj, np.generic):
         return from_array(np.array(obj))
-    if hasattr(obj, "__dlpack__"):
+    if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     try:
         memoryview(obj)
@@ -110,15 +110,26 @@ def _shared(obj: Any, d: dtype | None) -> Tensor | None:
 
 @composite(kind="creation", method=False)
 def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None
 ) -> Tensor:
     """`obj` as a tensor. copy=True always copies, False never (or raises), None only if it must."""
     chosen = read_options("asarray", {"dtype": dtype, "device": device})
+    if copy is False and isinstance(obj, np.generic):
+        raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.")
     source = _shared(obj, chosen.dtype)
     if source is None:
         if copy is False:
             raise ValueError(f"can't alias arbitrary sequence into a tensor: {type_name(obj)}")
-        return finish(from_data(obj, chosen.dtype, chosen.device or default_device()), requires_grad)
+        return finish(from_data(obj, chosen.dtype, chosen.device or default_device()), bool(requires_grad))
+    if requires_grad is None:
+        requires_grad = source.requires_grad
+        if requires_grad:
+            warnings.warn(
+                "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass"
+                " requires_grad=False explicitly to get the old behavior and silence this warning.",
+                UserWarning,
+                stacklevel=3,
+            )
     d, where = chosen.dtype or source.dtype, chosen.device or source.device
     if copy is False and d is not source.dtype:
         raise ValueError(f"can't alias tensor with dtype '{source.dtype}' into dtype '{d}'.")

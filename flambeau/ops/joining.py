@@ -53,7 +53,7 @@ def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     parts = [t for t in tensors if not _is_skipped(t)]
     if not parts:
-        return [], wrap_dim(dim, 1), make_size((0,))
+        return [], 0, make_size((0,))  # whatever the dimension: nothing says how many there are
     first = parts[0].shape
     d = wrap_dim(dim, len(first))
     total = 0
@@ -159,7 +159,7 @@ def stack_into(out: Tensor, given: list[Tensor]) -> None:
 def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
     shares: list = []
     start = 0
-    axis = wrap_dim(dim, len(g.shape))
+    axis = 0 if all(map(_is_skipped, tensors)) else wrap_dim(dim, len(g.shape))
     for t, wanted in zip(tensors, needs["tensors"]):
         if _is_skipped(t):
             shares.append(g.new_zeros((0,)) if wanted else None)

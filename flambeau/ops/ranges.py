@@ -13,9 +13,10 @@ from ..core import dtype as dt
 from ..core.device import cpu, default_device
 from ..core.dtype import dtype
 from ..core.float8 import readable, storable
+from ..core.layout import has_internal_overlap
 from ..core.promotion import default_complex, get_default_dtype
 from ..core.size import make_size
-from ..core.tensor import Tensor, copy_of_array, numel_of
+from ..core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
 from ..core.tensor import empty as raw_empty
 from ..core.typenames import type_name
 from ..kernels.library.ranges import between, counted, whole_steps
@@ -42,16 +43,22 @@ def _rounded(values: np.ndarray, d: dtype) -> np.ndarray:
 
 
 def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: Callable[[Tensor], None]) -> Tensor:
-    """A vector that `write` fills: a new one, or `out`."""
+    """A vector that `write` fills: a new one, or `out`, which keeps its shape if it has that many elements."""
     shape = make_size((count,))
-    target = new(shape, options, d) if out is None else prepare_out(name, out, shape, options)
+    keeps = isinstance(out, Tensor) and numel_of(out.shape) == count
+    target = new(shape, options, d) if out is None else prepare_out(name, out, out.shape if keeps else shape, options)
+    if has_internal_overlap(target.shape, target._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
     if count and target.device is cpu:
         if target._contig:
-            write(target)
+            write(target._view(shape, (1,), target._offset))
         else:
             dense = raw_empty(shape, target.dtype)
             write(dense)
-            raw_copy(target, dense)
+            raw_copy(target, dense._view(target.shape, contiguous_strides(target.shape), 0))
     if out is not None:
         target._bump(name)
         return target
@@ -259,7 +266,9 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, out: Any, options: dict
         out.dtype if isinstance(out, Tensor) else default_complex() if is_complex else get_default_dtype()
     )
     if is_complex and not d.is_complex:
-        raise RuntimeError(f"{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}")
+        raise RuntimeError(
+            f"torch.{name}(): inferred dtype {default_complex()} can't be safely cast to passed dtype {d}"
+        )
     if count > 1 and (d is dt.bool_ or d in dt.FLOAT8):
         raise unsupported(f"{name}_cpu", d)
     return deliver(name, count, d, chosen, out, lambda t: write(t, a, b))

@@ -6,15 +6,18 @@ import math
 import warnings
 from typing import Any
 
-import numpy as np
-
+from ..core.device import cpu
 from ..core.dtype import dtype as Dtype
+from ..core.dtype import int64
 from ..core.layout import layout as Layout
-from ..core.layout import sparse_csc, sparse_csr
+from ..core.layout import sparse_csc, sparse_csr, wrap_dim
 from ..core.promotion import get_default_dtype
-from ..core.tensor import Tensor, from_array
+from ..core.size import make_size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, new_tensor
 from .creation import full
-from .declare import composite
+from .declare import composite, internal
+from .dtype_rules import unsupported
 from .joining import cat
 from .norms import matrix_norm, vector_norm
 from .ranges import arange
@@ -41,42 +44,93 @@ def segment_reduce(
     kind = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if kind not in _START:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if indices is not None:
+        raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    ends = _segment_ends(lengths, offsets)  # (..., segments)
-    axis = axis % data.dim() if axis < 0 else axis
-    if axis != ends.dim() - 1:
+    bounds = _segment_bounds(lengths, offsets)  # (..., segments + 1)
+    axis = wrap_dim(axis, data.dim())
+    if axis != bounds.dim() - 1:
         raise RuntimeError(
-            f"segment_reduce(): expected axis to be {ends.dim() - 1}, the last dimension of lengths, got {axis}"
+            f"segment_reduce(): expected axis to be {bounds.dim() - 1}, the last dimension of lengths, got {axis}"
         )
-    if not unsafe and bool((ends[..., -1] != data.shape[axis]).any()):
+    if offsets is None and not unsafe and bool((bounds[..., -1] != data.shape[axis]).any()):
         raise RuntimeError(
             "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
         )
-    return _reduced(data, kind, ends, axis, initial)
+    if data.dtype.category != 2:
+        raise unsupported("_segment_reduce_cpu", data.dtype)
+    return _reduced(data, kind, bounds, axis, initial)
 
 
-def _segment_ends(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
+def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
+    """Where each segment begins, and where the last one ends."""
     if lengths is None:
         assert offsets is not None
-        return offsets[..., 1:]
+        return offsets
     if bool((lengths < 0).any()):
         raise RuntimeError("segment_reduce(): lengths contains negative value!")
-    return lengths.cumsum(-1)
+    return cat([lengths.new_zeros((*lengths.shape[:-1], 1)), lengths], dim=-1).cumsum(-1)
 
 
-def _reduced(data: Tensor, kind: str, ends: Tensor, axis: int, initial: float | None) -> Tensor:
-    places = arange(data.shape[axis]).expand(*ends.shape[:-1], data.shape[axis]).contiguous()
-    index = searchsorted(ends.contiguous(), places, right=True)  # which segment each element belongs to
-    trailing = data.shape[axis + 1 :]
-    wide = index.reshape(*index.shape, *(1 for _ in trailing)).expand(data.shape)
+def _segments(data: Tensor, bounds: Tensor, axis: int) -> Tensor:
+    """For every element of data, the number of its segment, from 1; what lies before or behind them all has numbers too."""
+    places = arange(data.shape[axis]).expand(*bounds.shape[:-1], data.shape[axis]).contiguous()
+    index = searchsorted(bounds.to(int64).contiguous(), places, right=True)
+    return _beside(index, data, axis).expand(data.shape)
+
+
+def _beside(t: Tensor, data: Tensor, axis: int) -> Tensor:
+    return t.reshape(*t.shape, *(1 for _ in data.shape[axis + 1 :]))
+
+
+def _spread(t: Tensor, segment: Tensor, axis: int) -> Tensor:
+    """For every element of data, its segment's element of t; zero outside of segments."""
+    outside = t.new_zeros((*t.shape[:axis], 1, *t.shape[axis + 1 :]))
+    return cat([outside, t, outside], axis).gather(axis, segment)
+
+
+def _reduced_backward(
+    g: Tensor, data: Tensor, kind: str, bounds: Tensor, axis: int, initial: float | None, out: Tensor
+) -> Tensor:
+    segment = _segments(data, bounds, axis)
+    share = _spread(g, segment, axis)
+    if kind == "sum":
+        return share
+    if kind == "mean":
+        counts = _spread(_beside(bounds.diff(), data, axis).to(data.dtype).expand(out.shape), segment, axis)
+        return share / counts.clamp(min=1)
+    if kind == "prod":
+        return share * _product_of_the_others(data, segment, axis, out, 1.0 if initial is None else initial)
+    # The elements that are the extreme share the gradient; `initial` takes none.
+    chosen = ((data == _spread(out, segment, axis)) | data.isnan()).to(data.dtype)
+    count = data.new_zeros((*out.shape[:axis], out.shape[axis] + 2, *out.shape[axis + 1 :]))
+    count = count.scatter_add(axis, segment, chosen).gather(axis, segment)
+    return share * chosen / count.clamp(min=1)
+
+
+def _product_of_the_others(data: Tensor, segment: Tensor, axis: int, out: Tensor, initial: float) -> Tensor:
+    """The product of an element's segment without the element, which may be zero or NaN."""
+    result = _spread(out, segment, axis) / data
+    for place in ((data == 0) | data.isnan()).nonzero().tolist():
+        line = tuple(slice(None) if d == axis else i for d, i in enumerate(place))
+        others = segment[line] == segment[tuple(place)]
+        others[place[axis]] = False
+        result[tuple(place)] = data[line][others].prod() * initial
+    return result
+
+
+@internal(grads={"data": _reduced_backward}, label="SegmentReduceBackward0")
+def _reduced(data: Tensor, kind: str, bounds: Tensor, axis: int, initial: float | None) -> Tensor:
     start = _START[kind] if initial is None else initial
-    out = full((*data.shape[:axis], ends.shape[-1], *trailing), start, dtype=data.dtype)
-    out = out.scatter_reduce(axis, wide, data, _SCATTER[kind], include_self=True)
+    count = bounds.shape[-1] - 1
+    out = full((*data.shape[:axis], count + 2, *data.shape[axis + 1 :]), start, dtype=data.dtype)
+    out = out.scatter_reduce(axis, _segments(data, bounds, axis), data, _SCATTER[kind], include_self=True)
+    out = out.narrow(axis, 1, count).contiguous()
     if kind != "mean":
         return out
-    counts = ends - cat([ends[..., :1] * 0, ends[..., :-1]], dim=-1)
-    return out / counts.to(data.dtype).reshape(*counts.shape, *(1 for _ in trailing))
+    counts = _beside(bounds.diff(), data, axis).expand(out.shape)
+    return (out / counts.to(data.dtype)).where(counts > 0, math.nan if initial is None else initial)
 
 
 @composite(method=False)
@@ -125,13 +179,8 @@ def from_file(
     """A tensor of `size` elements over a file's memory; with shared=True, changes go to the file, which is made if need be."""
     kind = dtype or get_default_dtype()
     count = size or 0
-    nbytes = count * kind.itemsize
-    if shared:
-        with open(filename, "ab") as file:
-            if file.tell() < nbytes:
-                file.truncate(nbytes)
-    memory = np.memmap(filename, dtype=np.uint8, mode="r+" if shared else "c", shape=(nbytes,))
-    return from_array(np.asarray(memory)).view(kind)
+    storage = UntypedStorage.from_file(filename, shared, count * kind.itemsize)
+    return new_tensor(storage, make_size((count,)), (1,), 0, kind, cpu, True)
 
 
 def sparse_compressed_tensor(
@@ -181,3 +230,4 @@ PLAIN_FUNCTIONS = {
         *map(_copied_part, ("crow_indices", "col_indices", "ccol_indices", "row_indices")),
     )
 }
+PLAIN_FUNCTIONS["_segment_reduce"] = segment_reduce  # the name other libraries call it by

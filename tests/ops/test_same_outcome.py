@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +34,36 @@ def strided_gradient(L: Any) -> Any:
 def flat_like_image(L: Any, memory_format: str) -> Any:
     image = L.zeros(2, 3, 4, 5).contiguous(memory_format=L.channels_last)
     return L.zeros(120).resize_as_(image, memory_format=getattr(L, memory_format))
+
+
+def ranges_between(L: Any) -> Any:
+    x = L.zeros(2, 3)
+    L.linspace(0, 3, 4, out=x.narrow(1, 1, 2))
+    return x
+
+
+def capsule(L: Any) -> Any:
+    return L.utils.dlpack.to_dlpack(L.arange(3))
+
+
+def asarray_history(L: Any, **options: Any) -> Any:
+    result = L.asarray(L.ones(2, requires_grad=True) * 2, **options)
+    return result.requires_grad, result.grad_fn is None
+
+
+def default_storage(L: Any) -> Any:
+    before = L.get_default_dtype()
+    L.set_default_dtype(L.float64)
+    try:
+        return L.Storage.__name__
+    finally:
+        L.set_default_dtype(before)
+
+
+def segments(L: Any, reduce: str, values: list[float], **options: Any) -> Any:
+    data = L.tensor(values, requires_grad=True)
+    result = L.segment_reduce(data, reduce, **{"lengths": L.tensor([0, 2, 3, 1, 0]), **options})
+    return result, *L.autograd.grad(result.sum(), data)
 
 
 GRID = np.arange(6.0).reshape(2, 3)
@@ -67,6 +99,19 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "resize_as_, kept layout": lambda L: flat_like_image(L, "preserve_format"),
     "resize_as_, given layout": lambda L: flat_like_image(L, "contiguous_format"),
     "more bytes than addresses": lambda L: L.empty(LARGE),
+    # new tensors
+    "range into a matrix": lambda L: L.arange(4, out=L.zeros(2, 2)),
+    "line into a part of a matrix": ranges_between,
+    "powers into a matrix": lambda L: L.logspace(0, 3, 4, base=2, out=L.zeros(2, 2)),
+    "line into one cell": lambda L: L.linspace(0, 3, 4, out=L.zeros(1).expand(4)),
+    "empty vectors joined along any dimension": lambda L: L.cat([L.empty(0), L.empty(0)], dim=3),
+    "asarray of a capsule": lambda L: L.asarray(capsule(L), copy=False),
+    "asarray of a capsule, converted": lambda L: L.asarray(capsule(L), dtype=L.float64),
+    "asarray keeps history": asarray_history,
+    "asarray forgets history": lambda L: asarray_history(L, requires_grad=False),
+    "asarray of a NumPy number, shared": lambda L: L.asarray(np.float32(3), copy=False),
+    "storage of the default dtype": default_storage,
+    "storage without a file": lambda L: L.zeros(3).untyped_storage().filename,
     # NumPy and other libraries
     "equal to an array": lambda L: L.arange(6.0).view(2, 3) == GRID,
     "equal to a broadcast array": lambda L: L.arange(6).view(2, 3) == GRID[0],
@@ -76,6 +121,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "stream of another kind": lambda L: L.zeros(3).__dlpack__(stream="first"),
     "stream on the CPU": lambda L: L.zeros(3).__dlpack__(stream=1),
 }
+for kind in ("sum", "mean", "max", "min", "prod"):
+    for start in (None, 2.0):
+        for values in ([1.0, math.nan, 3.0, 5.0, 5.0, 6.0], [0.0, 1.0, 0.0, 0.0, 2.0, 3.0]):
+            CASES[f"{kind} of segments of {values} from {start}"] = functools.partial(
+                segments, reduce=kind, values=values, initial=start
+            )
+CASES["segments that leave out both ends"] = lambda L: segments(
+    L, "sum", [1.0, 2.0, 3.0, 4.0], lengths=None, offsets=L.tensor([1, 2, 3])
+)
+CASES["segments of whole numbers"] = lambda L: L.segment_reduce(L.arange(4), "sum", lengths=L.tensor([1, 3]))
 
 
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:
