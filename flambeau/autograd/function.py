@@ -207,10 +207,14 @@ class Function:
                 out._bump(cls.__name__)
                 rebase_history(out, node, i)
             else:
-                if id(out) in inputs or out._base is not None:  # an input returned as it is: the output is a new view
-                    view = out._bare_alias()
-                    outputs[i] = out = view
+                view_of = out if id(out) in inputs else out._base
+                if view_of is not None:  # an input returned as it is, or a view: the output is a new view
+                    outputs[i] = out = out._bare_alias()
                 out._set_history(node, i)
+                if view_of is not None and any(
+                    view_of is a or view_of is a._base for a in args if isinstance(a, Tensor)
+                ):
+                    _mark_as_view(out, view_of)
         produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
         node.saved = [
             SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t
@@ -221,6 +225,13 @@ class Function:
         if not isinstance(result, (tuple, list)):
             return outputs[0]
         return tuple(outputs)
+
+
+def _mark_as_view(out: Tensor, of: Tensor) -> None:
+    """The output of a Function shares memory with an input: changing either in place would bypass the Function's backward."""
+    out._base = of if of._base is None else of._base
+    meta = out._ensure_meta()
+    meta.creation, meta.view_version = "custom", out._storage.version
 
 
 class InplaceFunction(Function):

@@ -109,7 +109,7 @@ class UninitializedTensorMixin:
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become an ordinary parameter or buffer of the given shape; the values are not defined yet."""
         where = self.device if device is None else device  # type: ignore[has-type]
-        self._adopt(empty(tuple(shape), dtype=dtype or self.dtype, device=where))  # type: ignore[has-type]
+        self._adopt(empty(shape, dtype=dtype or self.dtype, device=where))  # type: ignore[has-type]
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
 
     def _bare_alias(self) -> Tensor:
@@ -168,6 +168,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     ) -> Any:
         t = Tensor._make_subclass(cls, empty(0, dtype=dtype, device=device), requires_grad)
         t.persistent = persistent
+        t._is_buffer = True
         return t
 
     def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True):

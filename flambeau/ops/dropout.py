@@ -162,19 +162,26 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, rank == 2)
 
 
+def _warn_of_rank(name: str, rank: int, spatial: int) -> None:
+    warnings.warn(
+        f"{name}: Received a {rank}-D input to {name}, which is deprecated and will result in an error in a future"
+        f" release: channels of {spatial + 1}D or {spatial + 2}D inputs are expected. To retain the behavior and silence"
+        " this warning, please use dropout instead.",
+        stacklevel=4,
+    )
+
+
 @composite(**_FUNCTIONAL)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, H, W) with probability `p`. Three dimensions are taken as (N, C, L)."""
     _check(p, ValueError)
     rank = len(input.shape)
     if rank not in (3, 4):
-        warnings.warn(
-            f"dropout2d: Received a {rank}-D input; use dropout for other than 3-D or 4-D inputs.", stacklevel=3
-        )
+        _warn_of_rank("dropout2d", rank, 2)
     if rank == 3:
         warnings.warn(
-            "dropout2d: Received a 3-D input and assuming that channel-wise 1D dropout behavior is desired - input is"
-            " interpreted as shape (N, C, L). Please use dropout1d instead.",
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired -"
+            " input is interpreted as shape (N, C, L), where C is the channel dim. Please use dropout1d instead.",
             stacklevel=3,
         )
     return _channels(input, p, training, inplace, False)
@@ -186,7 +193,5 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     _check(p, ValueError)
     rank = len(input.shape)
     if rank not in (4, 5):
-        warnings.warn(
-            f"dropout3d: Received a {rank}-D input; use dropout for other than 4-D or 5-D inputs.", stacklevel=3
-        )
+        _warn_of_rank("dropout3d", rank, 3)
     return _channels(input, p, training, inplace, rank != 5)

@@ -63,28 +63,34 @@ def check_history_writable(t: Tensor) -> None:
             _check_writable_view(t, base)
 
 
+_CLOSED_VIEWS = {
+    "no_grad": "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both"
+    " the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both"
+    " outside (if you want the inplace to be tracked).",
+    "multi": "This view is the output of a function that returns multiple views. Such functions do not allow the output views"
+    " to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+    "custom": "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic"
+    " to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect"
+    " gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+}
+
+
+def _why_view_is_closed(meta: Meta, event: str) -> str:
+    """The message about a view whose memory must not change while gradients are recorded, and did or is about to."""
+    if meta.creation == "no_grad":
+        what = f"A view was created in no_grad mode and {event} with grad mode enabled."
+    else:
+        maker = operation_name(meta.grad_fn) if meta.grad_fn else "a multi-output view"
+        what = f"Output {meta.output_nr} of {maker} is a view and {event}."
+    return f"{what} {_CLOSED_VIEWS[meta.creation]}"
+
+
 def _check_writable_view(t: Tensor, base: Tensor) -> None:
     meta = t._meta
     if not (base.requires_grad or (meta is not None and t.requires_grad)):
         return
-    if meta is not None and meta.creation == "no_grad":
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this"
-            " use"
-            " case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view"
-            " and the"
-            " inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both"
-            " outside"
-            " (if you want the inplace to be tracked)."
-        )
-    if meta is not None and meta.creation == "multi":
-        raise RuntimeError(
-            f"Output {meta.output_nr} of {operation_name(meta.grad_fn) if meta.grad_fn else 'a multi-output view'} is a view"
-            " and is"
-            " being modified inplace. This view is the output of a function that returns multiple views. Such functions"
-            " do not allow the output views to be modified inplace. You should replace the inplace operation by an"
-            " out-of-place one."
-        )
+    if meta is not None and meta.creation:
+        raise RuntimeError(_why_view_is_closed(meta, "is being modified inplace"))
     if base.is_leaf:
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
@@ -311,24 +317,13 @@ def view_through(base: Any, shape: Any, strides: Any, offset: int, d: dtype) -> 
     return OPS["view_as_complex"].function(pairs)
 
 
-def _refuse_stale_view(meta: Meta) -> None:
-    how = "was created in no_grad mode"
-    if meta.creation != "no_grad":
-        maker = operation_name(meta.grad_fn) if meta.grad_fn else "a multi-output view"
-        how = f"is output {meta.output_nr} of {maker}, which returns several views,"
-    raise RuntimeError(
-        f"A view that {how} has been changed since: its base or another view of it was modified inplace. Its place in the graph"
-        " is not defined; clone() it, or make the view again after the change."
-    )
-
-
 def rebuild_view_history(self: Tensor) -> None:
     """Give a view whose base was changed in place the history it now has."""
     base = self._base
     assert base is not None
     meta = self._ensure_meta()
     if meta.creation:
-        _refuse_stale_view(meta)
+        raise RuntimeError(_why_view_is_closed(meta, "its base or another view of its base has been modified inplace"))
     before, mode.enabled = mode.enabled, True
     try:
         if meta.view_fn is not None:

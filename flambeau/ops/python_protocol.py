@@ -271,11 +271,6 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
 
 
 def reduce_ex(self: Tensor, protocol: int) -> tuple:
-    if self.requires_grad and self.grad_fn is not None:
-        raise RuntimeError(
-            "cannot pickle a tensor that is not a graph leaf: only tensors created by the user carry no history;"
-            " use tensor.detach() first"
-        )
     args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
     state = self.__getstate__() if "__getstate__" in type(self).__dict__ else dict(self.__dict__)
     if type(self) is Tensor and not state:

@@ -1,7 +1,7 @@
 """Tools beside tensors and modules; each is imported when first used."""
 
 from ..core import naming as _naming
-from .exchange import swap_tensors as swap_tensors
+from ..core.exchange import swap_tensors as swap_tensors
 
 # The function has its module's name: imported here, so that `utils.summary` is always the function.
 from .summary import summary as summary

@@ -181,3 +181,27 @@ def test_gradcheck_finds_a_wrong_derivative():
     with pytest.raises(torch.autograd.GradcheckError, match="Jacobian mismatch"):
         torch.autograd.gradcheck(Wrong.apply, (x,))
     assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
+
+
+class _Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def test_a_view_made_by_a_function_is_closed_to_changes_in_place():
+    x = torch.ones(3, requires_grad=True)
+    y = _Same.apply(x)
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0] and y._base is x
+    with pytest.raises(RuntimeError, match="Output 0 of _Same is a view and is being modified inplace"):
+        y += 1
+    base = x.clone()
+    y = _Same.apply(base)
+    base += 1
+    with pytest.raises(RuntimeError, match="Output 0 of _Same is a view and its base or another view"):
+        y.sum()

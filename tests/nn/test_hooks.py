@@ -2,6 +2,10 @@
 
 Each scenario runs in both libraries; results, or type and text of the error, must be the same."""
 
+import collections
+import warnings
+import weakref
+
 from .scenarios import Scenarios, net, plain
 
 scenario = Scenarios()
@@ -226,6 +230,123 @@ def load_hook_bad(T, nn):
     m = net(nn)
     m.register_load_state_dict_post_hook(lambda *a: 3)
     m.load_state_dict(m.state_dict())
+
+
+@scenario
+def hooks_of_the_last_operation(T, nn):
+    """register_backward_hook sees what the last node sees; it warns where that is not what the module sees."""
+
+    class Two(nn.Module):
+        def forward(self, x, y):
+            return (x * 2).exp() * y
+
+    seen = []
+    m = Two()
+    m.register_backward_hook(lambda mod, gi, go: seen.append([plain(gi), plain(go)]))
+    x, y = T.ones(2, requires_grad=True), T.ones(2, requires_grad=True)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        m(x, y).sum().backward()
+    return [seen, [w.category for w in heard], ["multiple autograd Nodes" in str(w.message) for w in heard]]
+
+
+@scenario
+def both_kinds_of_backward_hooks(T, nn):
+    m = nn.Linear(2, 2)
+    m.register_backward_hook(lambda *a: None)
+    m.register_full_backward_hook(lambda *a: None)
+
+
+@scenario
+def output_that_no_hook_can_watch(T, nn):
+    class Named(nn.Module):
+        def forward(self, x):
+            return {"x": x * 2}
+
+    m = Named()
+    m.register_full_backward_hook(lambda *a: None)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        m(T.ones(2, requires_grad=True))
+    return [str(w.message) for w in heard]
+
+
+@scenario
+def named_tuples_pass_through_hooks(T, nn):
+    Pair = collections.namedtuple("Pair", "first second")
+
+    class Made(nn.Module):
+        def forward(self, x):
+            return Pair(x * 2, 3)
+
+    m = Made()
+    seen = []
+    m.register_full_backward_hook(lambda mod, gi, go: seen.append([plain(gi), plain(go)]))
+    out = m(T.ones(2, requires_grad=True))
+    out.first.sum().backward()
+    return [type(out).__name__, out.second, seen]
+
+
+@scenario
+def watched_inputs_are_not_changed_in_place(T, nn):
+    class Adds(nn.Module):
+        def forward(self, x):
+            x += 1
+            return x
+
+    m = Adds()
+    m.register_full_backward_hook(lambda *a: None)
+    m(T.ones(2, requires_grad=True).clone())
+
+
+@scenario
+def pre_hook_with_too_many_gradients(T, nn):
+    m = nn.Sigmoid()
+    m.register_full_backward_pre_hook(lambda mod, go: (go[0], go[0]))
+    m(T.ones(2, requires_grad=True)).sum().backward()
+
+
+@scenario
+def failing_hook_after_a_failure(T, nn):
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ValueError("in forward")
+
+    def hook(*args):
+        raise RuntimeError("in the hook")
+
+    m = Fails()
+    m.register_forward_hook(hook, always_call=True)
+    m(T.ones(2))
+
+
+@scenario
+def global_hooks_have_pytorchs_names(T, nn):
+    handle = nn.modules.module.register_module_forward_hook(lambda m, args, out: out + 1, always_call=True)
+    tables = nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_hooks_always_called
+    counts = [len(table) for table in tables]
+    out = nn.Identity()(T.zeros(2))
+    handle.remove()
+    return [counts, out, [len(table) for table in tables], handle.hooks_dict_ref() is tables[0]]
+
+
+@scenario
+def one_function_as_both_post_hooks(T, nn):
+    def hook(*args):
+        pass
+
+    m = nn.Linear(2, 2)
+    m.register_state_dict_post_hook(hook)
+    m._register_state_dict_hook(hook)
+
+
+@scenario
+def load_hooks_do_not_keep_modules(T, nn):
+    m = nn.Linear(2, 2)
+    m.register_load_state_dict_pre_hook(print)
+    alive = weakref.ref(m)
+    del m
+    return alive() is None
 
 
 test_same_in_both_libraries = scenario.as_test()

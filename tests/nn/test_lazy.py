@@ -121,6 +121,18 @@ def lazy_apply(T, nn):
     return out
 
 
+@scenario
+def lazy_buffer_is_a_buffer(T, nn):
+    class Own(nn.modules.lazy.LazyModuleMixin, nn.Module):
+        pass
+
+    m = Own()
+    m.shape_comes_later = nn.parameter.UninitializedBuffer()
+    before = m.has_uninitialized_params(), list(m.state_dict())
+    m.shape_comes_later.materialize(3)
+    return [before, m.has_uninitialized_params(), list(m.shape_comes_later.shape)]
+
+
 test_same_in_both_libraries = scenario.as_test()
 
 

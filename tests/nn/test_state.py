@@ -2,8 +2,10 @@
 
 Each scenario runs in both libraries; results, or type and text of the error, must be the same."""
 
+import contextlib
 import copy
 import pickle
+import warnings
 
 from .scenarios import Scenarios, net
 
@@ -271,6 +273,78 @@ def to_same(T, nn):
     p = w.data_ptr()
     m.to("cpu")
     return [m.weight is w, m.weight.data_ptr() == p]
+
+
+@contextlib.contextmanager
+def swapping(T):
+    T.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        T.__future__.set_swap_module_params_on_conversion(False)
+
+
+@scenario
+def parameters_exchanged_on_conversion(T, nn):
+    m = nn.Linear(2, 2)
+    w = m.weight
+    w.sum().backward()
+    with swapping(T):
+        m.double()
+    return [m.weight is w, m.weight, m.weight.grad]
+
+
+@scenario
+def parameters_replaced_on_conversion(T, nn):
+    m = nn.Linear(2, 2)
+    w = m.weight
+    T.__future__.set_overwrite_module_params_on_conversion(True)
+    try:
+        m.double()
+    finally:
+        T.__future__.set_overwrite_module_params_on_conversion(False)
+    return [m.weight is w, w.dtype, m.weight.dtype]
+
+
+@scenario
+def parameters_exchanged_on_loading(T, nn):
+    m, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    w = m.weight
+    with swapping(T):
+        m.load_state_dict(other.state_dict())
+        copied = m.weight is w, m.weight.equal(other.weight), m.weight.data_ptr() == other.weight.data_ptr()
+        m.load_state_dict(other.state_dict(), assign=True)
+    return [copied, m.weight is w, m.weight.data_ptr() == other.weight.data_ptr()]
+
+
+@scenario
+def assigned_parameters_keep_the_flag(T, nn):
+    m = nn.Linear(2, 2)
+    m.load_state_dict({k: nn.Parameter(v, False) for k, v in nn.Linear(2, 2).state_dict().items()}, assign=True)
+    return [p.requires_grad for p in m.parameters()]
+
+
+@scenario
+def loading_into_meta_parameters(T, nn):
+    m = nn.Linear(1, 1, device="meta")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        m.load_state_dict(nn.Linear(1, 1).state_dict())
+    return [str(w.message) for w in heard]
+
+
+@scenario
+def meta_parameters_are_replaced(T, nn):
+    m = nn.Linear(2, 2, device="meta")
+    w = m.weight
+    m.to_empty(device="cpu")
+    return [m.weight is w, w.device.type, m.weight.device.type]
+
+
+@scenario
+def tensors_with_a_history_are_pickled_without(T, nn):
+    t = pickle.loads(pickle.dumps(T.ones(2, requires_grad=True) * 2))
+    return [t, t.is_leaf, t.requires_grad]
 
 
 test_same_in_both_libraries = scenario.as_test()

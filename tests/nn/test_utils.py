@@ -157,6 +157,44 @@ def test_refused_parametrizations(library):
         layer.weight = library.zeros(3, 3)
 
 
+@pytest.mark.parametrize("further", [False, True], ids=["first", "further"])
+@pytest.mark.parametrize("change", ["bool", "t", "meta"])
+def test_inverses_that_change_the_tensor_are_refused(change, further):
+    """With PyTorch's words: dtype, shape, device."""
+
+    def message(library):
+        class Inverse(library.nn.Module):
+            def forward(self, x):
+                return x
+
+            def right_inverse(self, x):
+                return x.to("meta") if change == "meta" else getattr(x, change)()
+
+        parametrize = library.nn.utils.parametrize
+        layer = library.nn.Linear(3, 2)
+        if further:
+            parametrize.register_parametrization(layer, "weight", library.nn.Identity())
+        try:
+            parametrize.register_parametrization(layer, "weight", Inverse())
+        except ValueError as error:
+            return str(error)
+        return "accepted"
+
+    theirs, ours = message(torch), message(flambeau)
+    assert ours.split() == theirs.split()
+
+
+def test_a_mask_has_the_dtype_of_what_it_masks():
+    def mask(library):
+        container = library.nn.utils.prune.PruningContainer()
+        method = library.nn.utils.prune.L1Unstructured(amount=1)
+        container._tensor_name = method._tensor_name = "weight"
+        container.add_pruning_method(method)
+        return [container.compute_mask(library.tensor([1.0, 2.0, 3.0]), library.tensor([1, 0, 1]))]
+
+    all_same((mask(torch), mask(flambeau)))
+
+
 LAYERS = {
     "linear": (lambda library: library.nn.Linear(3, 2), (4, 3)),
     "conv": (lambda library: library.nn.Conv2d(2, 3, 2), (1, 2, 4, 4)),

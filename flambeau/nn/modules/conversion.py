@@ -6,10 +6,41 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.exchange import swap_tensors
 from ...core.graph import mode
 from ...core.tensor import Tensor
 from ...ops.convert import parse_to
 from ..parameter import Parameter
+
+
+class ConversionFlags:
+    """How a parameter becomes its converted self: see `torch.__future__`."""
+
+    overwrite = False  # a new Parameter takes its place
+    swap = False  # it exchanges all it is with the new tensor; else it gets the new tensor's data
+
+
+def _kind(t: Tensor) -> tuple:
+    """Tensors of one kind can take over each other's data."""
+    return t.device.type == "meta", t.layout
+
+
+def _swap(name: str, old: Any, fresh: Any) -> None:
+    try:
+        swap_tensors(old, fresh)
+    except Exception as error:
+        raise RuntimeError(f"_apply(): Couldn't swap {name}") from error
+
+
+def _converted_gradient(name: str, old: Tensor, fresh: Tensor) -> Tensor:
+    fresh.requires_grad_(old.requires_grad)
+    if ConversionFlags.swap:
+        _swap(name, old, fresh)
+    elif ConversionFlags.overwrite or _kind(old) != _kind(fresh):
+        return fresh
+    else:
+        old.data = fresh
+    return old
 
 
 class Conversion:
@@ -35,19 +66,22 @@ class Conversion:
         return self
 
     def _apply_to_parameter(self, name: str, parameter: Any, fn: Callable[[Tensor], Tensor]) -> None:
+        gradient = parameter.grad
         before, mode.enabled = mode.enabled, False
         try:
             fresh = fn(parameter)
-            gradient = None if parameter.grad is None else fn(parameter.grad)
+            fresh_gradient = None if gradient is None else fn(gradient)
         finally:
             mode.enabled = before
-        if fresh.device.type == "meta" and parameter.device.type != "meta":
-            self._parameters[name] = Parameter(fresh, parameter.requires_grad)
-            return
-        parameter.data = fresh  # the same Parameter object, so that optimizers keep hold of it
-        if gradient is not None:
+        if ConversionFlags.swap:
+            _swap(f"{type(self).__name__}.{name}", parameter, Parameter(fresh, parameter.requires_grad))
+        elif ConversionFlags.overwrite or _kind(fresh) != _kind(parameter):
+            parameter = self._parameters[name] = Parameter(fresh, parameter.requires_grad)
+        else:
+            parameter.data = fresh  # the same Parameter object, so that optimizers keep hold of it
+        if fresh_gradient is not None:
             parameter.grad = None
-            parameter.grad = gradient
+            parameter.grad = _converted_gradient(f"{type(self).__name__}.{name}.grad", gradient, fresh_gradient)
 
     def _convert_floats(self, d: Any) -> Any:
         return self._apply(lambda t: t.to(d) if t.dtype.is_floating_point else t)

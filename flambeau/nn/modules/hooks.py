@@ -1,13 +1,15 @@
-"""Hooks of modules: handles, global hooks, and the node that full backward hooks sit on."""
+"""Hooks of modules: handles, and the nodes that backward hooks sit on."""
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from ...autograd.function import Function
+from ...core.graph import mode
 from ...core.tensor import Tensor
 
 
@@ -17,28 +19,28 @@ class RemovableHandle:
     next_id = 0
 
     def __init__(self, hooks_dict: dict, *, extra_dict: Any = None):
-        self.hooks_ref = weakref.ref(hooks_dict)
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
         extras = (
             extra_dict if isinstance(extra_dict, (list, tuple)) else ([extra_dict] if extra_dict is not None else [])
         )
-        self.extra_refs = [weakref.ref(d) for d in extras]
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
 
     def remove(self) -> None:
-        for reference in (self.hooks_ref, *self.extra_refs):
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = reference()
             if table is not None:
                 table.pop(self.id, None)
 
     def __getstate__(self) -> tuple:
-        return (self.hooks_ref(), self.id, tuple(reference() for reference in self.extra_refs))
+        return (self.hooks_dict_ref(), self.id, tuple(reference() for reference in self.extra_dict_ref))
 
     def __setstate__(self, state: tuple) -> None:
         hooks, self.id, extras = state
         # A table that is gone is replaced by an empty one, so that remove() finds nothing to do.
-        self.hooks_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
-        self.extra_refs = [weakref.ref(OrderedDict() if d is None else d) for d in extras]
+        self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
+        self.extra_dict_ref = tuple(weakref.ref(OrderedDict() if d is None else d) for d in extras)
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
 
     def __enter__(self) -> RemovableHandle:
@@ -48,67 +50,13 @@ class RemovableHandle:
         self.remove()
 
 
-class GlobalHooks:
-    """Hooks that run for every module."""
-
-    forward: OrderedDict = OrderedDict()
-    forward_with_kwargs: OrderedDict = OrderedDict()
-    forward_always: OrderedDict = OrderedDict()
-    forward_pre: OrderedDict = OrderedDict()
-    forward_pre_with_kwargs: OrderedDict = OrderedDict()
-    backward: OrderedDict = OrderedDict()
-    backward_pre: OrderedDict = OrderedDict()
-    parameter_registration: OrderedDict = OrderedDict()
-    buffer_registration: OrderedDict = OrderedDict()
-    module_registration: OrderedDict = OrderedDict()
-
-    @classmethod
-    def any(cls) -> bool:
-        return bool(cls.forward or cls.forward_pre or cls.backward or cls.backward_pre)
-
-
-def _register(table: OrderedDict, hook: Callable, extra: Any = None) -> RemovableHandle:
+def register(table: OrderedDict, hook: Callable, prepend: bool = False, extra: Any = None) -> RemovableHandle:
+    """Put a hook into a table; the handle also takes it out of the companion tables `extra`."""
     handle = RemovableHandle(table, extra_dict=extra)
     table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
     return handle
-
-
-def register_module_forward_hook(
-    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
-) -> RemovableHandle:
-    handle = _register(GlobalHooks.forward, hook, [GlobalHooks.forward_with_kwargs, GlobalHooks.forward_always])
-    if with_kwargs:
-        GlobalHooks.forward_with_kwargs[handle.id] = True
-    if always_call:
-        GlobalHooks.forward_always[handle.id] = True
-    return handle
-
-
-def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.forward_pre, hook)
-
-
-def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.backward, hook)
-
-
-register_module_backward_hook = register_module_full_backward_hook
-
-
-def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.backward_pre, hook)
-
-
-def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.parameter_registration, hook)
-
-
-def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.buffer_registration, hook)
-
-
-def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
-    return _register(GlobalHooks.module_registration, hook)
 
 
 class BackwardHookFunction(Function):
@@ -116,7 +64,7 @@ class BackwardHookFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple:
-        passed = tuple(t._bare_alias() for t in tensors)
+        passed = tuple(t.view_as(t) for t in tensors)
         ctx.mark_non_differentiable(*(p for p, t in zip(passed, tensors) if not t.requires_grad))
         return passed
 
@@ -128,15 +76,34 @@ class BackwardHookFunction(Function):
 def _through_identity(values: tuple) -> tuple[tuple, Any, list[int]]:
     """Send the tensors among `values` through one identity node: (new values, node, their positions)."""
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
-    if not any(values[i].requires_grad for i in positions):
+    if not mode.enabled or not any(values[i].requires_grad for i in positions):
         return values, None, positions
     passed = BackwardHookFunction.apply(*(values[i] for i in positions))
     result = list(values)
-    node = None
     for i, t in zip(positions, passed):
         result[i] = t
-        node = node or t.grad_fn
-    return tuple(result), node, positions
+    node = next(t.grad_fn for t in passed if t.grad_fn is not None)
+    named = hasattr(values, "_fields")
+    return type(values)(*result) if named else tuple(result), node, positions
+
+
+def _spread(grads: tuple, positions: list[int], count: int) -> tuple:
+    full: list = [None] * count
+    for i, g in zip(positions, grads):
+        full[i] = g
+    return tuple(full)
+
+
+def _same_number(changed: Any, expected: tuple, hook: str, what: str) -> tuple:
+    """What a hook returned in place of some gradients, as a tuple of as many."""
+    if changed is None:
+        return expected
+    changed = changed if isinstance(changed, tuple) else (changed,)
+    if len(changed) != len(expected):
+        raise RuntimeError(
+            f"{hook} returned an invalid number of {what}, got {len(changed)}, but expected {len(expected)}"
+        )
+    return changed
 
 
 class BackwardHook:
@@ -157,57 +124,100 @@ class BackwardHook:
             node.register_hook(self._on_input_grads)
         return values
 
-    def _spread(self, grads: tuple, positions: list[int], count: int) -> tuple:
-        full: list = [None] * count
-        for i, g in zip(positions, grads):
-            full[i] = g
-        return tuple(full)
-
     def _on_input_grads(self, grad_input: tuple, _: tuple) -> Any:
         if self.grad_outputs is None:
             return None  # gradients that did not come through the module's output: a second backward, for example
         assert self.input_positions is not None
-        full = self._spread(grad_input, self.input_positions, self.input_count)
-        full = self._run(full)
+        full = _spread(grad_input, self.input_positions, self.input_count)
+        for hook in self.hooks:
+            full = _same_number(hook(self.module, full, self.grad_outputs), full, "Backward hook", "grad_input")
         self.grad_outputs = None
         return tuple(full[i] for i in self.input_positions)
 
-    def _run(self, grad_input: tuple) -> tuple:
-        for hook in self.hooks:
-            changed = hook(self.module, grad_input, self.grad_outputs)
-            if changed is None:
-                continue
-            changed = changed if isinstance(changed, tuple) else (changed,)
-            if len(changed) != len(grad_input):
-                raise RuntimeError(
-                    f"Backward hook returned an invalid number of grad_input, got {len(changed)}, but expected"
-                    f" {len(grad_input)}"
-                )
-            grad_input = changed
-        return grad_input
-
     def setup_output(self, result: Any) -> Any:
-        single = not isinstance(result, tuple)
-        values = (result,) if single else result
-        if not all(isinstance(v, Tensor) or v is None for v in values) and not any(
-            isinstance(v, Tensor) for v in values
-        ):
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received"
+                f" {type(result)}",
+                stacklevel=4,
+            )
             return result
+        values = result if isinstance(result, tuple) else (result,)
         passed, node, positions = _through_identity(values)
         if node is None:
             return result
 
         def on_output_grads(grads: tuple) -> Any:
-            full = self._spread(tuple(grads), positions, len(values))
+            full = _spread(tuple(grads), positions, len(values))
             for hook in self.pre_hooks:
-                changed = hook(self.module, full)
-                if changed is not None:
-                    full = changed if isinstance(changed, tuple) else (changed,)
+                full = _same_number(hook(self.module, full), full, "Backward pre hook", "grad_output")
             self.grad_outputs = full
             if self.input_positions is None and self.hooks:
-                self._run(self._spread((), [], self.input_count))
-                self.grad_outputs = None
+                self._run_without_inputs()
             return tuple(full[i] for i in positions)
 
         node.register_prehook(on_output_grads)
-        return passed[0] if single else passed
+        return passed if isinstance(result, tuple) else passed[0]
+
+    def _run_without_inputs(self) -> None:
+        """No gradient of an input will ever arrive: the hooks run when those of the outputs do."""
+        warnings.warn(
+            "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs"
+            " require gradients.",
+            stacklevel=2,
+        )
+        for hook in self.hooks:
+            changed = hook(self.module, (None,) * self.input_count, self.grad_outputs)
+            if changed is not None and not (isinstance(changed, tuple) and all(g is None for g in changed)):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always return None or None"
+                    " for all gradients."
+                )
+        self.grad_outputs = None
+
+
+def attach_to_last_node(module: Any, hooks: list[Callable], args: tuple, result: Any) -> None:
+    """The older backward hooks: they see what the node that made the (first) output sees, whatever the module did before."""
+    first = result
+    while not isinstance(first, Tensor):
+        first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, dict) else first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+
+        def run(grad_input: tuple, grad_output: tuple, hook: Callable = hook) -> Any:
+            changed = hook(module, grad_input, grad_output)
+            return None if changed is None else _same_number(changed, grad_input, "Backward hook", "grad_input")
+
+        node.register_hook(run)
+    problem = _why_gradients_are_partial(args, result, node)
+    if problem:
+        warnings.warn(
+            f"Using a non-full backward hook when {problem} is deprecated and will be removed in future versions. This"
+            " hook will be missing some grad_input or grad_output. Please use register_full_backward_hook to get the"
+            " documented behavior.",
+            FutureWarning,
+            stacklevel=4,
+        )
+
+
+def _why_gradients_are_partial(args: tuple, result: Any, node: Any) -> str:
+    """What makes the gradients at the last node differ from those of the module's inputs and outputs."""
+
+    def plain(value: Any) -> bool:
+        return isinstance(value, Tensor) or (isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value))
+
+    if not plain(result):
+        return "the forward does not return a single Tensor or a tuple of Tensors"
+    if not plain(args):
+        return "the forward does not take as input a single Tensor or a tuple of Tensors"
+    outputs = result if isinstance(result, tuple) else (result,)
+    if any(t.grad_fn is not node for t in outputs if t.grad_fn is not None):
+        return "outputs are generated by different autograd Nodes"
+    sources = {t.grad_fn for t in args if t.grad_fn is not None}
+    leaves = {id(t) for t in args}
+    for previous, _ in node.next_functions:
+        if previous is not None and previous not in sources and id(getattr(previous, "variable", None)) not in leaves:
+            return "the forward contains multiple autograd Nodes"
+    return ""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ...core.compile_options import check_compile_options
-from ...core.graph import mode
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .conversion import Conversion
-from .hooks import (
-    BackwardHook,
-    GlobalHooks,
-    RemovableHandle,
-    register_module_backward_hook,
-    register_module_buffer_registration_hook,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-    register_module_full_backward_hook,
-    register_module_full_backward_pre_hook,
-    register_module_module_registration_hook,
-    register_module_parameter_registration_hook,
-)
+from .hooks import BackwardHook, RemovableHandle, attach_to_last_node, register
 from .state import State
+from .training import Training
 from .traversal import Traversal
 
 __all__ = [
@@ -46,12 +34,82 @@ _HOOK_TABLES = (
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
+# Hooks that run for every module. Programs that clean up after themselves assign to these names, as in PyTorch.
+_global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_is_full_backward_hook: bool | None = None
+_global_forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+_MIXED_HOOKS = "Cannot use both regular backward hooks and full backward hooks {}. Please use only one of them."
+
+
+def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, args) before the forward of every module."""
+    return register(_global_forward_pre_hooks, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call hook(module, args, output) after the forward of every module."""
+    extra = [_global_forward_hooks_with_kwargs, _global_forward_hooks_always_called]
+    handle = register(_global_forward_hooks, hook, extra=extra)
+    if with_kwargs:
+        _global_forward_hooks_with_kwargs[handle.id] = True
+    if always_call:
+        _global_forward_hooks_always_called[handle.id] = True
+    return handle
+
+
+def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, grad_output) before the backward of every module."""
+    return register(_global_backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, grad_input, grad_output) when the gradients of a module's inputs are known."""
+    return _register_global_backward_hook(hook, True)
+
+
+def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+    """As `register_module_full_backward_hook`, but the hook sees only the last operation of a module."""
+    return _register_global_backward_hook(hook, False)
+
+
+def _register_global_backward_hook(hook: Callable, full: bool) -> RemovableHandle:
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is (not full):
+        raise RuntimeError(_MIXED_HOOKS.format("as global Module hooks"))
+    _global_is_full_backward_hook = full
+    return register(_global_backward_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, name, parameter) when a module gets a parameter; it may return another."""
+    return register(_global_parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, name, buffer) when a module gets a buffer; it may return another."""
+    return register(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+    """Call hook(module, name, submodule) when a module gets a submodule; it may return another."""
+    return register(_global_module_registration_hooks, hook)
+
 
 def _forward_unimplemented(self: Any, *args: Any) -> Any:
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-class Module(Traversal, State, Conversion):
+class Module(Traversal, State, Conversion, Training):
     """Base class of all networks and layers.
 
     >>> class Net(nn.Module):
@@ -139,7 +197,7 @@ class Module(Traversal, State, Conversion):
         if modules is None:
             raise AttributeError("cannot assign module before Module.__init__() call")
         _forget(self.__dict__, name, ("_parameters", "_buffers"))
-        for hook in GlobalHooks.module_registration.values():
+        for hook in _global_module_registration_hooks.values():
             changed = hook(self, name, value)
             value = value if changed is None else changed
         modules[name] = value
@@ -155,7 +213,7 @@ class Module(Traversal, State, Conversion):
             _forget(self.__dict__, name, ("_parameters", "_modules"))
             self.register_buffer(name, value, value.persistent)
             return
-        for hook in GlobalHooks.buffer_registration.values():
+        for hook in _global_buffer_registration_hooks.values():
             changed = hook(self, name, value)
             value = value if changed is None else changed
         buffers[name] = value
@@ -205,7 +263,7 @@ class Module(Traversal, State, Conversion):
                     " explicitly. To express"
                     f" '{name}' as a function of another Tensor, compute the value in the forward() method."
                 )
-            for hook in GlobalHooks.parameter_registration.values():
+            for hook in _global_parameter_registration_hooks.values():
                 changed = hook(self, name, param)
                 param = param if changed is None else changed
         self._parameters[name] = param
@@ -219,7 +277,7 @@ class Module(Traversal, State, Conversion):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        for hook in GlobalHooks.buffer_registration.values():
+        for hook in _global_buffer_registration_hooks.values():
             changed = hook(self, name, tensor)
             tensor = tensor if changed is None else changed
         self._buffers[name] = tensor
@@ -233,7 +291,7 @@ class Module(Traversal, State, Conversion):
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
         self._check_new_name("module", name, self._modules)
-        for hook in GlobalHooks.module_registration.values():
+        for hook in _global_module_registration_hooks.values():
             changed = hook(self, name, module)
             module = module if changed is None else changed
         self._modules[name] = module
@@ -248,7 +306,10 @@ class Module(Traversal, State, Conversion):
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-            or GlobalHooks.any()
+            or _global_forward_hooks
+            or _global_forward_pre_hooks
+            or _global_backward_hooks
+            or _global_backward_pre_hooks
         ):
             return self.forward(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
@@ -260,7 +321,9 @@ class Module(Traversal, State, Conversion):
         result = None
         try:
             args, kwargs = self._run_pre_hooks(args, kwargs)
-            watcher = self._backward_watcher()
+            full, plain = self._backward_hooks_by_kind()
+            pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
+            watcher = BackwardHook(self, full, pre_hooks) if full or pre_hooks else None
             if watcher is not None:
                 args = watcher.setup_input(args)
             result = self.forward(*args, **kwargs)
@@ -270,16 +333,31 @@ class Module(Traversal, State, Conversion):
                 result = result if changed is None else changed
             if watcher is not None:
                 result = watcher.setup_output(result)
+            if plain:
+                attach_to_last_node(self, plain, args, result)
         except Exception:
-            for key, hook in self._all_forward_hooks():  # hooks that asked to see failures too
-                always = key in self._forward_hooks_always_called or key in GlobalHooks.forward_always
-                if always and key not in done:
-                    self._run_forward_hook(key, hook, args, kwargs, result)
+            self._run_skipped_hooks(done, args, kwargs, result)
             raise
         return result
 
+    def _run_skipped_hooks(self, done: set[int], args: tuple, kwargs: dict, result: Any) -> None:
+        """After a failure: the hooks that asked to be called in any case. The failure is what the caller hears of."""
+        for key, hook in self._all_forward_hooks():
+            always = key in self._forward_hooks_always_called or key in _global_forward_hooks_always_called
+            if not always or key in done:
+                continue
+            try:
+                changed = self._run_forward_hook(key, hook, args, kwargs, result)
+                result = result if changed is None else changed
+            except Exception as error:
+                warnings.warn(
+                    "module forward hook with ``always_call=True`` raised an exception that was silenced as another"
+                    f" error was raised in forward: {error}",
+                    stacklevel=2,
+                )
+
     def _run_pre_hooks(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        for key, hook in (*GlobalHooks.forward_pre.items(), *self._forward_pre_hooks.items()):
+        for key, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):
             if key in self._forward_pre_hooks_with_kwargs:
                 changed = hook(self, args, kwargs)
                 if changed is not None:
@@ -296,24 +374,28 @@ class Module(Traversal, State, Conversion):
         return args, kwargs
 
     def _all_forward_hooks(self) -> list[tuple[int, Callable]]:
-        return [*GlobalHooks.forward.items(), *self._forward_hooks.items()]
+        return [*_global_forward_hooks.items(), *self._forward_hooks.items()]
 
     def _run_forward_hook(self, key: int, hook: Callable, args: tuple, kwargs: dict, result: Any) -> Any:
-        if key in self._forward_hooks_with_kwargs or key in GlobalHooks.forward_with_kwargs:
+        if key in self._forward_hooks_with_kwargs or key in _global_forward_hooks_with_kwargs:
             return hook(self, args, kwargs, result)
         return hook(self, args, result)
 
-    def _backward_watcher(self) -> BackwardHook | None:
-        hooks = [*GlobalHooks.backward.values(), *self._backward_hooks.values()]
-        pre_hooks = [*GlobalHooks.backward_pre.values(), *self._backward_pre_hooks.values()]
-        return BackwardHook(self, hooks, pre_hooks) if (hooks or pre_hooks) and mode.enabled else None
+    def _backward_hooks_by_kind(self) -> tuple[list[Callable], list[Callable]]:
+        """The backward hooks in force: (those that see the whole module, those that see its last operation)."""
+        kinds: tuple[list[Callable], list[Callable]] = [], []
+        if _global_backward_hooks:
+            kinds[not _global_is_full_backward_hook].extend(_global_backward_hooks.values())
+        if self._backward_hooks:
+            kinds[not self._is_full_backward_hook].extend(self._backward_hooks.values())
+        return kinds
 
     # -- hooks --------------------------------------------------------------------------------------------------------
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """Call hook(module, args) before forward; it may return new arguments."""
-        handle = _register(self._forward_pre_hooks, hook, prepend, self._forward_pre_hooks_with_kwargs)
+        handle = register(self._forward_pre_hooks, hook, prepend, self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
             self._forward_pre_hooks_with_kwargs[handle.id] = True
         return handle
@@ -323,7 +405,7 @@ class Module(Traversal, State, Conversion):
     ) -> RemovableHandle:
         """Call hook(module, args, output) after forward; it may return another output."""
         extra = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
-        handle = _register(self._forward_hooks, hook, prepend, extra)
+        handle = register(self._forward_hooks, hook, prepend, extra)
         if with_kwargs:
             self._forward_hooks_with_kwargs[handle.id] = True
         if always_call:
@@ -333,73 +415,20 @@ class Module(Traversal, State, Conversion):
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_input, grad_output) when the gradients of the inputs are known."""
         if self._is_full_backward_hook is False:
-            raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only"
-                " one of them."
-            )
+            raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = True
-        return _register(self._backward_hooks, hook, prepend)
+        return register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """The older name of register_full_backward_hook."""
+        """As `register_full_backward_hook`, but the hook sees only the last operation of the module. Deprecated."""
         if self._is_full_backward_hook is True:
-            raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only"
-                " one of them."
-            )
+            raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = False
-        return _register(self._backward_hooks, hook, False)
+        return register(self._backward_hooks, hook)
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_output) before the module's backward."""
-        return _register(self._backward_pre_hooks, hook, prepend)
-
-    # -- training -----------------------------------------------------------------------------------------------------
-    def train(self, mode: bool = True) -> Module:
-        """Switch this module and all below it to training (or evaluation) behaviour."""
-        if not isinstance(mode, bool):
-            raise ValueError("training mode is expected to be boolean")
-        self.training = mode
-        for child in self.children():
-            child.train(mode)
-        return self
-
-    def eval(self) -> Module:
-        return self.train(False)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
-        """Switch recording on or off for all parameters."""
-        for p in self.parameters():
-            p.requires_grad_(requires_grad)
-        return self
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget (or zero) the gradients of all parameters."""
-        for p in self.parameters():
-            if p.grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-            else:
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
-
-    def apply(self, fn: Callable[[Module], None]) -> Module:
-        """Call fn on every submodule, then on this one."""
-        for child in self.children():
-            child.apply(fn)
-        fn(self)
-        return self
-
-    def share_memory(self) -> Module:
-        return self._apply(lambda t: t.share_memory_())
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Ask for calls of this module to be compiled: see `flambeau.compile`, which runs eagerly for now."""
-        check_compile_options(*args, **kwargs)
+        return register(self._backward_pre_hooks, hook, prepend)
 
     # -- text ---------------------------------------------------------------------------------------------------------
     def extra_repr(self) -> str:
@@ -435,14 +464,6 @@ class Module(Traversal, State, Conversion):
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
         return state
-
-
-def _register(table: OrderedDict, hook: Callable, prepend: bool, extra: Any = None) -> RemovableHandle:
-    handle = RemovableHandle(table, extra_dict=extra)
-    table[handle.id] = hook
-    if prepend:
-        table.move_to_end(handle.id, last=False)
-    return handle
 
 
 def _forget(own: dict, name: str, tables: tuple[str, ...]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import warnings
+import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...core.exchange import swap_tensors
 from ...core.graph import mode
 from ...core.tensor import Tensor
 from ..parameter import Parameter, is_lazy
-from .hooks import RemovableHandle
+from .conversion import ConversionFlags
+from .hooks import RemovableHandle, register
 
 _EXTRA_STATE_KEY = "_extra_state"
 
@@ -35,10 +39,10 @@ class State:
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
     _non_persistent_buffers_set: set
-    _state_dict_hooks: dict
-    _state_dict_pre_hooks: dict
-    _load_state_dict_pre_hooks: dict
-    _load_state_dict_post_hooks: dict
+    _state_dict_hooks: OrderedDict
+    _state_dict_pre_hooks: OrderedDict
+    _load_state_dict_pre_hooks: OrderedDict
+    _load_state_dict_post_hooks: OrderedDict
     _version: int
 
     # -- saving -------------------------------------------------------------------------------------------------------
@@ -84,17 +88,18 @@ class State:
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         hook._from_public_api = True  # type: ignore[attr-defined]
-        return self._register_state_dict_hook(hook)
+        return register(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        handle = RemovableHandle(self._state_dict_hooks)
-        self._state_dict_hooks[handle.id] = hook
-        return handle
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via"
+                " register_state_dict_post_hook"
+            )
+        return register(self._state_dict_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        handle = RemovableHandle(self._state_dict_pre_hooks)
-        self._state_dict_pre_hooks[handle.id] = hook
-        return handle
+        return register(self._state_dict_pre_hooks, hook)
 
     # -- loading ------------------------------------------------------------------------------------------------------
     def load_state_dict(
@@ -175,7 +180,7 @@ class State:
             if is_lazy(value):
                 return  # neither has values yet
             target.materialize(value.shape)
-        if len(target.shape) == 0 and tuple(value.shape) == (1,):
+        if target.dim() == 0 and tuple(value.shape) == (1,):
             value = value[0]  # very old checkpoints kept scalars as vectors
         if tuple(value.shape) != tuple(target.shape):
             errors.append(
@@ -184,17 +189,27 @@ class State:
                 f" model is {target.shape}."
             )
             return
+        if target.is_meta and not value.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current"
+                " model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary"
+                " to their corresponding key in the module instead of copying them in place?)",
+                stacklevel=2,
+            )
         before, mode.enabled = mode.enabled, False
         try:
-            if assign:
-                if isinstance(target, Parameter) and not isinstance(value, Parameter):
-                    value = Parameter(value, requires_grad=target.requires_grad)
+            if ConversionFlags.swap:
+                _swap_in(target, value, assign)
+            elif assign:
+                if isinstance(target, Parameter):
+                    value = _as_parameter(value, target.requires_grad)
                 setattr(self, name, value)
             else:
                 target.copy_(value)
         except Exception as error:  # reported with all other mismatches, as one error
+            action = "swapping" if ConversionFlags.swap else "copying"
             errors.append(
-                f'While copying the parameter named "{key}", whose dimensions in the model are {target.shape} and'
+                f'While {action} the parameter named "{key}", whose dimensions in the model are {target.shape} and'
                 " whose dimensions in the"
                 f" checkpoint are {value.shape}, an exception occurred : {error.args}."
             )
@@ -205,24 +220,45 @@ class State:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        handle = RemovableHandle(self._load_state_dict_pre_hooks)
-        self._load_state_dict_pre_hooks[handle.id] = _WithModule(hook, self) if with_module else hook
-        return handle
+        return register(self._load_state_dict_pre_hooks, _WithModule(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        handle = RemovableHandle(self._load_state_dict_post_hooks)
-        self._load_state_dict_post_hooks[handle.id] = hook
-        return handle
+        return register(self._load_state_dict_post_hooks, hook)
 
 
 class _WithModule:
-    """A load hook that also wants the module."""
+    """A load hook that also wants the module, which it does not keep alive."""
 
     def __init__(self, hook: Callable, module: Any):
-        self.hook, self.module = hook, module
+        self.hook, self.module = hook, weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.hook, self.module())
+
+
+def _as_parameter(value: Tensor, requires_grad: bool) -> Parameter:
+    if isinstance(value, Parameter):
+        return value.requires_grad_(requires_grad)
+    return Parameter(value, requires_grad=requires_grad)
+
+
+def _swap_in(target: Tensor, value: Tensor, assign: bool) -> None:
+    """Load by putting another tensor in the place of this one: subclasses decide in `module_load` which."""
+    fresh = target.module_load(value, assign=assign)  # type: ignore[attr-defined]
+    if fresh is target or fresh is value:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() the result if returning one of the inputs in"
+            " module_load"
+        )
+    if isinstance(target, Parameter):
+        fresh = _as_parameter(fresh, target.requires_grad)
+    swap_tensors(target, fresh)
 
 
 def _load(

@@ -56,13 +56,14 @@ def _register(module: Module, name: str, value: Tensor) -> None:
         module.register_buffer(name, value)
 
 
-def _require_same(what: str, new: Tensor, old: Tensor) -> None:
+def _require_same(rule: str, name: str, old: Tensor, returned: str, new: Tensor) -> None:
+    """`rule` has a place for what must not differ: the dtype, then the shape."""
     for attribute in ("dtype", "shape"):
-        got, expected = getattr(new, attribute), getattr(old, attribute)
+        expected, got = getattr(old, attribute), getattr(new, attribute)
         if got != expected:
             raise ValueError(
-                f"{what} may not change the {attribute} of the tensor unless `unsafe=True`: expected {expected},"
-                f" got {got}."
+                f"{rule.format(attribute)}, unless the `unsafe` flag is enabled.\n"
+                f"{name}.{attribute}: {expected}\n{returned}{attribute}: {got}"
             )
 
 
@@ -86,11 +87,13 @@ class ParametrizationList(ModuleList):
         start = self._start_values(original)
         self.is_tensor = isinstance(start, Tensor)
         if self.is_tensor:
-            if start.dtype != dtype:
-                raise ValueError(
-                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                    f"original.dtype: {dtype}\nright_inverse(original).dtype: {start.dtype}"
-                )
+            for attribute in ("dtype", "device"):
+                before, after = getattr(original, attribute), getattr(start, attribute)
+                if before != after:
+                    raise ValueError(
+                        f"When `right_inverse` outputs one tensor, it may not change the {attribute}.\n"
+                        f"original.{attribute}: {before}\nright_inverse(original).{attribute}: {after}"
+                    )
             if start is not original:
                 original.data = start.detach()  # the same Parameter object: optimizers hold it
             _register(self, "original", original)
@@ -227,11 +230,14 @@ def _check_next(module: Module, tensor_name: str, parametrization: Module) -> No
     before = getattr(module, tensor_name)
     after = parametrization(before)
     _require_tensor("A parametrization", after)
-    _require_same("Registering a parametrization", after, before)
+    name = f"module.{tensor_name}"
+    rule = "Registering a parametrization may not change the {} of the tensor"
+    _require_same(rule, name, before, f"parametrization({name}).", after)
     if hasattr(parametrization, "right_inverse"):
         back = parametrization.right_inverse(after)
         _require_tensor("parametrization.right_inverse", back)
-        _require_same("parametrization.right_inverse", back, before)
+        rule = f"The tensor returned by parametrization.right_inverse must have the same {{}} as {name}"
+        _require_same(rule, name, before, "returned ", back)
 
 
 def register_parametrization(

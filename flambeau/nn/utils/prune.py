@@ -59,7 +59,7 @@ def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 
-def _count_to_prune(amount: Any, tensor_size: int) -> int:
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
     _validate_pruning_amount(amount, tensor_size)
     return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
@@ -232,7 +232,7 @@ class PruningContainer(BasePruningMethod):
             part = (slice(None),) * t.dim()
         else:
             raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
-        mask = default_mask.clone()
+        mask = default_mask.to(dtype=t.dtype, copy=True)
         partial = method.compute_mask(t[part], default_mask=default_mask[part])
         mask[part] = partial.to(dtype=mask.dtype)
         return mask
@@ -256,7 +256,7 @@ class _Unstructured(BasePruningMethod):
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        count = _count_to_prune(self.amount, t.numel())
+        count = _compute_nparams_toprune(self.amount, t.numel())
         mask = default_mask.clone(memory_format=contiguous_format)
         if count:
             mask.view(-1)[self._chosen(t, count)] = 0
@@ -296,7 +296,7 @@ class RandomStructured(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         channels = _check_channels(t, self.dim)
-        count = _count_to_prune(self.amount, channels)
+        count = _compute_nparams_toprune(self.amount, channels)
         if not count:
             return default_mask
         chances = rand(channels)
@@ -319,7 +319,7 @@ class LnStructured(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         channels = _check_channels(t, self.dim)
-        count = _count_to_prune(self.amount, channels)
+        count = _compute_nparams_toprune(self.amount, channels)
         if not count:
             return default_mask
         others = [d for d in range(t.dim()) if d != self.dim % t.dim()]

@@ -43,37 +43,46 @@ class PackedSequence(_Fields):
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
+    def _with(self, data: Tensor) -> PackedSequence:
+        if data is self.data:
+            return self
+        return type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        data = self.data.to(*args, **kwargs)
-        return (
-            self
-            if data is self.data
-            else type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
-        )
+        return self._with(self.data.to(*args, **kwargs))
 
-    def _convert(self, method: str) -> PackedSequence:
-        return type(self)(getattr(self.data, method)(), self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        return self._with(self.data.cpu(*args, **kwargs))
 
-    def double(self) -> PackedSequence:
-        return self._convert("double")
-
-    def float(self) -> PackedSequence:
-        return self._convert("float")
-
-    def half(self) -> PackedSequence:
-        return self._convert("half")
-
-    def long(self) -> PackedSequence:
-        return self._convert("long")
-
-    def int(self) -> PackedSequence:
-        return self._convert("int")
-
-    def cpu(self) -> PackedSequence:
-        return self._convert("cpu")
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        return self._with(self.data.cuda(*args, **kwargs))
 
     def pin_memory(self) -> PackedSequence:
-        return self._convert("pin_memory")
+        return self._with(self.data.pin_memory())
+
+    def double(self) -> PackedSequence:
+        return self.to(dt.float64)
+
+    def float(self) -> PackedSequence:
+        return self.to(dt.float32)
+
+    def half(self) -> PackedSequence:
+        return self.to(dt.float16)
+
+    def long(self) -> PackedSequence:
+        return self.to(dt.int64)
+
+    def int(self) -> PackedSequence:
+        return self.to(dt.int32)
+
+    def short(self) -> PackedSequence:
+        return self.to(dt.int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(dt.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(dt.uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -91,6 +100,8 @@ def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack a padded batch: only the first lengths[i] steps of sequence i are kept."""
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
     sizes = _lengths_array(lengths)
     sorted_indices = None
     if not enforce_sorted:
@@ -126,6 +137,8 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """The inverse of pack_padded_sequence: (padded batch, lengths)."""
     counts = sequence.batch_sizes._array()
+    if not counts.size:
+        raise RuntimeError("batch_sizes can not be empty")
     steps, batch = len(counts), int(counts[0])
     if total_length is not None:
         if total_length < steps:

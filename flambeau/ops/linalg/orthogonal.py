@@ -68,11 +68,19 @@ _qr_result = named_result("linalg_qr", "Q", "R")
 
 @internal(grads={"A": _qr_gradient}, label="LinalgQrBackward0")
 def factors_qr(A: Tensor, mode: str) -> Any:
+    if A.is_meta:
+        return _qr_result(_meta_factors(A, mode))
     q, r = lapack.qr(A._array(), "complete" if mode == "complete" else "reduced")
     if mode == "r":
         q = np.zeros(0)
         return _qr_result((support.by_rows(q, A.dtype), support.by_columns(r, A.dtype)))
     return _qr_result((support.by_columns(q, A.dtype), support.by_columns(r, A.dtype)))
+
+
+def _meta_factors(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    *batch, m, n = A.shape
+    inner = m if mode == "complete" else min(m, n)
+    return A.new_empty((0,) if mode == "r" else (*batch, m, inner)), A.new_empty((*batch, inner, n))
 
 
 @composite(namespaces=("linalg",), method=False, out=True)

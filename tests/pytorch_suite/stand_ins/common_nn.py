@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .case import TestCase
+from .common_utils import freeze_rng_state  # noqa: F401 - the tests import it from here
 from .permissive import guess
 
 module_tests: list = []
@@ -33,22 +34,42 @@ class NNTestCase(TestCase):
             input.grad.zero_()
             input.grad.detach_()
 
-    def _create_basic_net(self) -> tuple[Any, Any, Any]:
-        class Layer(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.layer_dummy_param = torch.nn.Parameter(torch.empty(3, 5))
-                self.layer_dummy_buf = torch.nn.Buffer(torch.zeros(1, 3, 3, 7))
 
-        class Net(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.l1 = Layer()
-                self.dummy_param = torch.nn.Parameter(torch.empty(3, 5))
-                self.dummy_buf = torch.nn.Buffer(torch.zeros(7, 3, 3, 1))
+def _create_basic_net() -> tuple[Any, Any, Any]:
+    """A module with a parameter and a buffer, in one that has the same, in a sequence."""
 
-        layer, net = Layer(), Net()
-        return layer, net, torch.nn.Sequential(net)
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer_dummy_param = torch.nn.Parameter(torch.empty(3, 5))
+            self.layer_dummy_buf = torch.nn.Buffer(torch.zeros(1, 3, 3, 7))
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.l1 = Layer()
+            self.dummy_param = torch.nn.Parameter(torch.empty(3, 5))
+            self.dummy_buf = torch.nn.Buffer(torch.zeros(7, 3, 3, 1))
+
+    net = Net()
+    return net.l1, net, torch.nn.Sequential(net)
+
+
+def _test_bfloat16_ops(
+    case: Any, op: Any, device: Any, inp_dims: Any = (), prec: float = 1e-2, scale_factor: Any = None
+) -> None:
+    """The operation on float32 and on the same numbers in bfloat16, forward and backward."""
+    single = torch.randn(inp_dims, dtype=torch.float32, device=device)
+    if scale_factor is not None:
+        single = (torch.rand(inp_dims, dtype=torch.bfloat16, device=device) * scale_factor).float()
+    half = single.bfloat16().requires_grad_()
+    single.requires_grad_()
+    results = op(single), op(half)
+    case.assertEqual(results[0], results[1].float(), atol=prec, rtol=prec)
+    grad = torch.randn(results[1].shape, dtype=torch.bfloat16, device=device)
+    results[0].backward(grad.float())
+    results[1].backward(grad)
+    case.assertEqual(single.grad, half.grad.float(), atol=prec, rtol=prec)
 
 
 def _test_module_empty_input(

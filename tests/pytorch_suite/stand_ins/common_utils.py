@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import importlib.util
+import inspect
 import io
 import os
 import platform
@@ -23,6 +24,7 @@ from torch.testing import make_tensor  # noqa: F401 - the tests import it from h
 from .case import SEED, TestCase, set_rng_seed  # noqa: F401
 from .matrices import *  # noqa: F403
 from .parametrization import (  # noqa: F401
+    add_variants,
     decorateIf,
     instantiate_parametrized_tests,
     parametrize,
@@ -174,16 +176,6 @@ def set_cwd(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def swap(first: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(first, name)
-    setattr(first, name, value)
-    try:
-        yield
-    finally:
-        setattr(first, name, before)
-
-
-@contextlib.contextmanager
 def DeterministicGuard(  # noqa: N802
     deterministic: bool, *, warn_only: bool = False, fill_uninitialized_memory: bool = True
 ) -> Iterator[None]:
@@ -244,6 +236,28 @@ def suppress_warnings(test: Callable) -> Callable:
     return quiet
 
 
+def swap(swap_values: list[bool]) -> Callable:
+    """The test for both ways in which a module takes over other tensors: into its parameters, or in their place."""
+
+    def decorator_for(value: bool) -> Callable:
+        def decorate(test: Callable) -> Callable:
+            @functools.wraps(test)
+            def swapped(*args: Any, **kwargs: Any) -> Any:
+                before = torch.__future__.get_swap_module_params_on_conversion()
+                torch.__future__.set_swap_module_params_on_conversion(value)
+                try:
+                    return test(*args, **kwargs)
+                finally:
+                    torch.__future__.set_swap_module_params_on_conversion(before)
+
+            return swapped
+
+        return decorate
+
+    variants = [(f"swap_{value}", {}, [decorator_for(value)]) for value in swap_values]
+    return lambda test: add_variants(test, lambda: iter(variants))
+
+
 def wrapDeterministicFlagAPITest(test: Callable) -> Callable:  # noqa: N802
     """The test may change the flag; afterwards it is as before."""
 
@@ -266,6 +280,14 @@ def coalescedonoff(test: Callable) -> Callable:
 
 def retry(ExceptionToCheck: Any, tries: int = 3, delay: int = 3, skip_after_retries: bool = False) -> Callable:  # noqa: N803
     return lambda test: test
+
+
+def download_file(url: str, binary: bool = True) -> str:
+    raise unittest.SkipTest("needs a network")
+
+
+def get_function_arglist(func: Callable) -> list[str]:
+    return inspect.getfullargspec(func).args
 
 
 def first_sample(self: Any, samples: Any) -> Any:

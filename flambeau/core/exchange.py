@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..core.graph import AccumulateGrad
-from ..core.tensor import Tensor
+from .graph import AccumulateGrad
+from .tensor import Tensor
 
 
 def _slots(cls: type) -> list[str]:
