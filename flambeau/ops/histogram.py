@@ -13,6 +13,7 @@ from ..core.return_types import named_result
 from ..core.tensor import Tensor, copy_of_array, numel_of
 from ..core.typenames import type_name
 from ..kernels.library.counting import bounds, count_between, count_numbers
+from ..kernels.library.search import search_sorted
 from .arguments import need_tensor
 from .convert import to
 from .declare import composite
@@ -79,7 +80,12 @@ def _outer_edges(column: np.ndarray, given: tuple[float, float] | None, dim: int
 
 def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """The bin of each element between any edges; -1 outside. The last edge belongs to the last bin."""
-    place = np.searchsorted(edges, column, side="right") - 1
+    place = np.empty(len(column), np.int64)
+    if len(column):
+        search_sorted(
+            place, edges, np.ascontiguousarray(column), None, len(column), len(edges), len(column), right=True
+        )
+    place -= 1
     place = np.where(column == edges[-1], len(edges) - 2, place)
     return np.where((column >= edges[0]) & (column <= edges[-1]), place, -1)
 

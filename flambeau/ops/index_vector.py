@@ -70,11 +70,11 @@ def _scatter_vector(
 ) -> Tensor:
     scalar = not input.shape
     out = input.clone().reshape(1) if scalar else input.clone(memory_format=layout)
-    _scatter_into(out, d, index, source, reduce)
+    scatter_into(out, d, index, source, reduce)
     return out.reshape(()) if scalar else out
 
 
-def _scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> None:
+def scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> None:
     """out[..., index, ...] (op)= source; the indices are known to be good."""
     need_one_device(out, index, source)
     source = source.reshape(1) if not source.shape else source
@@ -102,7 +102,7 @@ def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alp
     d = _check_vector("index_add", out, dim, index, source)
     if not out.shape:
         return False
-    _scatter_into(out, d, index, _scaled(source, alpha), "amax" if out.dtype is dt.bool_ else "add")
+    scatter_into(out, d, index, _scaled(source, alpha), "amax" if out.dtype is dt.bool_ else "add")
     return True
 
 
@@ -121,12 +121,20 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return _scatter_vector(input, d, index, source, "amax" if input.dtype is dt.bool_ else "add")
 
 
+def _index_copy_into(out: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
+    d = _check_vector("index_copy", out, dim, index, source)
+    if not out.shape:
+        return False
+    scatter_into(out, d, index, source, "none")
+    return True
+
+
 @primitive(
     grads={
         "input": lambda g, dim, index: g.index_fill(dim, index, 0),
         "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(source_shape),
     },
-    inplace=True,
+    inplace=_index_copy_into,
     out=True,
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -142,9 +150,8 @@ def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor |
     return g.index_select(dim, filled).sum()
 
 
-@primitive(grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad}, inplace=True)
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """input with one value at the given indices of a dimension."""
+def _fill_operands(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[int, Tensor, Tensor]:
+    """The dimension, indices that are not negative, and what is copied there."""
     if isinstance(value, Tensor) and value.shape:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
@@ -171,7 +178,23 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         shape = list(input.shape)
         shape[d] = index.numel()
     source = input.new_full(shape if input.shape else [index.numel()], value)
-    return _scatter_vector(input, d, positions, source, "none", preserve_format)
+    return d, positions, source
+
+
+def _index_fill_into(out: Tensor, dim: int, index: Tensor, value: Any) -> bool:
+    if not out.shape:
+        return False
+    scatter_into(out, *_fill_operands(out, dim, index, value), "none")
+    return True
+
+
+@primitive(
+    grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad},
+    inplace=_index_fill_into,
+)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """input with one value at the given indices of a dimension."""
+    return _scatter_vector(input, *_fill_operands(input, dim, index, value), "none", preserve_format)
 
 
 def _index_reduce_grads(

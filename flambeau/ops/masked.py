@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.layout import broadcast_two, has_internal_overlap, wrap_dim
+from ..core.layout import broadcast_two, contiguous_format, has_internal_overlap, wrap_dim
 from ..core.promotion import can_cast, scalar_dtype
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
@@ -17,6 +17,7 @@ from ..expr.functions import where
 from .creation import check_fits
 from .declare import composite, pointwise, primitive
 from .dtype_rules import select, type_word
+from .index_vector import scatter_into
 from .indexing import slice_bounds
 from .inplace import raw_copy, write_out
 from .positions import split_positions, true_positions
@@ -206,10 +207,13 @@ def _flat_positions(name: str, input: Tensor, index: Tensor) -> np.ndarray:
     if where.size:
         if n == 0:
             raise IndexError(f"{name}(): tried to take from an empty tensor")
-        if where.min() < -n or where.max() >= n:
-            bad = int(where.max() if where.max() >= n else where.min())
+        low, high = int(where.min()), int(where.max())
+        if low < -n or high >= n:
+            bad = high if high >= n else low
             raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
-    return np.where(where < 0, where + n, where)
+        if low < 0:
+            return np.where(where < 0, where + n, where)
+    return where
 
 
 def _take_backward(g: Tensor, input_shape: Any, index: Tensor) -> Tensor:
@@ -223,6 +227,28 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return copy_of_array(input._array().reshape(-1)[where], input.dtype)
 
 
+def _put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
+    """Write into contiguous memory."""
+    if source.dtype is not out.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {out.dtype} and source.dtype = {source.dtype}"
+        )
+    if index.numel() != source.numel():
+        raise RuntimeError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    at = copy_of_array(_flat_positions("put_", out, index).reshape(-1), dt.int64)
+    reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
+    scatter_into(out._bare_alias().reshape(-1), 0, at, source._bare_alias().reshape(-1), reduce)
+
+
+def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:
+    if not out._contig or not isinstance(source, Tensor):
+        return False
+    _put_flat(out, index, source, accumulate)
+    return True
+
+
 @primitive(
     grads={
         "input": lambda g, index, source_shape, accumulate: (
@@ -230,24 +256,13 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         ),
         "source": lambda g, index, source_shape: g.take(index).reshape(source_shape),
     },
-    inplace=True,
+    inplace=_put_into,
 )
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with source written to (or added at) flat positions."""
-    if source.dtype is not input.dtype:
-        raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}"
-        )
-    if index.numel() != source.numel():
-        raise RuntimeError(
-            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
-        )
-    where = _flat_positions("put_", input, index).reshape(-1)
-    flat = input.contiguous().clone().reshape(-1)
-    at = copy_of_array(np.ascontiguousarray(where), dt.int64)
-    values = source.reshape(-1)
-    flat = flat.index_add(0, at, values) if accumulate else flat.index_copy(0, at, values)
-    return flat.reshape(input.shape)
+    out = input._bare_alias().clone(memory_format=contiguous_format)
+    _put_flat(out, index, source, accumulate)
+    return out
 
 
 # -- writing a view into a copy -------------------------------------------------------------------------------------------

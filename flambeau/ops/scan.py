@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.layout import wrap_dim
 from ..core.numeric_limits import finfo
 from ..core.return_types import named_result
-from ..core.tensor import Tensor, copy_of_array, empty, numel_of
+from ..core.tensor import Tensor, empty, numel_of
 from ..core.typenames import type_name
 from ..expr import functions as f
 from ..kernels.library import scan as kernels
@@ -33,33 +31,15 @@ def one_dim(name: str, dim: Any, rank: int) -> int:
     return wrap_dim(int(dim), rank)
 
 
-def _complex_logsumexp(array: np.ndarray, dim: int) -> np.ndarray:
-    """One step after the other: each keeps the phase of the larger term, so the imaginary part may leave (-pi, pi]."""
-    lines = np.moveaxis(array, dim, 0)
-    result = np.empty_like(lines)
-    total = np.full(lines.shape[1:], -np.inf, lines.dtype)
-    with np.errstate(all="ignore"):
-        for k, v in enumerate(lines):
-            swap = v.real > total.real
-            high, low = np.where(swap, v, total), np.where(swap, total, v)
-            total = np.where(np.isneginf(low.real), high, high + np.log1p(np.exp(low - high)))
-            result[k] = total
-    return np.moveaxis(result, 0, dim)
-
-
 def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
-    if op == "logsumexp" and input.dtype.is_complex and input.device is cpu and numel_of(input.shape):
-        array = input._array().reshape(-1) if not input.shape else input._array()
-        if reverse:
-            array = np.flip(array, dim)
-        result = _complex_logsumexp(array, dim)
-        return copy_of_array((np.flip(result, dim) if reverse else result).reshape(input.shape), input.dtype)
+    if op == "logsumexp" and input.dtype.is_complex:
+        op = "complex logsumexp"
     return _RUNNING[op, reverse].one(input, dim)
 
 
 _RUNNING = {
     (op, reverse): LineOperator(None, kernels.cumulate, 1, op=op, reverse=reverse)
-    for op in ("sum", "prod", "logsumexp")
+    for op in ("sum", "prod", "logsumexp", "complex logsumexp")
     for reverse in (False, True)
 }
 

@@ -152,11 +152,15 @@ def scatter_slices(out, index, src, outer, n, picked, inner, *, reduce):
         o = task // blocks
         first = task % blocks * COLUMNS
         last = minimum(first + COLUMNS, inner)
-        for k in range(picked):
-            source = (o * picked + k) * inner
-            target = (o * n + index[k]) * inner
-            for i in simd(first, last):
-                combine(out, target + i, src[source + i], reduce=reduce)
+        if inner == 1:
+            for k in range(picked):
+                combine(out, o * n + index[k], src[o * picked + k], reduce=reduce)
+        else:
+            for k in range(picked):
+                source = (o * picked + k) * inner
+                target = (o * n + index[k]) * inner
+                for i in simd(first, last):
+                    combine(out, target + i, src[source + i], reduce=reduce)
 
 
 @loop_kernel

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ...core.dtype import complex64, float32
 from ..loops import (
+    atan2,
     c128,
     exp,
     f64,
+    imag,
     inf,
     isnan,
     like,
@@ -16,6 +18,7 @@ from ..loops import (
     maximum,
     minimum,
     prange,
+    real,
     scalar_function,
     simd,
     unroll,
@@ -37,20 +40,34 @@ def log_add_exp(a, b):
 
 
 @scalar_function
+def complex_log_add_exp(total, v):
+    """The same of complex numbers. It keeps the phase of the larger term, so the imaginary part may leave (-pi, pi]."""
+    swap = real(v) > real(total)
+    high, low = v if swap else total, total if swap else v
+    if real(low) == -inf:
+        return high
+    z = exp(low - high)
+    x, y = real(z), imag(z)
+    return high + (0.5 * log1p(x * (2 + x) + y * y) + 1j * atan2(y, 1 + x))
+
+
+@scalar_function
 def advance(running, v, *, op):
     if op == "prod":
         return running * v
     if op == "logsumexp":
         return log_add_exp(running, v)
+    if op == "complex logsumexp":
+        return complex_log_add_exp(running, v)
     return running + v
 
 
 @loop_kernel
 def cumulate(out, x, outer, n, inner, *, op, reverse=False):
-    """op: "sum", "prod" or "logsumexp", from the end if `reverse`. float32 accumulates in float64, complex64 in complex128,
+    """op: "sum", "prod", "logsumexp" or "complex logsumexp", from the end if `reverse`. float32 accumulates in float64, complex64 in complex128,
     as PyTorch does."""
     kind = f64 if x.dtype is float32 else c128 if x.dtype is complex64 else out
-    start = 1 if op == "prod" else -inf if op == "logsumexp" else 0
+    start = 1 if op == "prod" else 0 if op == "sum" else -inf
     if inner == 1:
         # LINES at a time: each step of one line has to wait for the one before.
         for group in prange((outer + LINES - 1) // LINES, 2 * LINES * n):
