@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import Any, Protocol
 
 from . import dtype as dt
 from .dtype import dtype
 
 _default_dtype: list[dtype] = [dt.float32]
+
+
+class Planner(Protocol):
+    """What remembers results of type promotion."""
+
+    def forget_plans(self) -> None: ...
+
+
+_planners: weakref.WeakSet[Planner] = weakref.WeakSet()
+
+
+def depends_on_default_dtype(planner: Planner) -> None:
+    """Have a planner forget its plans whenever the default dtype changes."""
+    _planners.add(planner)
 
 
 def get_default_dtype() -> dtype:
@@ -21,7 +36,10 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError(f"invalid dtype object: only floating-point types are supported as the default type, got {d!r}")
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")
-    _default_dtype[0] = d
+    if d is not _default_dtype[0]:
+        _default_dtype[0] = d
+        for planner in list(_planners):
+            planner.forget_plans()
 
 
 def default_complex() -> dtype:

@@ -276,6 +276,7 @@ def _gelu_gradient(g: Expr, input: Expr, approximate: str, out: Expr) -> tuple:
 
 
 @pointwise(
+    out="exact",
     kinds="f", kernel="GeluKernelImpl", namespaces=_F, method=False, inplace=False, check=_check_gelu, grad=_gelu_gradient
 )  # fmt: skip
 def gelu(input, *, approximate="none"):
@@ -314,6 +315,7 @@ mish = _with_inplace(_mish)
 
 
 @pointwise(
+    out="exact",
     namespaces=_F,
     method=False,
     kinds="f",
@@ -328,6 +330,7 @@ def softplus(input, beta=1, threshold=20):
 
 
 @pointwise(
+    out="exact",
     namespaces=_F,
     method=False,
     kinds="f",
@@ -376,6 +379,7 @@ hardswish = _with_inplace(_hardswish)
 
 
 @pointwise(
+    out="exact",
     kinds="f",
     namespaces=("torch", "nn.functional"),
     inplace=False,
@@ -395,6 +399,7 @@ def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
 
 
 @pointwise(
+    out="exact",
     kinds="f",
     kernel="softshrink_check",
     namespaces=_F,

@@ -107,7 +107,7 @@ def trace_of(input: Tensor, shape: Any) -> Tensor:
 # -- hash --------------------------------------------------------------------------------------------------------------
 
 
-@composite(out=True)
+@composite(out="exact")
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The exclusive or of the elements' bits, as 64-bit numbers, over the given dimensions."""
     need_tensor("hash_tensor", input)

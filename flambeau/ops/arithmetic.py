@@ -163,7 +163,7 @@ def _check_negation(op: Pointwise, operands: tuple) -> None:
         )
 
 
-@pointwise(check=_check_negation, aliases=("negative",))
+@pointwise(out="exact", check=_check_negation, aliases=("negative",))
 def neg(input):
     """-input"""
     return -input
@@ -332,6 +332,7 @@ def _double_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
 
 
 @pointwise(
+    out="exact",
     numbers=("input", "exponent"),
     rule=_double_rule,
     constants={"exponent": _EXPONENTS},

@@ -115,7 +115,7 @@ def _pooling(dims: int) -> Any:
     pool.__doc__ = (
         f"The average of every window of {'images (N, C, H, W)' if dims == 2 else 'volumes (N, C, D, H, W)'}."
     )
-    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL, out=True)
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact")
 
 
 avg_pool2d, avg_pool3d = map(_pooling, (2, 3))

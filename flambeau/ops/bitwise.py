@@ -27,7 +27,7 @@ def bitwise_xor(input, other):
     return input ^ other
 
 
-@pointwise(kinds="bi", differentiable=False)
+@pointwise(out="exact", kinds="bi", differentiable=False)
 def bitwise_not(input):
     """~input"""
     return ~input

@@ -147,7 +147,7 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
         raise RuntimeError(f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(plan.shape)}")
     if isinstance(out, Tensor) and out.shape != plan.shape:
         needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
-        check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable)
+        check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))
         resize_out(out, plan.shape)
         out._strides, out._contig = plan.strides, plan.contig  # a resized out= is laid out as a new result
     if isinstance(out, Tensor) and out.shape == plan.shape:
@@ -156,12 +156,17 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
                 check_partial_overlap(out, x)
     if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
         result = _run(plan, operands, impl.runtime_params(params))
-        return write_out(impl.name, out, result, impl.differentiable)
+        return write_out(impl.name, out, result, impl.differentiable, _is_exact(impl, plan))
     needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
-    check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable)
+    check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))
     impl.into(out, operands, params)
     out._bump(impl.name)
     return out
+
+
+def _is_exact(impl: Pointwise, plan: Plan) -> bool:
+    """Whether out= must have the result's dtype; the real result of complex operands is always converted."""
+    return impl.exact_out and (plan.natural.is_complex or not plan.compute.is_complex)
 
 
 def _same(a: tuple, b: tuple) -> bool:

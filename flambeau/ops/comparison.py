@@ -107,13 +107,13 @@ def _no_complex(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError(f"{op.name} does not support complex inputs.")
 
 
-@pointwise(rule=compare, check=_no_complex, differentiable=False, inplace=False)
+@pointwise(out="exact", rule=compare, check=_no_complex, differentiable=False, inplace=False)
 def isposinf(input, compute=None):
     """Whether an element is positive infinity."""
     return input == math.inf if compute is not None and compute.is_floating_point else _never(input)
 
 
-@pointwise(rule=compare, check=_no_complex, differentiable=False, inplace=False)
+@pointwise(out="exact", rule=compare, check=_no_complex, differentiable=False, inplace=False)
 def isneginf(input, compute=None):
     """Whether an element is negative infinity."""
     return input == -math.inf if compute is not None and compute.is_floating_point else _never(input)
@@ -326,7 +326,7 @@ def _check_heaviside(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
-@pointwise(check=_check_heaviside, numbers=(), grad=no_derivative("heaviside"), label="NotImplemented")
+@pointwise(out="exact", check=_check_heaviside, numbers=(), grad=no_derivative("heaviside"), label="NotImplemented")
 def heaviside(input, values):
     """0 for negative elements, 1 for positive ones, `values` at zero."""
     return f.where(input == 0, values, f.where(input < 0, 0, f.where(input != input, 0, 1)))

@@ -14,7 +14,7 @@ from .dtype_rules import real_part
 from .formula import Pointwise
 
 
-@pointwise(kinds="ifc", rule=real_part, inplace=False, aliases=("absolute",))
+@pointwise(out="exact", kinds="ifc", rule=real_part, inplace=False, aliases=("absolute",))
 def abs(input):
     """The absolute value."""
     return f.abs_(input)
@@ -66,7 +66,7 @@ def _conjugate(input):
     return f.conj(input)
 
 
-@composite(out=True)
+@composite(out="exact")
 def conj_physical(input: Tensor) -> Tensor:
     """The complex conjugate; real tensors as they are."""
     return _conjugate(input) if input.dtype.is_complex else input

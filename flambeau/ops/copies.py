@@ -21,7 +21,7 @@ def _copied(name: str, see: Callable) -> Any:
         return clone(see(input, *args, **kwargs), memory_format=contiguous_format)
 
     copy.__doc__ = f"A copy of what {name.removesuffix('_copy')} shows."
-    return composite(copy, name=name, method=False, out=True)
+    return composite(copy, name=name, method=False, out="exact")
 
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:

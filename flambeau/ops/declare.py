@@ -16,7 +16,6 @@ from .formula import Pointwise, formula_globals
 from .inplace import (
     assign,
     check_disjoint,
-    check_out_dtype,
     check_unrecorded,
     check_writable,
     needs_copy_before_write,
@@ -46,7 +45,7 @@ def declare_pointwise(
     function: bool = True,
     method: bool = True,
     inplace: bool = True,
-    out: bool = True,
+    out: bool | str = True,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
     **options: Any,
@@ -58,19 +57,20 @@ def declare_pointwise(
 
     `inplace_grad` and `inplace_label` are the derivative and the autograd node's name of the in-place form where they
     differ. `unrecorded`: autograd takes no notice of the in-place form, not even of one that changes a leaf. `former`
-    names the numbers that may stand among the operands, as in PyTorch's former signature.
+    names the numbers that may stand among the operands, as in PyTorch's former signature. `out`: "exact" if out= must have
+    the result's dtype.
     """
     op_name = name or formula.__name__
 
     def implementation(**changes: Any) -> Pointwise:
         made = Pointwise(op_name, formula, **{**options, **changes})
-        made.former, made.unrecorded = former, unrecorded
+        made.former, made.unrecorded, made.exact_out = former, unrecorded, out == "exact"
         return made
 
     impl = implementation()
-    face = make_face(impl, out)
+    face = make_face(impl, bool(out))
     op = Op(
-        op_name, "pointwise", face, namespaces if function else (), face if method else None, None, out,
+        op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
         impl.differentiable, impl, aliases, formula.__doc__ or "",
     )  # fmt: skip
     if inplace:
@@ -253,10 +253,7 @@ def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str
                         check_unrecorded(name, *(x for x in (out, *args) if isinstance(x, Tensor)))
                     if disjoint:
                         check_disjoint(out, args)
-                    result = run(*args, **kwargs)
-                    if exact:
-                        check_out_dtype(out, result.dtype)
-                    return write_out(name, out, result)
+                    return write_out(name, out, run(*args, **kwargs), exact=exact)
             return run(*args, **kwargs)
         except SparseOperand as problem:
             reason = problem.reason

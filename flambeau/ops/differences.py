@@ -33,7 +33,7 @@ def _check_neighbour(input: Tensor, other: Tensor, d: int) -> None:
             )
 
 
-@composite(out=True)
+@composite(out="exact")
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:

@@ -20,6 +20,7 @@ from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.graph import RETRY_MESSAGE, mode
 from ..core.layout import broadcast_two, expand_strides
+from ..core.promotion import depends_on_default_dtype
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
@@ -86,6 +87,7 @@ class Pointwise:
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
     adapt: Callable | None = None  # a last change of the operands before they are planned for
+    exact_out = False  # whether out= must have the result's dtype
     former: tuple[str, ...] = ()  # numbers that PyTorch's former signature had among the operands
 
     def __init__(
@@ -135,6 +137,7 @@ class Pointwise:
         self.inplace_plans: dict[tuple, Plan] = {}
         self.shares: dict[tuple, Any] = {}
         self.gradients: dict[int, tuple] = {}
+        depends_on_default_dtype(self)
 
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
@@ -243,11 +246,14 @@ class Pointwise:
         plan.recipes = {}
         self._compile(plan, operands, compute)
         if len(self.plans) >= _MAX_PLANS:
-            self.plans.clear()
-            self.calls.clear()
-            self.inplace_plans.clear()
+            self.forget_plans()
         self.plans[key] = plan
         return plan
+
+    def forget_plans(self) -> None:
+        self.plans.clear()
+        self.calls.clear()
+        self.inplace_plans.clear()
 
     def _compile(self, plan: Plan, operands: tuple, compute: dtype) -> None:
         """Trace the formula and find or make its kernel."""

@@ -15,7 +15,7 @@ from ..kernels.library import index as kernels
 from .along import split_at
 from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
-from .inplace import raw_copy
+from .inplace import raw_copy, write_out
 from .primitive import unknown_derivative
 
 
@@ -142,7 +142,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
         wrapped = indices.where(indices >= 0, indices + input.shape[d])
         result = input.expand(full).gather(d, wrapped.expand(wanted))
-    return result if out is None else out.copy_(result)
+    return result if out is None else write_out("take_along_dim", out, result, exact=True)
 
 
 def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor:
@@ -289,7 +289,7 @@ def _scatter_into(
     return True
 
 
-@composite(inplace=_scatter_into, out=True)
+@composite(inplace=_scatter_into, out="exact")
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -322,7 +322,7 @@ def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool
     return True
 
 
-@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=_scatter_add_into, out=True)
+@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=_scatter_add_into, out="exact")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""
     out = input.clone(memory_format=contiguous_format)
@@ -404,7 +404,7 @@ def _where_scattered(self: Tensor, dim: int, index: Tensor, other: Tensor) -> Te
     return self.where(touched != 0, other)
 
 
-@primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out=True)
+@primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact")
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

@@ -120,7 +120,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         places = (x - low) * bins / (edges[1] - edges[0])  # type: ignore[operator]
     count_between(counts, x, places, flat.size, bins, low, high)
     result = to(copy_of_array(counts[:bins], dt.int64), input.dtype)
-    return result if out is None else write_out("histc", out, result)
+    return result if out is None else write_out("histc", out, result, exact=True)
 
 
 # -- histogram ---------------------------------------------------------------------------------------------------------

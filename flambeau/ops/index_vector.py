@@ -112,7 +112,7 @@ def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alp
         "source": lambda g, dim, index, source_shape, alpha: (g.index_select(dim, index) * alpha).reshape(source_shape),
     },
     inplace=_index_add_into,
-    out=True,
+    out="exact",
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """input with alpha * source added at the given indices of one dimension."""
@@ -135,7 +135,7 @@ def _index_copy_into(out: Tensor, dim: int, index: Tensor, source: Tensor) -> bo
         "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(source_shape),
     },
     inplace=_index_copy_into,
-    out=True,
+    out="exact",
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with source copied to the given indices of one dimension."""
@@ -211,7 +211,7 @@ def _index_reduce_grads(
     return a, b.reshape(shape)
 
 
-@primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out=True)
+@primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out="exact")
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

@@ -398,10 +398,12 @@ def _refuse_recording(name: str) -> None:
     )
 
 
-def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool) -> None:
-    """Raise unless a result of dtype `d` on `where` may be stored in `out`."""
+def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool, exact: bool = False) -> None:
+    """Raise unless a result of dtype `d` on `where` may be stored in `out`, which must have just this dtype if `exact`."""
     if mode.enabled and needs_grad:
         _refuse_recording(name)
+    if exact:
+        check_out_dtype(out, d)
     if not can_cast(d, out.dtype):
         raise RuntimeError(
             f"result type {type_word(d)} can't be cast to the desired output type {type_word(out.dtype)}"
@@ -418,19 +420,21 @@ def check_out_dtype(out: Any, wanted: dtype) -> None:
         )
 
 
-def write_out(name: str, out: Any, result: Any, recorded: bool = True) -> Any:
-    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator."""
+def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bool = False) -> Any:
+    """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator; `exact`: a result
+    is not converted."""
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(
                 f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {type(out).__name__}"
             )
         for o, r in zip(out, result):
-            write_out(name, o, r)
+            write_out(name, o, r, exact=exact)
         return result.delivered(out) if isinstance(result, NamedResult) else tuple(out)
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    check_out(name, out, result.dtype, result.device, recorded and (result.requires_grad or out.requires_grad))
+    needs_grad = recorded and (result.requires_grad or out.requires_grad)
+    check_out(name, out, result.dtype, result.device, needs_grad, exact)
     resize_out(out, result.shape)
     if has_internal_overlap(out.shape, out._strides):
         raise RuntimeError(

@@ -8,7 +8,7 @@ from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import dtype
 from ..core.layout import channels_last_strides, suggests_channels_last, wrap_dim
-from ..core.promotion import result_dtype
+from ..core.promotion import can_cast, result_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor, numel_of
@@ -16,6 +16,7 @@ from ..core.tensor import empty as raw_empty
 from ..core.typenames import type_name
 from .convert import copy_raw
 from .declare import composite, internal, primitive
+from .dtype_rules import type_word
 from .inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from .shape import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
@@ -193,7 +194,10 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
                 " overlap"
                 f" in input tensor {i}"
             )
-    return write_out("cat", out, joined(tensors, dim))
+    result = joined(tensors, dim)
+    if isinstance(out, Tensor) and not can_cast(result.dtype, out.dtype):
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {type_word(out.dtype)}")
+    return write_out("cat", out, result)
 
 
 @internal(grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")

@@ -171,7 +171,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
         )
     found = nonzero_matrix(input)
     if out is not None:
-        return write_out("nonzero", out, found)
+        return write_out("nonzero", out, found, exact=True)
     if not as_tuple:
         return found
     if not input.shape:
@@ -313,7 +313,8 @@ def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
             g.new_zeros(src_shape), dim, start, end, step
         ),
         "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
-    }
+    },
+    out=True,
 )
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1

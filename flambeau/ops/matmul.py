@@ -376,7 +376,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-@composite(out=True)
+@composite(out="exact")
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimensions."""
     if not input.shape or not other.shape:
@@ -388,7 +388,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contract dimensions of a with dimensions of b."""
     if isinstance(dims, Tensor):

@@ -272,7 +272,7 @@ def norm(
         result = matrix_norm_of(input, p, dims, keepdim, dtype)
     else:
         result = vector_norm_of(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype)
-    return result if out is None else write_out("norm", out, result)
+    return result if out is None else write_out("norm", out, result, exact=True)
 
 
 # -- distances from norms ----------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def _renorm_grad(g: Tensor, input: Tensor, p: float, dim: int, maxnorm: float) -
     return _shrink_grad.call((g, direction, along, n, float(maxnorm)))
 
 
-@primitive(grads={"input": _renorm_grad}, out=True, inplace=True)
+@primitive(grads={"input": _renorm_grad}, out="exact", inplace=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled so that their p-norm is at most maxnorm."""
     need_tensor("renorm", input)
@@ -327,6 +327,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
     if len(input.shape) < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {len(input.shape)} dimensions")
+    _check_dtype("linalg.vector_norm", input, None)
     (kept,) = reduced_dims(dim, len(input.shape), "renorm")
     dims = tuple([d for d in range(len(input.shape)) if d != kept])
     n = _norm(input, float(p), dims, True)

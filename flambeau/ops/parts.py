@@ -45,7 +45,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
 
 @primitive(
     grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)},
-    out=True,
+    out="exact",
 )
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of what narrow shows."""
@@ -425,7 +425,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return full
 
 
-@composite(out=True)
+@composite(out="exact")
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with this vector on its diagonal, or a copy of a matrix's diagonal."""
     offset = as_int(diagonal, "diag", "diagonal", 2)

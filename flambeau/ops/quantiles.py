@@ -108,7 +108,7 @@ def quantile(
 ) -> Tensor:
     """The q-th quantiles of all elements or along a dimension; nan where there is one."""
     result = _quantile("quantile", input, q, dim, keepdim, interpolation, False)
-    return result if out is None else write_out("quantile", out, result)
+    return result if out is None else write_out("quantile", out, result, exact=True)
 
 
 @composite
@@ -123,4 +123,4 @@ def nanquantile(
 ) -> Tensor:
     """The q-th quantiles of what is not nan."""
     result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
-    return result if out is None else write_out("nanquantile", out, result)
+    return result if out is None else write_out("nanquantile", out, result, exact=True)

@@ -307,13 +307,13 @@ def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
     return out
 
 
-@primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True)
+@primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact")
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere."""
     return _triangle(input, diagonal, False)
 
 
-@primitive(grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True)
+@primitive(grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact")
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""
     return _triangle(input, diagonal, True)

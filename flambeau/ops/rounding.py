@@ -30,19 +30,24 @@ def _refuse_complex(message: str) -> Any:
 # -- rounding ------------------------------------------------------------------------------------------------------------
 
 
-@pointwise(kinds="if", kernel="floor_vml_cpu", check=_refuse_complex("floor is not supported for complex inputs"))
+@pointwise(
+    out="exact", kinds="if", kernel="floor_vml_cpu", check=_refuse_complex("floor is not supported for complex inputs")
+)
 def floor(input):
     """The largest whole number not above the input."""
     return f.floor(input)
 
 
-@pointwise(kinds="if", kernel="ceil_vml_cpu", check=_refuse_complex("ceil is not supported for complex inputs"))
+@pointwise(
+    out="exact", kinds="if", kernel="ceil_vml_cpu", check=_refuse_complex("ceil is not supported for complex inputs")
+)
 def ceil(input):
     """The smallest whole number not below the input."""
     return f.ceil(input)
 
 
 @pointwise(
+    out="exact",
     kinds="if",
     kernel="trunc_vml_cpu",
     check=_refuse_complex("trunc is not supported for complex inputs"),
@@ -60,6 +65,7 @@ def _check_decimals(op: Pointwise, operands: tuple, params: tuple) -> None:
 
 
 @pointwise(
+    out="exact",
     kinds="if", kernel="round_vml_cpu", check=_check_decimals, constants={"decimals": None}, aliases=("special.round",)
 )  # fmt: skip
 def round(input, *, decimals=0):
@@ -70,7 +76,7 @@ def round(input, *, decimals=0):
     return f.round_(input * scale) / scale if decimals > 0 else f.round_(input / scale) * scale
 
 
-@pointwise(kinds="f", grad=lambda g, input, out: (g,))
+@pointwise(out="exact", kinds="f", grad=lambda g, input, out: (g,))
 def frac(input):
     """The fraction of a number, with its sign."""
     return input - f.trunc(input)
@@ -80,9 +86,10 @@ def frac(input):
 
 
 @pointwise(
+    out="exact",
     check=_refuse_complex(
         "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
-    )
+    ),
 )
 def sign(input):
     """-1, 0 or 1"""
@@ -95,13 +102,14 @@ def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
     return (f.where(input == 0, 0, across),)
 
 
-@pointwise(grad=_sgn_gradient)
+@pointwise(out="exact", grad=_sgn_gradient)
 def sgn(input):
     """input / |input|, and 0 for 0"""
     return f.sign(input)
 
 
 @pointwise(
+    out="exact",
     rule=compare,
     check=_refuse_complex("signbit is not implemented for complex tensors."),
     differentiable=False,
@@ -234,7 +242,7 @@ def _nan_to_num_gradient(g: Expr, input: Expr, nan: Any, posinf: Any, neginf: An
     return (f.where(passes, g, 0),)
 
 
-@pointwise(grad=_nan_to_num_gradient)
+@pointwise(out="exact", grad=_nan_to_num_gradient)
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None, compute=None):
     """The input with nan and infinities replaced by finite numbers."""
     if compute is not None and compute.category < 2:

@@ -177,7 +177,7 @@ def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: boo
     return flip(_logcumsumexp_grad(flip(g, (dim,)), flip(input, (dim,)), flip(out, (dim,)), dim), (dim,))
 
 
-@composite(out=True)
+@composite(out="exact")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the sum of the exponentials of everything up to each element."""
     need_tensor("logcumsumexp", input)

@@ -149,7 +149,7 @@ def argsort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = No
     return index if out is None else write_out("argsort", out, index)
 
 
-@composite(out=True)
+@composite(out="exact")
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension."""
     return sort(input, 0)[0]

@@ -127,7 +127,7 @@ def unique_consecutive(
 # -- membership --------------------------------------------------------------------------------------------------------
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements occur among the test elements."""
     given = [x for x in (elements, test_elements) if isinstance(x, Tensor)]

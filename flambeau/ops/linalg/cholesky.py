@@ -53,7 +53,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with A = L L^H for a positive-definite matrix (with upper=True, U with A = U^H U)."""
     factor, info = _checked_factor("linalg.cholesky", A, upper)

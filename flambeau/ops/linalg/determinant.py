@@ -47,7 +47,7 @@ def _check(name: str, A: Tensor) -> None:
     support.check_square(name, A)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def det(A: Tensor) -> Tensor:
     """The determinant of a square matrix, or of each in a batch."""
     _check("linalg.det", A)

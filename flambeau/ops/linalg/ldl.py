@@ -51,7 +51,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     return _factor_result((packed, pivots))
 
 
-@primitive(namespaces=("linalg",), method=False, out=True)
+@primitive(namespaces=("linalg",), method=False, out="exact")
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X with A X = B, A given by linalg.ldl_factor."""
     name = "torch.linalg.ldl_solve"

@@ -188,7 +188,7 @@ def _check_pivots(pivots: Tensor, m: int) -> None:
 # -- solving ----------------------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """X with A X = B (or X A = B, or with A^H), A given by linalg.lu_factor."""
     name = "linalg.lu_solve"
@@ -225,7 +225,7 @@ def _lu_solution(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor
     return solve_triangular(LU, half, upper=True)
 
 
-@composite(name="lu_solve", out=True)
+@composite(name="lu_solve", out="exact")
 def old_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """The older form of linalg.lu_solve, right-hand side first."""
     warnings.warn(

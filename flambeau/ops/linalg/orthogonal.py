@@ -187,7 +187,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     return householder_product(input, input2)
 
 
-@composite(out=True)
+@composite(out="exact")
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """A matrix times the full orthogonal matrix of Householder reflections, from the left or the right."""
     name = "torch.ormqr"

@@ -18,7 +18,7 @@ from .solving import inv, solve
 # -- vectors ----------------------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `dim`."""
     support.require("linalg.cross", "input", input)
@@ -35,7 +35,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
 
 
-@composite(name="cross", out=True)
+@composite(name="cross", out="exact")
 def old_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
     if dim is None:
@@ -53,7 +53,7 @@ def old_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return cross(input, other, dim=dim)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner product of vectors along `dim`, the first conjugated."""
     support.require("linalg.vecdot", "x", x)
@@ -144,7 +144,7 @@ def _chain(tensors: list[Tensor], split: list[list[int]], i: int, j: int) -> Ten
     return _chain(tensors, split, i, k).mm(_chain(tensors, split, k + 1, j))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def multi_dot(tensors: Any) -> Tensor:
     """The product of several matrices in the cheapest order; the first and the last may be vectors."""
     items = list(tensors)

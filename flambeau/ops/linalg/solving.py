@@ -77,7 +77,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
     result, info = _checked_solution("linalg.solve", A, B, left)
@@ -112,7 +112,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def inv(A: Tensor) -> Tensor:
     """The inverse of a square matrix, or of each in a batch."""
     result, info = _checked_inverse(A)

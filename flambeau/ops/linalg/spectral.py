@@ -123,7 +123,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     return singular(A, bool(full_matrices))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of a matrix, or of each in a batch, in descending order."""
     _check_svd("linalg.svd", A, driver)
@@ -209,7 +209,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:
     return hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of a Hermitian matrix, ascending."""
     letter = _check_eigh("linalg.eigvalsh", A, UPLO)

@@ -40,7 +40,7 @@ def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriang
     return support.by_columns(np.swapaxes(x, -2, -1), A.dtype)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """X with A X = B (or X A = B), A triangular; the other triangle is not read."""
     name = "linalg.solve_triangular"
