@@ -316,7 +316,7 @@ COMPUTED_HERE_ONLY = ["Tensor.sum_to_size", "detach_copy", "from_dlpack", "linal
 REFUSED_HERE_ONLY = ["Tensor.t_", "pca_lowrank", "trapezoid", "trapz"]
 # One checks the layout first, the other the arguments that are missing here or the number of dimensions.
 REFUSED_OTHERWISE = [
-    "Tensor.dsplit", "Tensor.histogram", "Tensor.repeat_interleave", "Tensor.resize_", "broadcast_shapes", "dsplit", "histogram",
+    "Tensor.dsplit", "Tensor.histogram", "Tensor.repeat_interleave", "Tensor.resize_", "dsplit", "histogram",
     "linalg.multi_dot",
 ]  # fmt: skip
 DIFFERENT = ["Tensor.new"]  # legacy; a sparse tensor's is strided here
