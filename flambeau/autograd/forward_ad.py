@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ..core import modes
 from ..core.batched import BatchedTensor
 from ..core.graph import mode
+from ..core.naming import no_attribute
 from ..core.tensor import Tensor
 from .engine import LinearPass, run_backward
 
@@ -202,3 +203,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+def __getattr__(name: str) -> Any:
+    """`_current_level` is how programs written for PyTorch ask whether a level is open: its number, or -1."""
+    if name == "_current_level":
+        return len(_open) - 1
+    raise no_attribute(__name__, name)

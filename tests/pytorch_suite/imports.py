@@ -6,6 +6,7 @@ A placeholder lets the file load; a test that uses it fails and says what is mis
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -39,7 +40,7 @@ class Placeholder:
         raise NotThere(f"{self.__name__} is not there")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not _loading[0]:
+        if name.startswith("_") or not _loading[0]:
             raise AttributeError(f"{self.__name__} is not there")
         return Placeholder(f"{self.__name__}.{name}")
 
@@ -123,6 +124,8 @@ def load(path: Path) -> ModuleType:
     for statement in statements:
         if isinstance(statement, ast.Attribute):
             _provide_attribute(torch, _dotted(statement))
+    if not hasattr(torch.autograd, "_force_original_view_tracking"):  # an internal switch that every tearDown resets
+        torch.autograd._force_original_view_tracking = lambda mode: contextlib.nullcontext()  # type: ignore[attr-defined]
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
