@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core.graph import INFERENCE, GradientEdge, HookHandle, gradient_edge, mode
+from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gradient_edge, mode
 from ..core.naming import submodule
 from ..core.overrides import overridable
 from ..core.tensor import Tensor
+from ..ops.creation import ones
 from .engine import TensorHook, run_backward
 
 
@@ -18,34 +21,42 @@ def _as_list(value: Any) -> list:
     return [value] if isinstance(value, (Tensor, GradientEdge)) or not isinstance(value, Iterable) else list(value)
 
 
-def _starting_gradients(outputs: list[Tensor], gradients: list) -> list[Tensor]:
+def _described(out: Any) -> tuple | None:
+    """(shape, dtype, device) of an output, a tensor or an edge of the graph; None where the edge's node does not know."""
+    if isinstance(out, GradientEdge):
+        if not isinstance(out.node, AccumulateGrad):
+            return out.node.output_info and out.node.output_info[out.output_nr]
+        out = out.node.variable
+    return out.shape, out.dtype, out.device
+
+
+def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
     result: list[Tensor] = []
-    for out, g in zip(outputs, gradients):
-        if isinstance(out, GradientEdge):
-            if g is None:
-                raise RuntimeError(
-                    "grad can be implicitly created only for scalar outputs; for a GradientEdge, give it"
-                )
-        elif g is None:
-            if not out.requires_grad:
+    for i, (out, g) in enumerate(zip(outputs, gradients)):
+        known = _described(out)
+        if known is None and isinstance(g, Tensor):
+            result.append(g)
+            continue
+        shape, dtype, device = known or ((0,), None, None)
+        if g is None:
+            if isinstance(out, Tensor) and not out.requires_grad:
                 raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
-            if out.numel() != 1:
+            if math.prod(shape) != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
-            if not out.dtype.is_floating_point:
-                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
-            g = out.new_ones(out.shape)
+            if not dtype.is_floating_point:
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
+            g = ones(shape, dtype=dtype, device=device) if isinstance(out, GradientEdge) else out.new_ones(shape)
         elif not isinstance(g, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
-        elif g.shape != out.shape:
+        elif g.shape != shape:
             raise RuntimeError(
-                f"Mismatch in shape: grad_output[{len(result)}] has a shape of {g.shape} and output[{len(result)}] has a shape of"
-                f" {out.shape}."
+                f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {shape}."
             )
-        elif g.dtype.is_complex != out.dtype.is_complex:
+        elif g.dtype.is_complex != dtype.is_complex:
             raise RuntimeError(
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype:"
-                f" grad_output[{len(result)}] has a dtype of {g.dtype} and output[{len(result)}] has a dtype of {out.dtype}."
+                f" grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a dtype of {dtype}."
             )
         result.append(g)
     return result
@@ -65,12 +76,32 @@ def backward(
     if len(given) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
     if inputs is not None:
-        inputs = _as_list(inputs)
+        inputs = _inputs_list(inputs, "backward")
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     gradients = _starting_gradients(outputs, given)
     keep = create_graph if retain_graph is None else retain_graph
-    run_backward(outputs, gradients, keep, create_graph, inputs, True)
+    if create_graph:
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient"
+            " which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you"
+            " have to use this function, make sure to reset the .grad fields of your parameters to None after use to break"
+            " the cycle and avoid the leak.",
+            stacklevel=2,
+        )
+    found = run_backward(outputs, gradients, keep, create_graph, inputs, True)
+    for tensor, g in zip(inputs or (), found):
+        if g is not None and isinstance(tensor, Tensor) and not tensor.is_leaf:  # leaves have accumulated theirs
+            meta = tensor._ensure_meta()
+            meta.grad = g if meta.grad is None else meta.grad + g
+
+
+def _inputs_list(inputs: Any, function: str) -> list:
+    if isinstance(inputs, dict):
+        if type(inputs) is not dict:
+            raise TypeError(f"{function}(): inputs given by name must be a dict, not a {type(inputs).__name__}")
+        return list(inputs.values())
+    return _as_list(inputs)
 
 
 @overridable
@@ -84,8 +115,18 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple:
-    """The gradients of `outputs` with respect to `inputs`, returned instead of accumulated."""
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`, returned instead of accumulated: a tuple, or for a dict of inputs
+    a dict with the same keys."""
+    if isinstance(inputs, dict):
+        named = _inputs_list(inputs, "grad")
+        if not named:
+            raise RuntimeError("`inputs` argument to `grad()` cannot be empty when it is a dict.")
+        found = grad(
+            outputs, named, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+            materialize_grads,
+        )  # fmt: skip
+        return dict(zip(inputs, found))
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -106,8 +147,18 @@ def grad(
                     " allow_unused=True if this is the desired behavior."
                 )
             if materialize_grads:
-                results[i] = ins[i].new_zeros(ins[i].shape)
+                results[i] = _zeros_for(ins[i])
     return tuple(results)
+
+
+def _zeros_for(wanted: Any) -> Tensor:
+    if isinstance(wanted, Tensor):
+        return wanted.new_zeros(wanted.shape)
+    known = _described(wanted)
+    if known is None:
+        raise RuntimeError("materialize_grads: the node of a GradientEdge does not know the shape of its gradient")
+    shape, dtype, device = known
+    return ones(shape, dtype=dtype, device=device).zero_()
 
 
 def _batched_grad(

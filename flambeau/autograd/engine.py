@@ -100,16 +100,24 @@ class Pass:
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
         """Run hooks, capture or accumulate, and apply the node."""
+        if useful is not None and node not in useful:
+            return None
         if node.prehooks or node.retain:
-            incoming = run_prehooks(node, incoming)
+            run_tensor_hooks(node, incoming)
         if self.captures is not None:
             self.capture(node, incoming)
         if type(node) is AccumulateGrad:
-            if self.accumulates or (useful is not None and node in useful and self.accumulate_into(node)):
+            if self.accumulates or (useful is not None and self.accumulate_into(node)):
+                if node.prehooks:
+                    incoming = run_prehooks(node, incoming)
                 accumulate(node, incoming, self.create_graph)
+                if node.hooks:
+                    run_posthooks(node, (), incoming)
             return None
         if useful is not None and not any(e is not None and e[0] in useful for e in node.edges):
             return None
+        if node.prehooks:
+            incoming = run_prehooks(node, incoming)
         try:
             outgoing = apply_watched(node, incoming) if unusual else node.apply(incoming)
         except BatchedOperand:
@@ -186,28 +194,29 @@ class LinearPass(Pass):
         return outgoing
 
 
+def run_tensor_hooks(node: Node, incoming: list) -> None:
+    """Hooks of the tensors this node produced, then retained gradients: before the node runs, and where it does not."""
+    for hook in list((node.prehooks or {}).values()):
+        if isinstance(hook, TensorHook):
+            g = incoming[hook.output_nr] if hook.output_nr < len(incoming) else None
+            changed = hook.function(g)
+            if changed is not None:
+                check_hook_result(changed, g)
+                incoming[hook.output_nr] = changed
+    for output_nr, reference in (node.retain or {}).items():
+        tensor = reference()
+        if tensor is not None and incoming[output_nr] is not None:
+            held = tensor.grad
+            tensor._ensure_meta().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
+
+
 def run_prehooks(node: Node, incoming: list) -> list:
-    """Hooks of the tensors this node produced, then hooks of the node itself, then retained gradients."""
-    info = node.prehooks
-    if info:
-        for hook in list(info.values()):
-            if isinstance(hook, TensorHook):
-                g = incoming[hook.output_nr] if hook.output_nr < len(incoming) else None
-                if g is not None:
-                    changed = hook.function(g)
-                    if changed is not None:
-                        check_hook_result(changed, g)
-                        incoming[hook.output_nr] = changed
-            else:
-                changed = hook(tuple(incoming))
-                if changed is not None:
-                    incoming = list(changed) if isinstance(changed, (tuple, list)) else [changed]
-    if node.retain:
-        for output_nr, reference in node.retain.items():
-            tensor = reference()
-            if tensor is not None and incoming[output_nr] is not None:
-                held = tensor.grad
-                tensor._ensure_meta().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
+    """Hooks of the node itself."""
+    for hook in list((node.prehooks or {}).values()):
+        if not isinstance(hook, TensorHook):
+            changed = hook(tuple(incoming))
+            if changed is not None:
+                incoming = list(changed) if isinstance(changed, (tuple, list)) else [changed]
     return incoming
 
 
@@ -220,9 +229,11 @@ class TensorHook:
         self.function, self.output_nr = function, output_nr
 
 
-def check_hook_result(changed: Any, original: Tensor) -> None:
+def check_hook_result(changed: Any, original: Tensor | None) -> None:
     if not isinstance(changed, Tensor):
         raise TypeError(f"expected a Tensor or None from a hook, got {type(changed).__name__}")
+    if original is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
     if changed.shape != original.shape:
         raise RuntimeError(f"hook has changed the size of value: from {list(original.shape)} to {list(changed.shape)}")
     if changed.dtype is not original.dtype:

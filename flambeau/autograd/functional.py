@@ -47,22 +47,24 @@ def _shaped(results: tuple, is_tuple: bool) -> Any:
     return results if is_tuple else results[0]
 
 
-def _check_vector(v: Any, like: Tensors, is_tuple: bool, function: str, what: str) -> Tensors:
+def _check_vector(v: Any, like: Tensors, is_tuple: bool, function: str, what: str, create_graph: bool) -> Tensors:
     if v is None:
         if len(like) == 1 and like[0].numel() == 1:
             return (like[0].new_ones(like[0].shape),)
         raise RuntimeError(
-            f"The vector v can only be None if {what} contains a single element: {function} needs one value per element."
+            f"The vector v can only be None if {what} a single element: {function} needs one value per element."
         )
     vectors, _ = _as_tuple(v, "v", function)
     if len(vectors) != len(like):
         given = f"{len(vectors)} {'Tensor' if len(vectors) == 1 else 'Tensors'}"
+        if not is_tuple:
+            raise RuntimeError(f"The given v should contain a single Tensor. It is a tuple of {given}.")
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {given}.")
     for i, (a, b) in enumerate(zip(vectors, like)):
         if a.shape != b.shape:
             place = f"Entry {i} in v" if is_tuple else "v"
             raise RuntimeError(f"{place} has invalid size: should be {b.shape} but got {a.shape}.")
-    return tuple(t.detach() for t in vectors)
+    return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach() for t in vectors)
 
 
 def _gradients(outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: bool) -> Tensors:
@@ -102,7 +104,7 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     with enable_grad():
         points = _prepared(given, create_graph)
         outputs, several = _evaluate(func, points, "vjp")
-        vectors = _check_vector(v, outputs, several, "vjp", "the user-provided function's output")
+        vectors = _check_vector(v, outputs, several, "vjp", "the user-provided function returns", create_graph)
         products = _gradients(outputs, points, vectors, create_graph, strict)
     return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), is_tuple)
 
@@ -112,7 +114,7 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     given, is_tuple = _as_tuple(inputs, "inputs", "jvp")
     with enable_grad():
         points = _prepared(given, create_graph)
-        vectors = _check_vector(v, points, is_tuple, "jvp", "the input to the user-provided function")
+        vectors = _check_vector(v, points, is_tuple, "jvp", "the input to the user-provided function has", create_graph)
         outputs, several = _evaluate(func, points, "jvp")
         products = _forward(outputs, points, vectors, create_graph, strict)
     return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), several)
@@ -245,7 +247,7 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     given, is_tuple = _as_tuple(inputs, "inputs", "vhp")
     with enable_grad():
         points = _prepared(given, create_graph)
-        vectors = _check_vector(v, points, is_tuple, "vhp", "the input to the user-provided function")
+        vectors = _check_vector(v, points, is_tuple, "vhp", "the input to the user-provided function has", create_graph)
         outputs, _ = _scalar(func, points, "vhp")
         first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
         second = _gradients(first, points, vectors, create_graph, strict)
@@ -258,7 +260,7 @@ def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     given, is_tuple = _as_tuple(inputs, "inputs", "hvp")
     with enable_grad():
         points = _prepared(given, create_graph)
-        vectors = _check_vector(v, points, is_tuple, "hvp", "the input to the user-provided function")
+        vectors = _check_vector(v, points, is_tuple, "hvp", "the input to the user-provided function has", create_graph)
         outputs, _ = _scalar(func, points, "hvp")
         first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
         second = _forward(first, points, vectors, create_graph, strict)

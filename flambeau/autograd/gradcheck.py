@@ -164,7 +164,7 @@ def gradgradcheck(
             values = generator.standard_normal(out.shape)
             seeds.append(copy_of_array(np.asarray(values, out.dtype.numpy), out.dtype).requires_grad_())
     else:
-        seeds = [g.requires_grad_() for g in _tensors(grad_outputs)]
+        seeds = _tensors(grad_outputs)
     count = len(args)
 
     def gradient(*everything: Any) -> tuple:

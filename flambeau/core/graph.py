@@ -95,7 +95,7 @@ class SavedTensor:
 
     An output is kept without its graph (it would be a reference cycle) and gets it back when it is read."""
 
-    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook")
+    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge")
 
     def __init__(self, tensor: Any, is_output: bool, output_nr: int = 0):
         storage = tensor._storage
@@ -109,6 +109,7 @@ class SavedTensor:
         self.tensor: Any
         if unusual and mode.saved_hooks:
             pack, self.unpack_hook = mode.saved_hooks[-1]
+            self.edge = None if is_output else gradient_edge(tensor)
             self.packed = pack(tensor.detach() if is_output else tensor)
             self.tensor = None
         else:
@@ -117,9 +118,10 @@ class SavedTensor:
     def unpack(self, node: Node) -> Any:
         if self.unpack_hook is not None:
             result = self.unpack_hook(self.packed)
-            if self.is_output and not result.requires_grad:
+            edge = (node, self.output_nr) if self.is_output else self.edge
+            if edge is not None and gradient_edge(result) != edge:  # hooks see to the values; the history is known here
                 result = result._bare_alias()
-                result._set_history(node, self.output_nr)
+                result._set_history(*edge)
             return result
         tensor = self.tensor
         if tensor._storage.version != self.version:
@@ -199,8 +201,10 @@ class Node:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Drop the saved tensors after a backward pass that does not retain the graph."""
-        self.saved = None
+        """Drop the saved tensors after a backward pass that does not retain the graph. A node that keeps none can be passed
+        again."""
+        if self.saved:
+            self.saved = None
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def name(self) -> str:

@@ -233,6 +233,9 @@ def make_node(plan: Plan, operands: tuple, runtime: tuple) -> PointwiseNode | No
     return node
 
 
+_KEPT = (tuple, SavedTensor)  # how a node holds a tensor; other entries are numbers
+
+
 class PointwiseNode(Node):
     """The recorded call of a pointwise operator.
 
@@ -269,6 +272,12 @@ class PointwiseNode(Node):
         ]
         if mode.anomaly:
             self.trace = user_trace()
+
+    def release(self) -> None:
+        for entry in self.saved or ():
+            if type(entry) in _KEPT:
+                self.saved = None
+                return
 
     def apply(self, grads: list) -> tuple:
         g = grads[0]

@@ -216,6 +216,10 @@ class PrimitiveNode(Node):
                 saved[read] = SavedTensor(value, False) if isinstance(value, Tensor) else _pack(value)
         self.saved = saved
 
+    def release(self) -> None:
+        if self.saved and any(type(value) in (SavedTensor, list) for value in self.saved.values()):
+            self.saved = None
+
     def apply(self, grads: list) -> tuple:
         if all(g is None for g in grads):
             return (None,) * len(self.edges)

@@ -17,6 +17,7 @@ from ..kernels.library import select as select_kernels
 from ..kernels.library import sort as sort_kernels
 from .along import place_along, split_at, take_along
 from .arguments import is_int, need_tensor
+from .comparison import where
 from .declare import composite, internal, primitive
 from .dtype_rules import unsupported
 from .extremes import select_backward
@@ -267,32 +268,29 @@ def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
     return _select("kthvalue", input, d, keepdim, int(k) - 1, "kth")
 
 
-def _at_index(g: Tensor, index: Tensor, shape: Any) -> Tensor:
-    """All of the gradient goes to one element of the flattened input."""
-    if not numel_of(shape):
-        return g.new_zeros(shape)
-    return place_along(g.reshape(1), index.reshape(1), 0, (numel_of(shape),)).reshape(shape)
+def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
+    """Every element that equals the median gets the same share of the gradient."""
+    found = (input == out).logical_or(input.isnan().logical_and(out.isnan()))
+    return where(found, g / found.sum(), 0)
 
 
-def _whole_median(name: str, input: Tensor) -> Saved:
+def _whole_median(name: str, input: Tensor) -> Tensor:
     need_tensor(name, input)
     if not numel_of(input.shape):
         out = empty((), input.dtype, input.device)
         lowest = np.nan if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
         raw_copy(out, lowest)
-        return Saved(out, index=None, shape=input.shape)
+        return out
     _need_elements(name, input, 0)
-    flat = bare(input).reshape(-1)
-    values, index = _select(name, flat, 0, False, 0, name).result
-    return Saved(values, index=index, shape=input.shape)
+    return _select(name, bare(input).reshape(-1), 0, False, 0, name).result[0]
 
 
-@internal(grads={"input": _at_index}, label="MedianBackward0")
+@internal(grads={"input": _shared_evenly}, label="MedianBackward0")
 def median_of_all(input: Tensor) -> Any:
     return _whole_median("median", input)
 
 
-@internal(grads={"input": _at_index}, label="NanmedianBackward0")
+@internal(grads={"input": _shared_evenly}, label="NanmedianBackward0")
 def nanmedian_of_all(input: Tensor) -> Any:
     return _whole_median("nanmedian", input)
 

@@ -144,7 +144,13 @@ def atanh(input):
     return f.atanh(input)
 
 
-@pointwise(rule=promote_float, kinds="bif", numbers=(), aliases=("arctan2",))
+def _atan2_gradient(g, input, other, out):
+    squares = input * input + other * other
+    share = f.where(squares == 0, 0, g / squares)  # at the origin, where the angle jumps, the slope is taken to be 0
+    return share * other, -share * input
+
+
+@pointwise(rule=promote_float, kinds="bif", numbers=(), grad=_atan2_gradient, aliases=("arctan2",))
 def atan2(input, other):
     """The angle of the point (other, input)."""
     return f.atan2(input, other)

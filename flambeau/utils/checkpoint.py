@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from ..amp import autocast
@@ -90,13 +90,34 @@ def get_device_states(*args: Any) -> tuple[list, list]:
     return [], []
 
 
+class _AllFound(BaseException):
+    """Ends the second run as soon as it has saved what the first one did."""
+
+
+_early_stop: list[bool] = []  # what the open `set_checkpoint_early_stop` contexts say, the innermost last
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether parts that are checkpointed inside run again only as far as needed (the default) or to their end."""
+    _early_stop.append(enable)
+    try:
+        yield
+    finally:
+        _early_stop.pop()
+
+
 class _Recomputation:
     """What the first run saved, by number; found again by the second run."""
 
-    def __init__(self, again: Callable[[], Any], check_metadata: bool):
+    def __init__(self, again: Callable[[], Any], check_metadata: bool, early_stop: bool):
         self.again = again
         self.check_metadata = check_metadata
+        self.early_stop = early_stop
         self.first: list[tuple] = []  # shape and dtype of each saved tensor
+        self.complete = (
+            False  # whether the first run has ended; it may contain a backward pass, which needs a second run
+        )
         self.found: list[Tensor] | None = None
         self.left = 0  # saved tensors that have not been asked for since the last second run
 
@@ -105,7 +126,7 @@ class _Recomputation:
         return len(self.first) - 1
 
     def unpack(self, number: int) -> Tensor:
-        if self.found is None:
+        if self.found is None or number >= len(self.found):
             self.found = self._run_again()
             self.left = len(self.found)
         tensor = self.found[number]
@@ -119,10 +140,14 @@ class _Recomputation:
 
         def keep(tensor: Tensor) -> Tensor:
             found.append(tensor.detach())
+            if self.early_stop and len(found) == len(self.first):
+                raise _AllFound
             return tensor
 
-        with enable_grad(), saved_tensors_hooks(keep, lambda t: t):
+        with enable_grad(), saved_tensors_hooks(keep, lambda t: t), suppress(_AllFound):
             self.again()
+        if not self.complete:
+            del found[len(self.first) :]
         if len(found) != len(self.first):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and"
@@ -152,7 +177,8 @@ def checkpoint(
     """function(*args), without keeping what it saves for backward: it is run again when its gradients are needed.
 
     The second run is under the same autocast and sees the random numbers of the first unless `preserve_rng_state=False` is
-    given. `determinism_check="none"` leaves out the comparison of shapes and dtypes.
+    given. It ends when all that the first saved is there, or with `early_stop=False` when the function does.
+    `determinism_check="none"` leaves out the comparison of shapes and dtypes.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
@@ -178,9 +204,12 @@ def checkpoint(
         with _random_numbers_of(state), precision, second_context:
             function(*args, **kwargs)
 
-    run = _Recomputation(again, determinism_check == "default")
+    stops = _early_stop[-1] if _early_stop else early_stop
+    run = _Recomputation(again, determinism_check == "default", stops)
     with saved_tensors_hooks(run.pack, run.unpack), first_context:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    run.complete = True
+    return result
 
 
 def checkpoint_sequential(
@@ -208,4 +237,7 @@ def checkpoint_sequential(
     return part((segments - 1) * size, len(chain))(input)
 
 
-__all__ = ["CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn",
+    "set_checkpoint_early_stop",
+]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential
+from flambeau.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 
 def network():
@@ -70,7 +70,7 @@ def test_a_second_run_that_differs_is_an_error():
 
     def function(y):
         runs.append(1)
-        return y.sin() if len(runs) == 1 else y.sin().exp().sin()
+        return y.sin() if len(runs) > 1 else y.sin().exp().sin()
 
     y = checkpoint(function, torch.ones(2, requires_grad=True), use_reentrant=False)
     with pytest.raises(CheckpointError, match="different number of tensors"):
@@ -104,3 +104,43 @@ def test_against_pytorch():
         ).sum().backward()
         results.append(x.grad.numpy())
     assert (abs(results[0] - results[1]) < 1e-6).all()
+
+
+def _gradient(function):
+    def gradient(x):
+        with torch.enable_grad():
+            return torch.autograd.grad(function(x), x, create_graph=True)[0]
+
+    return gradient
+
+
+def _checkpointed(function):
+    return lambda x: checkpoint(function, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_higher_derivatives_of_checkpointed_parts(stops):
+    def function(x):
+        return x.sin().exp().sin()
+
+    x = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    second, third = _gradient(_gradient(function))(x), _gradient(_gradient(_gradient(function)))(x)
+    c, d = _checkpointed, _gradient
+    with set_checkpoint_early_stop(stops):
+        for same in (d(c(d(function))), c(d(d(c(function)))), d(c(d(c(function)))), d(d(c(c(function))))):
+            assert torch.allclose(same(x), second)
+        assert torch.allclose(d(c(d(d(c(function)))))(x), third)
+
+
+def test_the_second_run_stops_early_unless_told_not_to():
+    runs = []
+
+    def function(x):
+        y = x.sin().cos()
+        runs.append(1)  # after everything is saved
+        return y.clone()
+
+    for options, expected in (({}, 1), ({"early_stop": False}, 2)):
+        runs.clear()
+        checkpoint(function, torch.ones((), requires_grad=True), use_reentrant=False, **options).backward()
+        assert len(runs) == expected
