@@ -17,7 +17,7 @@ def custom_op(
     mutates_args: str | Iterable[str],
     device_types: str | Sequence[str] | None = None,
     schema: str | None = None,
-    tags: Any = None,
+    tags: Iterable[Any] | None = None,
 ) -> Any:
     """Make an operator `namespace::name` of a function whose arguments and result are annotated (or described by `schema`).
 
@@ -31,7 +31,7 @@ def custom_op(
         else:
             read = parse_schema(schema)
             described = Schema(name, read.arguments, read.returns)
-        return CustomOpDef(described, function, device_types)
+        return CustomOpDef(described, function, device_types, () if tags is None else _listed(tags))
 
     return wrap if fn is None else wrap(fn)
 
@@ -39,10 +39,16 @@ def custom_op(
 class CustomOpDef:
     """What `custom_op` returns: call it, or register more about it."""
 
-    def __init__(self, schema: Schema, function: Callable, device_types: str | Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        function: Callable,
+        device_types: str | Sequence[str] | None,
+        tags: Iterable[Any] = (),
+    ) -> None:
         if schema.name in OPERATORS:  # defined again, as in a notebook's cell that is run twice
             forget_operator(schema.name)
-        self._opoverload: Operator = define_operator(schema, own_gradient=True)
+        self._opoverload: Operator = define_operator(schema, own_gradient=True, tags=tags)
         self._init_fn = function
         self._namespace, self._name = schema.name.split("::")
         self._disabled: dict[str, Callable] = {}
@@ -119,5 +125,7 @@ class _KernelSwitch:
         self.op._switch(self.device_type, self.before)
 
 
-def _listed(device_types: str | Sequence[str]) -> list[str]:
-    return [device_types] if isinstance(device_types, str) else list(device_types)
+def _listed(one_or_many: Any) -> list[Any]:
+    return (
+        list(one_or_many) if isinstance(one_or_many, Iterable) and not isinstance(one_or_many, str) else [one_or_many]
+    )

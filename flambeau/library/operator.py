@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +20,9 @@ ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchal
 class Operator:
     """What `flambeau.ops.<namespace>.<name>` is."""
 
-    def __init__(self, schema: Schema, own_gradient: bool) -> None:
+    def __init__(self, schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()) -> None:
         self.schema = schema
+        self.tags = list(tags)
         self.own_gradient = own_gradient  # whether autograd stops at the operator, or follows what its kernel does
         self.kernels: dict[str, Callable] = {}
         self.fake: Callable | None = None
@@ -202,7 +203,7 @@ class _Namespace(ModuleType):
         raise AttributeError(f"'_OpNamespace' '{self.__name__.split('.')[-1]}' object has no attribute '{name}'")
 
 
-def define_operator(schema: Schema, own_gradient: bool) -> Operator:
+def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()) -> Operator:
     """Register an operator under its name; there may be one of a name."""
     if schema.name.count("::") != 1:
         raise ValueError(f"expected a name of the form '<namespace>::<name>', but got {schema.name!r}")
@@ -210,7 +211,7 @@ def define_operator(schema: Schema, own_gradient: bool) -> Operator:
         raise RuntimeError(
             f"Tried to register an operator ({schema}) with the same name and overload name multiple times."
         )
-    operator = Operator(schema, own_gradient)
+    operator = Operator(schema, own_gradient, tags)
     place = vars(ops).get(operator.namespace)
     if place is None:
         place = _Namespace(f"torch.ops.{operator.namespace}")

@@ -23,7 +23,7 @@ class Library:
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
             raise ValueError(f"Unsupported kind: {kind}")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
-        self._defined: list[str] = []
+        self._undo: list[Callable[[], Any]] = []  # what takes back each registration made through this object
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -34,31 +34,42 @@ class Library:
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         read = parse_schema(schema)
         name = f"{self.ns}::{read.name}"
-        define_operator(Schema(name, read.arguments, read.returns), own_gradient=False)
-        self._defined.append(name)
+        define_operator(Schema(name, read.arguments, read.returns), own_gradient=False, tags=tags)
+        self._undo.append(lambda: forget_operator(name))
         return read.name
 
     def impl(self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
         """Give an operator of this namespace a kernel; the dispatch key says for which device ("CPU", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        if with_keyset:
+            raise NotImplementedError(
+                "kernels are not told dispatch keys, of which Flambeau has none: with_keyset=True"
+            )
         op = f"{self.ns}::{op_name}" if isinstance(op_name, str) and "::" not in op_name else op_name
         key = _device_key(dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
         if fn is fallthrough_kernel:
             find_operator(op).kernels.pop(key, None)
         else:
-            find_operator(op).kernels[key] = fn
+            _set_kernel(op, key, fn, self)
 
     def _destroy(self) -> None:
-        """Forget the operators defined here."""
-        while self._defined:
-            forget_operator(self._defined.pop())
+        """Forget the operators and kernels registered here."""
+        while self._undo:
+            self._undo.pop()()
 
     def __enter__(self) -> Library:
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self._destroy()
+
+
+def _set_kernel(op: Any, key: str, function: Callable, lib: Library | None) -> None:
+    kernels = find_operator(op).kernels
+    kernels[key] = function
+    if lib is not None:
+        lib._undo.append(lambda: kernels.pop(key, None))
 
 
 def _device_key(key: str) -> str:
@@ -77,9 +88,9 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
             f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
         )
     read = parse_schema(schema)
-    define_operator(Schema(qualname, read.arguments, read.returns), own_gradient=False)
+    define_operator(Schema(qualname, read.arguments, read.returns), own_gradient=False, tags=tags)
     if lib is not None:
-        lib._defined.append(qualname)
+        lib._undo.append(lambda: forget_operator(qualname))
 
 
 def impl(qualname: str, types: str | Sequence[str], func: Callable | None = None, *, lib: Library | None = None) -> Any:
@@ -87,7 +98,7 @@ def impl(qualname: str, types: str | Sequence[str], func: Callable | None = None
 
     def register(function: Callable) -> Callable:
         for key in [types] if isinstance(types, str) else types:
-            find_operator(qualname).kernels[_device_key(key)] = function
+            _set_kernel(qualname, _device_key(key), function, lib)
         return function
 
     return register if func is None else register(func)
@@ -110,10 +121,10 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """Say what an operator's result looks like for tensors without values (device "meta")."""
+    """Say what an operator's result looks like for tensors without values (device "meta"); the last one said counts."""
 
     def register(function: Callable) -> Callable:
-        find_operator(op).fake = function
+        _set_rules(op, lib, fake=function)
         return function
 
     return register if func is None else register(func)
@@ -129,4 +140,11 @@ def register_autograd(
             f"Cannot register autograd formula for non-functional operator {op} with schema {target.schema}. Please create"
             " a functional operator and register an autograd formula for that."
         )
-    target.backward, target.setup_context = backward, setup_context
+    _set_rules(op, lib, backward=backward, setup_context=setup_context)
+
+
+def _set_rules(op: Any, lib: Library | None, **rules: Any) -> None:
+    target = find_operator(op)
+    vars(target).update(rules)
+    if lib is not None:
+        lib._undo.append(lambda: vars(target).update(dict.fromkeys(rules)))

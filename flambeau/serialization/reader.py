@@ -364,6 +364,8 @@ def load(
     restricted = _restricted(weights_only)
     if restricted and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if pickle_module not in (None, pickle):
+        raise NotImplementedError(f"files are read with pickle alone, but got pickle_module={pickle_module!r}")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": pickle_load_args.pop("encoding", "utf-8"), **pickle_load_args}

@@ -261,6 +261,8 @@ def save(
 
     >>> flambeau.save(model.state_dict(), "model.pt")
     """
+    if pickle_module is not pickle:
+        raise NotImplementedError(f"files are written with pickle alone, but got pickle_module={pickle_module!r}")
     if isinstance(f, (str, os.PathLike)):
         stem = os.path.splitext(os.path.basename(os.fsdecode(f)))[0]
         with atomic_file(f) as file:

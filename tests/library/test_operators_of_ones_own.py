@@ -237,3 +237,17 @@ def test_library_objects(library):
 def test_a_name_of_our_own_package_is_refused():
     with pytest.raises(ValueError, match="is taken"):
         flambeau.library.define("matmul::mine", "(Tensor x) -> Tensor")
+
+
+@LIBRARIES
+def test_what_a_library_registered_goes_with_it(library):
+    name = fresh_name("twice")
+    space = name.split("::")[0]
+    library.library.define(name, "(Tensor x) -> Tensor")
+    made = library.library.Library(space, "IMPL", "CPU")
+    made.impl("twice", lambda x: x * 2)
+    operator = getattr(library.ops, space).twice
+    assert operator(library.ones(1)).item() == 2 and operator.default.tags == []
+    made._destroy()
+    with pytest.raises(NotImplementedError, match="Could not run"):
+        operator(library.ones(1))

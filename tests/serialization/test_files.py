@@ -181,6 +181,17 @@ def test_no_room_is_made_for_what_the_file_cannot_hold():
         torch.load(io.BytesIO(file.getvalue().replace(small, huge)))
 
 
+def test_other_pickle_modules_are_refused():
+    other = type("other", (), {"Pickler": pickle.Pickler, "Unpickler": pickle.Unpickler})
+    with pytest.raises(NotImplementedError, match="written with pickle alone"):
+        torch.save({}, io.BytesIO(), pickle_module=other)
+    file = io.BytesIO()
+    torch.save({}, file, pickle_module=pickle)
+    file.seek(0)
+    with pytest.raises(NotImplementedError, match="read with pickle alone"):
+        torch.load(file, pickle_module=other, weights_only=False)
+
+
 def test_environment_decides_about_unsafe_files(tmp_path, monkeypatch):
     path = tmp_path / "array.pt"
     torch.save(np.arange(3), path)

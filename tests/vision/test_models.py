@@ -40,6 +40,7 @@ FAMILIES: dict[str, tuple[int, dict[str, Any], bool]] = {
     "resnet50": (64, {}, True),
     "resnext50_32x4d": (64, {}, True),
     "densenet121": (64, {"drop_rate": 0.1}, True),
+    "densenet169": (64, {"memory_efficient": True}, True),
     "googlenet": (64, {"init_weights": True}, True),
     "inception_v3": (107, {"init_weights": True, "aux_logits": False, "transform_input": True}, True),
     "mobilenet_v2": (64, {}, True),

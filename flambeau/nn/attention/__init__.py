@@ -37,13 +37,16 @@ _KINDS = {
 
 @contextmanager
 def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool = False) -> Iterator[None]:
-    """Inside, attention is computed by one of these kernels, or not at all. On the CPU there are MATH and FLASH_ATTENTION."""
+    """Inside, attention is computed by one of these kernels (with `set_priority`, by the first that can), or not at all. On the
+    CPU there are MATH and FLASH_ATTENTION."""
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
     if not isinstance(chosen, (list, tuple, set)) or not all(isinstance(b, SDPBackend) for b in chosen):
         raise AssertionError(
             "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got"
             f" {type(backends).__name__}"
         )
+    if set_priority and SDPBackend.MATH in chosen:  # it takes all inputs: what comes after it is never reached
+        chosen = list(chosen)[: list(chosen).index(SDPBackend.MATH) + 1]
     before = dict(_switches.attention_kernels)
     _switches.attention_kernels.update({kind: backend in chosen for kind, backend in _KINDS.items()})
     try:

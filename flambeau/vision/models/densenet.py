@@ -11,6 +11,7 @@ import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
 from flambeau.nn.modules import ModuleDict, Sequential
+from flambeau.utils.checkpoint import checkpoint
 
 from ._api import builder, weights_enums
 
@@ -21,7 +22,7 @@ __all__ = [
 
 
 class _DenseLayer(nn.Module):
-    def __init__(self, inputs: int, growth_rate: int, bn_size: int, drop_rate: float):
+    def __init__(self, inputs: int, growth_rate: int, bn_size: int, drop_rate: float, memory_efficient: bool):
         super().__init__()
         self.norm1 = nn.BatchNorm2d(inputs)
         self.relu1 = nn.ReLU(inplace=True)
@@ -30,6 +31,7 @@ class _DenseLayer(nn.Module):
         self.relu2 = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(bn_size * growth_rate, growth_rate, kernel_size=3, stride=1, padding=1, bias=False)
         self.drop_rate = float(drop_rate)
+        self.memory_efficient = memory_efficient
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *rest: Any) -> None:
         old = re.compile(re.escape(prefix) + r"(norm|conv)\.([12])\.(\w+)")
@@ -41,9 +43,16 @@ class _DenseLayer(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, features: Tensor | list[Tensor]) -> Tensor:
-        x = features if isinstance(features, Tensor) else flambeau.cat(features, 1)
-        new = self.conv2(self.relu2(self.norm2(self.conv1(self.relu1(self.norm1(x))))))
+        given = [features] if isinstance(features, Tensor) else features
+        if self.memory_efficient and any(x.requires_grad for x in given):
+            narrow = checkpoint(self._bottleneck, *given, use_reentrant=False)
+        else:
+            narrow = self._bottleneck(*given)
+        new = self.conv2(self.relu2(self.norm2(narrow)))
         return F.dropout(new, p=self.drop_rate, training=self.training) if self.drop_rate > 0 else new
+
+    def _bottleneck(self, *features: Tensor) -> Tensor:
+        return self.conv1(self.relu1(self.norm1(flambeau.cat(features, 1))))
 
 
 class _DenseBlock(ModuleDict):
@@ -51,12 +60,13 @@ class _DenseBlock(ModuleDict):
 
     _version = 2
 
-    def __init__(self, layers: int, inputs: int, bn_size: int, growth_rate: int, drop_rate: float):
+    def __init__(
+        self, layers: int, inputs: int, bn_size: int, growth_rate: int, drop_rate: float, memory_efficient: bool
+    ):
         super().__init__()
         for i in range(layers):
-            self.add_module(
-                f"denselayer{i + 1}", _DenseLayer(inputs + i * growth_rate, growth_rate, bn_size, drop_rate)
-            )
+            layer = _DenseLayer(inputs + i * growth_rate, growth_rate, bn_size, drop_rate, memory_efficient)
+            self.add_module(f"denselayer{i + 1}", layer)
 
     def forward(self, x: Tensor) -> Tensor:
         features = [x]
@@ -77,7 +87,7 @@ class _Transition(Sequential):
 class DenseNet(nn.Module):
     """Densely connected network: each layer's input is the concatenation of all earlier outputs of its block.
 
-    `memory_efficient` is accepted and changes no result; activations are kept in either case.
+    With `memory_efficient`, what a layer concatenates and normalises is not kept for backward but computed again.
     """
 
     def __init__(
@@ -101,7 +111,8 @@ class DenseNet(nn.Module):
         )
         width = num_init_features
         for i, layers in enumerate(block_config, 1):
-            self.features.add_module(f"denseblock{i}", _DenseBlock(layers, width, bn_size, growth_rate, drop_rate))
+            block = _DenseBlock(layers, width, bn_size, growth_rate, drop_rate, memory_efficient)
+            self.features.add_module(f"denseblock{i}", block)
             width += layers * growth_rate
             if i < len(block_config):
                 self.features.add_module(f"transition{i}", _Transition(width, width // 2))

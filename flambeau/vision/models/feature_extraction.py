@@ -17,11 +17,22 @@ from flambeau import nn
 __all__ = ["create_feature_extractor", "get_graph_node_names"]
 
 
-def get_graph_node_names(model: nn.Module, *args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
+def _refuse_tracing(tracer_kwargs: Any, concrete_args: Any) -> None:
+    if tracer_kwargs or concrete_args:
+        raise NotImplementedError(
+            "nodes are calls of modules here: there is no tracer to take tracer_kwargs or concrete_args"
+        )
+
+
+def get_graph_node_names(
+    model: nn.Module, tracer_kwargs: Any = None, suppress_diff_warning: bool = False, concrete_args: Any = None
+) -> tuple[list[str], list[str]]:
     """The names of the modules at the end of the tree, in the order of registration, for training and for evaluation.
 
-    Blocks and further calls of a module may be asked for as well; see the text above.
+    Blocks and further calls of a module may be asked for as well; see the text above. The two lists never differ, so there is
+    no warning to suppress.
     """
+    _refuse_tracing(tracer_kwargs, concrete_args)
     names = [name for name, module in model.named_modules() if name and not any(True for _ in module.children())]
     return names, list(names)
 
@@ -113,9 +124,8 @@ def create_feature_extractor(
 
     >>> from flambeau.vision.models import resnet18
     >>> features = create_feature_extractor(resnet18(), {"layer1": "fine", "layer4": "coarse"})
-
-    The last three arguments are about torchvision's tracing and change nothing here.
     """
+    _refuse_tracing(tracer_kwargs, concrete_args)
     if return_nodes is None and (train_return_nodes is None or eval_return_nodes is None):
         raise ValueError(
             "Either `return_nodes` or `train_return_nodes` and `eval_return_nodes` together, should be specified"
