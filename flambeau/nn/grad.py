@@ -17,51 +17,31 @@ from . import functional as F
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 
 
-def _input_gradient(convolve: Callable, name: str) -> Callable[..., Tensor]:
-    def gradient(
-        input_size: Any,
-        weight: Tensor,
-        grad_output: Tensor,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
+def _gradients(convolve: Callable) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """With respect to the input and to the weight; they take stride, padding, dilation and groups as the convolution does."""
+
+    def differentiated(
+        operand: Tensor, input: Tensor, weight: Tensor, grad: Tensor, *args: Any, **kwargs: Any
     ) -> Tensor:
+        recording = mode.enabled
+        with enable_grad():
+            output = convolve(input, weight, None, *args, **kwargs)
+        return _differentiate(output, operand, grad, create_graph=recording)[0]
+
+    def by_input(input_size: Any, weight: Tensor, grad_output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         input = grad_output.new_zeros(tuple(input_size), requires_grad=True)
-        recording = mode.enabled
-        with enable_grad():
-            output = convolve(input, weight, None, stride, padding, dilation, groups)
-        return _differentiate(output, input, grad_output, create_graph=recording)[0]
+        return differentiated(input, input, weight, grad_output, *args, **kwargs)
 
-    gradient.__name__ = gradient.__qualname__ = name
-    gradient.__doc__ = f"The gradient of {convolve.__name__} with respect to its input."
-    return gradient
-
-
-def _weight_gradient(convolve: Callable, name: str) -> Callable[..., Tensor]:
-    def gradient(
-        input: Tensor,
-        weight_size: Any,
-        grad_output: Tensor,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Tensor:
+    def by_weight(input: Tensor, weight_size: Any, grad_output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         weight = grad_output.new_zeros(tuple(weight_size), requires_grad=True)
-        recording = mode.enabled
-        with enable_grad():
-            output = convolve(input, weight, None, stride, padding, dilation, groups)
-        return _differentiate(output, weight, grad_output, create_graph=recording)[0]
+        return differentiated(weight, input, weight, grad_output, *args, **kwargs)
 
-    gradient.__name__ = gradient.__qualname__ = name
-    gradient.__doc__ = f"The gradient of {convolve.__name__} with respect to its weight."
-    return gradient
+    for function, what in ((by_input, "input"), (by_weight, "weight")):
+        function.__name__ = function.__qualname__ = f"{convolve.__name__}_{what}"
+        function.__doc__ = f"The gradient of {convolve.__name__} with respect to its {what}."
+    return by_input, by_weight
 
 
-conv1d_input = _input_gradient(F.conv1d, "conv1d_input")
-conv2d_input = _input_gradient(F.conv2d, "conv2d_input")
-conv3d_input = _input_gradient(F.conv3d, "conv3d_input")
-conv1d_weight = _weight_gradient(F.conv1d, "conv1d_weight")
-conv2d_weight = _weight_gradient(F.conv2d, "conv2d_weight")
-conv3d_weight = _weight_gradient(F.conv3d, "conv3d_weight")
+conv1d_input, conv1d_weight = _gradients(F.conv1d)
+conv2d_input, conv2d_weight = _gradients(F.conv2d)
+conv3d_input, conv3d_weight = _gradients(F.conv3d)

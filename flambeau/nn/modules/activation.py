@@ -17,9 +17,7 @@ from .utils import _settings
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
     "LogSoftmax", "MultiheadAttention", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid",
-    "Softmax", "Softmax2d",
-    "Softmin",
-    "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
+    "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
 ]  # fmt: skip
 
 
@@ -48,10 +46,9 @@ class Threshold(_MaybeInplace):
     _printed = ("threshold", "value")
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.threshold = threshold
         self.value = value
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
@@ -71,10 +68,9 @@ class RReLU(_MaybeInplace):
     _printed = ("lower", "upper")
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.lower = lower
         self.upper = upper
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
@@ -94,22 +90,16 @@ class Hardtanh(_MaybeInplace):
         min_value: float | None = None,
         max_value: float | None = None,
     ) -> None:
-        super().__init__()
-        if min_value is not None:
-            warnings.warn(
-                "keyword argument `min_value` is deprecated and renamed to `min_val`", FutureWarning, stacklevel=2
-            )
-            min_val = min_value
-        if max_value is not None:
-            warnings.warn(
-                "keyword argument `max_value` is deprecated and renamed to `max_val`", FutureWarning, stacklevel=2
-            )
-            max_val = max_value
-        self.min_val = min_val
-        self.max_val = max_val
-        self.inplace = inplace
+        super().__init__(inplace)
+        for old, value in (("min_value", min_value), ("max_value", max_value)):
+            if value is not None:
+                new = old.removesuffix("ue")
+                text = f"keyword argument `{old}` is deprecated and renamed to `{new}`"
+                warnings.warn(text, FutureWarning, stacklevel=2)
+        self.min_val = min_val if min_value is None else min_value
+        self.max_val = max_val if max_value is None else max_value
         if not self.max_val > self.min_val:
-            raise AssertionError(f"max_val ({max_val}) must be greater than min_val ({min_val})")
+            raise AssertionError(f"max_val ({self.max_val}) must be greater than min_val ({self.min_val})")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
@@ -131,14 +121,15 @@ class Sigmoid(Module):
         return input.sigmoid()
 
 
-class Hardsigmoid(Module):
+class _SilentlyInplace(_MaybeInplace):
+    """PyTorch prints these two without their setting."""
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class Hardsigmoid(_SilentlyInplace):
     """A sigmoid made of three straight lines."""
-
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -165,44 +156,31 @@ class Mish(_MaybeInplace):
         return F.mish(input, self.inplace)
 
 
-class Hardswish(Module):
+class Hardswish(_SilentlyInplace):
     """x * hardsigmoid(x)."""
-
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
 
-class ELU(_MaybeInplace):
-    """x where x > 0, else alpha * (exp(x) - 1)."""
-
+class _WithAlpha(_MaybeInplace):
     __constants__ = ["alpha", "inplace"]
     _printed = ("alpha",)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
+
+
+class ELU(_WithAlpha):
+    """x where x > 0, else alpha * (exp(x) - 1)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
-class CELU(_MaybeInplace):
+class CELU(_WithAlpha):
     """x where x > 0, else alpha * (exp(x / alpha) - 1)."""
-
-    __constants__ = ["alpha", "inplace"]
-    _printed = ("alpha",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
@@ -247,36 +225,29 @@ class GELU(Module):
         return _settings(self, "approximate")
 
 
-class Hardshrink(Module):
-    """x where |x| > lambd, else 0."""
-
+class _Shrink(Module):
     __constants__ = ["lambd"]
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        return f"{self.lambd}"
+
+
+class Hardshrink(_Shrink):
+    """x where |x| > lambd, else 0."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        return f"{self.lambd}"
 
-
-class Softshrink(Module):
+class Softshrink(_Shrink):
     """x moved towards 0 by lambd."""
-
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
-
-    def extra_repr(self) -> str:
-        return f"{self.lambd}"
 
 
 class LeakyReLU(_MaybeInplace):
@@ -286,9 +257,8 @@ class LeakyReLU(_MaybeInplace):
     _printed = ("negative_slope",)
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.negative_slope = negative_slope
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)

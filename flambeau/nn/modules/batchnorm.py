@@ -75,25 +75,14 @@ class _NormBase(Module):
             f" bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: dict,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any) -> None:
         version = local_metadata.get("version")
         counter = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats and counter not in state_dict:
             own = self.num_batches_tracked
             known = own is not None and own.device.type != "meta"
             state_dict[counter] = own if known else tensor(0, dtype=int64)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
 class _BatchNorm(_NormBase):

@@ -89,12 +89,9 @@ class _InstanceNorm(_NormBase):
                 name = type(self).__name__
                 listed = " and ".join(f'"{prefix + key}"' for key in found)
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {listed} for {name} with track_running_stats=False. If"
-                    " state_dict is a"
-                    f" checkpoint saved before 0.4.0, this may be expected because {name} does not track running stats"
-                    " by"
-                    " default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually"
-                    " needed,"
+                    f"Unexpected running stats buffer(s) {listed} for {name} with track_running_stats=False. If state_dict is a"
+                    f" checkpoint saved before 0.4.0, this may be expected because {name} does not track running stats by"
+                    " default since 0.4.0. Please remove these keys from state_dict. If the running stats are actually needed,"
                     f" instead set track_running_stats=True in {name} to enable them."
                 )
                 for key in found:

@@ -52,10 +52,11 @@ def _detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None
     return bool((mask == _causal_mask(size, dtype=mask.dtype)).all())
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual connection and normalisation."""
+class _TransformerLayer(Module):
+    """Blocks of attention and, last, a feed-forward network, each with a residual connection and normalisation."""
 
     __constants__ = ["norm_first"]
+    _attentions: tuple[str, ...]  # the names of its attention blocks
 
     def __init__(
         self,
@@ -71,25 +72,41 @@ class TransformerEncoderLayer(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        kwargs = {"device": device, "dtype": dtype}
         super().__init__()
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **kwargs
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **kwargs)
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout=dropout, batch_first=batch_first, **options)
+            self.add_module(name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, **options)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **kwargs)
+        self.linear2 = Linear(dim_feedforward, d_model, **options)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kwargs)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kwargs)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        blocks = range(1, len(self._attentions) + 2)
+        for block in blocks:
+            self.add_module(f"norm{block}", LayerNorm(d_model, eps=layer_norm_eps, **options))
+        for block in blocks:
+            self.add_module(f"dropout{block}", Dropout(dropout))
         self.activation = _activation(activation)
 
     def __setstate__(self, state: dict) -> None:
+        state.setdefault("activation", F.relu)
         super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
+
+    def _sa_block(
+        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        last = getattr(self, f"dropout{len(self._attentions) + 1}")
+        return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a feed-forward network, each with a residual connection and normalisation."""
+
+    _attentions = ("self_attn",)
 
     def forward(
         self,
@@ -107,57 +124,11 @@ class TransformerEncoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))
 
-    def _sa_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
-    ) -> Tensor:
-        x = self.self_attn(
-            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False, is_causal=is_causal
-        )[0]
-        return self.dropout1(x)
 
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's output, and a feed-forward network."""
 
-    __constants__ = ["norm_first"]
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        kwargs = {"device": device, "dtype": dtype}
-        super().__init__()
-        attention = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **kwargs}
-        self.self_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **kwargs)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **kwargs)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kwargs)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kwargs)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **kwargs)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def __setstate__(self, state: dict) -> None:
-        state.setdefault("activation", F.relu)
-        super().__setstate__(state)
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -181,24 +152,11 @@ class TransformerDecoderLayer(Module):
         x = self.norm2(x + self._mha_block(x, memory, *other))
         return self.norm3(x + self._ff_block(x))
 
-    def _sa_block(
-        self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
-    ) -> Tensor:
-        x = self.self_attn(
-            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
-        )[0]
-        return self.dropout1(x)
-
     def _mha_block(
         self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        x = self.multihead_attn(
-            x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
-        )[0]
-        return self.dropout2(x)
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
+        return self.dropout2(self.multihead_attn(x, mem, mem, need_weights=False, **masks)[0])
 
 
 class TransformerEncoder(Module):
