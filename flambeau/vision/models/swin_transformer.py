@@ -34,24 +34,22 @@ def _four_neighbours(x: Tensor) -> Tensor:
 class PatchMerging(nn.Module):
     """Halve the size, double the width."""
 
+    _normalised = 4  # the width that is normalised, in widths of the input
+
     def __init__(self, dim: int, norm_layer: Layer = nn.LayerNorm):
         super().__init__()
         self.dim = dim
         self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
-        self.norm = norm_layer(4 * dim)
+        self.norm = norm_layer(self._normalised * dim)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reduction(self.norm(_four_neighbours(x)))
 
 
-class PatchMergingV2(nn.Module):
+class PatchMergingV2(PatchMerging):
     """Halve the size, double the width, normalise."""
 
-    def __init__(self, dim: int, norm_layer: Layer = nn.LayerNorm):
-        super().__init__()
-        self.dim = dim
-        self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
-        self.norm = norm_layer(2 * dim)
+    _normalised = 2
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.reduction(_four_neighbours(x)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flambeau
@@ -48,6 +49,13 @@ class _Automatic(nn.Module):
 
     def _change(self, img: Any, name: str, magnitude: float, fill: Any) -> Any:
         return tables.apply(F, img, name, magnitude, self.interpolation, fill)
+
+    def _change_somehow(self, img: Any, fill: Any, bins: int, level: Callable[[int], int]) -> Any:
+        """A random operation; `level` chooses one of its magnitudes by their number."""
+        name = self._pick()
+        values, signed = self._magnitudes(img, name, bins)
+        magnitude = 0.0 if values is None else float(values[level(len(values))])
+        return self._change(img, name, -magnitude if signed and _randint(2) else magnitude, fill)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)}' for name in self.shown)})"
@@ -97,12 +105,7 @@ class RandAugment(_Automatic):
     def forward(self, img: Any) -> Any:
         fill = self._fill_for(img)
         for _ in range(self.num_ops):
-            name = self._pick()
-            values, signed = self._magnitudes(img, name, self.num_magnitude_bins)
-            magnitude = 0.0 if values is None else float(values[self.magnitude])
-            if signed and _randint(2):
-                magnitude = -magnitude
-            img = self._change(img, name, magnitude, fill)
+            img = self._change_somehow(img, fill, self.num_magnitude_bins, lambda _: self.magnitude)
         return img
 
 
@@ -117,13 +120,7 @@ class TrivialAugmentWide(_Automatic):
         self.num_magnitude_bins = num_magnitude_bins
 
     def forward(self, img: Any) -> Any:
-        fill = self._fill_for(img)
-        name = self._pick()
-        values, signed = self._magnitudes(img, name, self.num_magnitude_bins)
-        magnitude = 0.0 if values is None else float(values[_randint(len(values))])
-        if signed and _randint(2):
-            magnitude = -magnitude
-        return self._change(img, name, magnitude, fill)
+        return self._change_somehow(img, self._fill_for(img), self.num_magnitude_bins, _randint)
 
 
 class AugMix(_Automatic):
@@ -153,12 +150,7 @@ class AugMix(_Automatic):
             augmented = batch
             depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
             for _ in range(depth):
-                name = self._pick()
-                values, signed = self._magnitudes(augmented, name, 10)
-                magnitude = 0.0 if values is None else float(values[_randint(self.severity)])
-                if signed and _randint(2):
-                    magnitude = -magnitude
-                augmented = self._change(augmented, name, magnitude, fill)
+                augmented = self._change_somehow(augmented, fill, 10, lambda _: _randint(self.severity))
             mix.add_(weights[:, i].view(per_image) * augmented)
         mixed = mix.view(img.shape).to(dtype=img.dtype)
         return mixed if isinstance(orig_img, Tensor) else F.to_pil_image(mixed)

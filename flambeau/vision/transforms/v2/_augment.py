@@ -65,6 +65,8 @@ class RandomErasing(RandomApplyTransform):
 class JPEG(Transform):
     """Through JPEG compression of random quality and back."""
 
+    _functional = staticmethod(F.jpeg)
+
     def __init__(self, quality: int | Sequence[int]) -> None:
         super().__init__()
         if isinstance(quality, int):
@@ -79,9 +81,6 @@ class JPEG(Transform):
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"quality": flambeau.randint(self.quality[0], self.quality[1] + 1, ()).item()}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.jpeg, inpt, quality=params["quality"])
 
 
 class _Mixing(Transform):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flambeau
@@ -15,7 +16,7 @@ from ..autoaugment import mixing_weights
 from ..kernels.conversion import max_value
 from ..policies import AutoAugmentPolicy
 from . import functional as F
-from ._transform import Transform, check_type, fill_for, flatten, setup_fill, unflatten
+from ._transform import Transform, check_type, fill_for, flatten, unflatten
 
 
 def _randint(high: int, low: int = 0) -> int:
@@ -30,8 +31,7 @@ class _Automatic(Transform):
     def __init__(self, *, interpolation: Any, fill: Any = None) -> None:
         super().__init__()
         self.interpolation = interpolation
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
 
     def augment(self, picture: Any) -> Any:
         """The picture changed."""
@@ -65,6 +65,13 @@ class _Automatic(Transform):
 
     def _signed(self, magnitude: float, signed: bool) -> float:
         return -magnitude if signed and flambeau.rand(()) <= 0.5 else magnitude
+
+    def _change_somehow(self, picture: Any, bins: int, level: Callable[[], int]) -> Any:
+        """A random operation; `level` chooses one of its magnitudes."""
+        name = self._pick()
+        values, signed = self._magnitudes(picture, name, bins)
+        magnitude = 0.0 if values is None else self._signed(float(values[level()]), signed)
+        return self._change(picture, name, magnitude)
 
     def _change(self, picture: Any, name: str, magnitude: float) -> Any:
         if name == "Solarize":
@@ -107,10 +114,7 @@ class RandAugment(_Automatic):
 
     def augment(self, picture: Any) -> Any:
         for _ in range(self.num_ops):
-            name = self._pick()
-            values, signed = self._magnitudes(picture, name, self.num_magnitude_bins)
-            magnitude = 0.0 if values is None else self._signed(float(values[self.magnitude]), signed)
-            picture = self._change(picture, name, magnitude)
+            picture = self._change_somehow(picture, self.num_magnitude_bins, lambda: self.magnitude)
         return picture
 
 
@@ -124,12 +128,7 @@ class TrivialAugmentWide(_Automatic):
         self.num_magnitude_bins = num_magnitude_bins
 
     def augment(self, picture: Any) -> Any:
-        name = self._pick()
-        values, signed = self._magnitudes(picture, name, self.num_magnitude_bins)
-        magnitude = 0.0
-        if values is not None:
-            magnitude = self._signed(float(values[_randint(self.num_magnitude_bins)]), signed)
-        return self._change(picture, name, magnitude)
+        return self._change_somehow(picture, self.num_magnitude_bins, lambda: _randint(self.num_magnitude_bins))
 
 
 class AugMix(_Automatic):
@@ -163,10 +162,7 @@ class AugMix(_Automatic):
             augmented = batch
             depth = self.chain_depth if self.chain_depth > 0 else _randint(4, low=1)
             for _ in range(depth):
-                name = self._pick()
-                values, signed = self._magnitudes(augmented, name, 10)
-                magnitude = 0.0 if values is None else self._signed(float(values[_randint(self.severity)]), signed)
-                augmented = self._change(augmented, name, magnitude)
+                augmented = self._change_somehow(augmented, 10, lambda: _randint(self.severity))
             mix.add_(weights[:, i].reshape(per_image) * augmented)
         mixed = mix.reshape(image.shape).to(dtype=image.dtype)
         if isinstance(picture, TVTensor):

@@ -18,12 +18,12 @@ _JITTERS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjus
 class Grayscale(Transform):
     """Without colour."""
 
+    _functional = staticmethod(F.rgb_to_grayscale)
+    _options = ("num_output_channels",)
+
     def __init__(self, num_output_channels: int = 1) -> None:
         super().__init__()
         self.num_output_channels = num_output_channels
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
 
 
 class RandomGrayscale(RandomApplyTransform):
@@ -42,8 +42,7 @@ class RandomGrayscale(RandomApplyTransform):
 class RGB(Transform):
     """Three channels."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.grayscale_to_rgb, inpt)
+    _functional = staticmethod(F.grayscale_to_rgb)
 
 
 class ColorJitter(Transform):
@@ -80,11 +79,10 @@ class ColorJitter(Transform):
 class RandomChannelPermutation(Transform):
     """The channels in a random order."""
 
+    _functional = staticmethod(F.permute_channels)
+
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"permutation": flambeau.randperm(query_chw(flat_inputs)[0]).tolist()}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.permute_channels, inpt, params["permutation"])
 
 
 class RandomPhotometricDistort(Transform):
@@ -135,52 +133,49 @@ class RandomPhotometricDistort(Transform):
 class RandomEqualize(RandomApplyTransform):
     """A flat histogram, with probability p."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.equalize, inpt)
+    _functional = staticmethod(F.equalize)
 
 
 class RandomInvert(RandomApplyTransform):
     """The negative, with probability p."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.invert, inpt)
+    _functional = staticmethod(F.invert)
 
 
 class RandomPosterize(RandomApplyTransform):
     """Fewer bits per value, with probability p."""
 
+    _functional = staticmethod(F.posterize)
+    _options = ("bits",)
+
     def __init__(self, bits: int, p: float = 0.5) -> None:
         super().__init__(p=p)
         self.bits = bits
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.posterize, inpt, bits=self.bits)
 
 
 class RandomSolarize(RandomApplyTransform):
     """The negative of what is above the threshold, with probability p."""
 
+    _functional = staticmethod(F.solarize)
+    _options = ("threshold",)
+
     def __init__(self, threshold: float, p: float = 0.5) -> None:
         super().__init__(p=p)
         self.threshold = threshold
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
 
 
 class RandomAutocontrast(RandomApplyTransform):
     """Contrast stretched to the whole range, with probability p."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.autocontrast, inpt)
+    _functional = staticmethod(F.autocontrast)
 
 
 class RandomAdjustSharpness(RandomApplyTransform):
     """Sharper (above 1) or softer, with probability p."""
 
+    _functional = staticmethod(F.adjust_sharpness)
+    _options = ("sharpness_factor",)
+
     def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
         super().__init__(p=p)
         self.sharpness_factor = sharpness_factor
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

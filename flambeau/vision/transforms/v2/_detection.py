@@ -112,23 +112,20 @@ class ConvertBoundingBoxFormat(Transform):
 class ClampBoundingBoxes(Transform):
     """Boxes cut to their canvas."""
 
+    _functional = staticmethod(F.clamp_bounding_boxes)
+    _options = ("clamping_mode",)
     _transformed_types = (BoundingBoxes,)
 
     def __init__(self, clamping_mode: str | None = "auto") -> None:
         super().__init__()
         self.clamping_mode = clamping_mode
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return F.clamp_bounding_boxes(inpt, clamping_mode=self.clamping_mode)
-
 
 class ClampKeyPoints(Transform):
     """Points moved onto their canvas."""
 
+    _functional = staticmethod(F.clamp_keypoints)
     _transformed_types = (KeyPoints,)
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return F.clamp_keypoints(inpt)
 
 
 class SetClampingMode(Transform):

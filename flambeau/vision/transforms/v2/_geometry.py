@@ -19,7 +19,6 @@ from ._transform import (
     has_any,
     number_or_pair,
     query_size,
-    setup_fill,
     setup_size,
 )
 from .functional._geometry import parse_padding
@@ -28,19 +27,20 @@ from .functional._geometry import parse_padding
 class RandomHorizontalFlip(RandomApplyTransform):
     """Mirrored with probability p."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.horizontal_flip, inpt)
+    _functional = staticmethod(F.horizontal_flip)
 
 
 class RandomVerticalFlip(RandomApplyTransform):
     """Upside down with probability p."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.vertical_flip, inpt)
+    _functional = staticmethod(F.vertical_flip)
 
 
 class Resize(Transform):
     """Resizes to (h, w), the shorter side to a number, or with None the longer side to `max_size`."""
+
+    _functional = staticmethod(F.resize)
+    _options = ("size", "interpolation", "max_size", "antialias")
 
     def __init__(self, size: Any, interpolation: Any = "bilinear", max_size: int | None = None, antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
@@ -60,16 +60,6 @@ class Resize(Transform):
         self.max_size = max_size
         self.antialias = antialias
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(
-            F.resize,
-            inpt,
-            self.size,
-            interpolation=self.interpolation,
-            max_size=self.max_size,
-            antialias=self.antialias,
-        )
-
 
 class CenterCrop(Transform):
     """The middle."""
@@ -85,6 +75,9 @@ class CenterCrop(Transform):
 class RandomResizedCrop(Transform):
     """A window of random area and shape, resized."""
 
+    _functional = staticmethod(F.resized_crop)
+    _options = ("size", "interpolation", "antialias")
+
     def __init__(self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0), interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
         super().__init__()
         self.size = setup_size(size)
@@ -98,13 +91,12 @@ class RandomResizedCrop(Transform):
         top, left, height, width = draws.resized_crop(query_size(flat_inputs), self.scale, self.ratio)
         return {"top": top, "left": left, "height": height, "width": width}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"size": self.size, "interpolation": self.interpolation, "antialias": self.antialias}
-        return self._call_kernel(F.resized_crop, inpt, **params, **options)
-
 
 class FiveCrop(Transform):
     """Four corners and the centre, as a tuple; of images and videos."""
+
+    _functional = staticmethod(F.five_crop)
+    _options = ("size",)
 
     def __init__(self, size: Any) -> None:
         super().__init__()
@@ -113,12 +105,12 @@ class FiveCrop(Transform):
     def check_inputs(self, flat_inputs: list[Any]) -> None:
         refuse_shapes(self, flat_inputs)
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.five_crop, inpt, self.size)
-
 
 class TenCrop(Transform):
     """The five crops, and those of the mirrored input."""
+
+    _functional = staticmethod(F.ten_crop)
+    _options = ("size", "vertical_flip")
 
     def __init__(self, size: Any, vertical_flip: bool = False) -> None:
         super().__init__()
@@ -127,9 +119,6 @@ class TenCrop(Transform):
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
         refuse_shapes(self, flat_inputs)
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.ten_crop, inpt, self.size, vertical_flip=self.vertical_flip)
 
 
 def refuse_shapes(transform: Transform, flat_inputs: list[Any]) -> None:
@@ -140,19 +129,17 @@ def refuse_shapes(transform: Transform, flat_inputs: list[Any]) -> None:
 class Pad(Transform):
     """A border on all sides."""
 
+    _functional = staticmethod(F.pad)
+    _options = ("padding", "fill", "padding_mode")
+
     def __init__(self, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
         super().__init__()
         check_padding_argument(padding)
         if padding_mode not in ("constant", "edge", "reflect", "symmetric"):
             raise ValueError("Padding mode should be either constant, edge, reflect or symmetric")
         self.padding = padding if isinstance(padding, int) else list(padding)
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
         self.padding_mode = padding_mode
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        fill = fill_for(self._fill, inpt)
-        return self._call_kernel(F.pad, inpt, padding=self.padding, fill=fill, padding_mode=self.padding_mode)
 
 
 def check_padding_argument(padding: Any) -> None:
@@ -167,10 +154,12 @@ def check_padding_argument(padding: Any) -> None:
 class RandomZoomOut(RandomApplyTransform):
     """With probability p the input somewhere on a larger canvas."""
 
+    _functional = staticmethod(F.pad)
+    _options = ("fill",)
+
     def __init__(self, fill: Any = 0, side_range: Sequence[float] = (1.0, 4.0), p: float = 0.5) -> None:
         super().__init__(p=p)
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
         check_sequence(side_range, "side_range", (2,))
         self.side_range = side_range
         if side_range[0] < 1.0 or side_range[0] > side_range[1]:
@@ -185,20 +174,19 @@ class RandomZoomOut(RandomApplyTransform):
         left, top = int((canvas_w - width) * place[0]), int((canvas_h - height) * place[1])
         return {"padding": [left, top, canvas_w - (left + width), canvas_h - (top + height)]}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.pad, inpt, **params, fill=fill_for(self._fill, inpt))
-
 
 class RandomRotation(Transform):
     """Turned by a random angle."""
+
+    _functional = staticmethod(F.rotate)
+    _options = ("interpolation", "expand", "center", "fill")
 
     def __init__(self, degrees: Any, interpolation: Any = "nearest", expand: bool = False, center: Any = None, fill: Any = 0) -> None:  # fmt: skip
         super().__init__()
         self.degrees = symmetric_range(degrees, "degrees")
         self.interpolation = interpolation
         self.expand = expand
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
         if center is not None:
             check_sequence(center, "center", (2,))
         self.center = center
@@ -206,13 +194,12 @@ class RandomRotation(Transform):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"angle": draws.uniform(self.degrees[0], self.degrees[1])}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "expand": self.expand, "center": self.center}
-        return self._call_kernel(F.rotate, inpt, **params, **options, fill=fill_for(self._fill, inpt))
-
 
 class RandomAffine(Transform):
     """Turned, moved, scaled and sheared by random amounts."""
+
+    _functional = staticmethod(F.affine)
+    _options = ("interpolation", "fill", "center")
 
     def __init__(self, degrees: Any, translate: Any = None, scale: Any = None, shear: Any = None, interpolation: Any = "nearest", fill: Any = 0, center: Any = None) -> None:  # fmt: skip
         super().__init__()
@@ -222,8 +209,7 @@ class RandomAffine(Transform):
         self.scale = scale
         self.shear = None if shear is None else symmetric_range(shear, "shear", (2, 4))
         self.interpolation = interpolation
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
         if center is not None:
             check_sequence(center, "center", (2,))
         self.center = center
@@ -232,10 +218,6 @@ class RandomAffine(Transform):
         height, width = query_size(flat_inputs)
         angle, moved, scale, shear = draws.affine(self.degrees, self.translate, self.scale, self.shear, (width, height))
         return {"angle": angle, "translate": moved, "scale": scale, "shear": shear}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "fill": fill_for(self._fill, inpt), "center": self.center}
-        return self._call_kernel(F.affine, inpt, **params, **options)
 
 
 class RandomCrop(Transform):
@@ -250,8 +232,7 @@ class RandomCrop(Transform):
             padding = [left, top, right, bottom]
         self.padding = padding
         self.pad_if_needed = pad_if_needed
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
         self.padding_mode = padding_mode
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -300,8 +281,7 @@ class RandomPerspective(RandomApplyTransform):
             raise ValueError("Argument distortion_scale value should be between 0 and 1")
         self.distortion_scale = distortion_scale
         self.interpolation = interpolation
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         height, width = query_size(flat_inputs)
@@ -316,23 +296,28 @@ class RandomPerspective(RandomApplyTransform):
 class ElasticTransform(Transform):
     """Every pixel displaced by a smooth random field of strength `alpha` and smoothness `sigma`."""
 
+    _functional = staticmethod(F.elastic)
+    _options = ("interpolation", "fill")
+
     def __init__(self, alpha: Any = 50.0, sigma: Any = 5.0, interpolation: Any = "bilinear", fill: Any = 0) -> None:
         super().__init__()
         self.alpha = number_or_pair(alpha, "alpha")
         self.sigma = number_or_pair(sigma, "sigma")
         self.interpolation = interpolation
-        self.fill = fill
-        self._fill = setup_fill(fill)
+        self._set_fill(fill)
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"displacement": geometric.displacement_field(self.alpha, self.sigma, list(query_size(flat_inputs)))}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "fill": fill_for(self._fill, inpt)}
-        return self._call_kernel(F.elastic, inpt, **params, **options)
+
+class _RandomSize(Transform):
+    """Resized to the `size` that `make_params` draws."""
+
+    _functional = staticmethod(F.resize)
+    _options = ("interpolation", "antialias")
 
 
-class ScaleJitter(Transform):
+class ScaleJitter(_RandomSize):
     """Resized by a random factor relative to a target size."""
 
     def __init__(self, target_size: tuple[int, int], scale_range: tuple[float, float] = (0.1, 2.0), interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
@@ -349,12 +334,8 @@ class ScaleJitter(Transform):
         ratio = min(self.target_size[1] / height, self.target_size[0] / width) * scale
         return {"size": (int(height * ratio), int(width * ratio))}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "antialias": self.antialias}
-        return self._call_kernel(F.resize, inpt, size=params["size"], **options)
 
-
-class RandomShortestSize(Transform):
+class RandomShortestSize(_RandomSize):
     """The shorter side resized to one of several lengths."""
 
     def __init__(self, min_size: Any, max_size: int | None = None, interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
@@ -372,12 +353,8 @@ class RandomShortestSize(Transform):
             ratio = min(ratio, self.max_size / max(height, width))
         return {"size": (int(height * ratio), int(width * ratio))}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "antialias": self.antialias}
-        return self._call_kernel(F.resize, inpt, size=params["size"], **options)
 
-
-class RandomResize(Transform):
+class RandomResize(_RandomSize):
     """The shorter side resized to a random length from `min_size` up to, but not including, `max_size`."""
 
     def __init__(self, min_size: int, max_size: int, interpolation: Any = "bilinear", antialias: bool | None = True) -> None:  # fmt: skip
@@ -389,7 +366,3 @@ class RandomResize(Transform):
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         return {"size": [int(flambeau.randint(self.min_size, self.max_size, ()))]}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        options = {"interpolation": self.interpolation, "antialias": self.antialias}
-        return self._call_kernel(F.resize, inpt, params["size"], **options)

@@ -69,6 +69,9 @@ class LinearTransformation(Transform):
 class Normalize(Transform):
     """(x - mean) / std of every channel, of images and videos."""
 
+    _functional = staticmethod(F.normalize)
+    _options = ("mean", "std", "inplace")
+
     def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
         super().__init__()
         self.mean = list(mean)
@@ -79,12 +82,12 @@ class Normalize(Transform):
         if has_any(flat_inputs, is_pil):
             raise TypeError(f"{type(self).__name__}() does not support PIL images.")
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.normalize, inpt, mean=self.mean, std=self.std, inplace=self.inplace)
-
 
 class GaussianBlur(Transform):
     """Blurred with a random standard deviation."""
+
+    _functional = staticmethod(F.gaussian_blur)
+    _options = ("kernel_size",)
 
     def __init__(self, kernel_size: Any, sigma: Any = (0.1, 2.0)) -> None:
         super().__init__()
@@ -100,21 +103,18 @@ class GaussianBlur(Transform):
         sigma = draws.uniform(self.sigma[0], self.sigma[1])
         return {"sigma": [sigma, sigma]}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.gaussian_blur, inpt, self.kernel_size, **params)
-
 
 class GaussianNoise(Transform):
     """Normal noise added."""
+
+    _functional = staticmethod(F.gaussian_noise)
+    _options = ("mean", "sigma", "clip")
 
     def __init__(self, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> None:
         super().__init__()
         self.mean = mean
         self.sigma = sigma
         self.clip = clip
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.gaussian_noise, inpt, mean=self.mean, sigma=self.sigma, clip=self.clip)
 
 
 class ToDtype(Transform):
@@ -173,32 +173,27 @@ class ConvertImageDtype(Transform):
 class PILToTensor(Transform):
     """PIL images to tensors of the same numbers."""
 
+    _functional = staticmethod(F.pil_to_tensor)
     _transformed_types = (is_pil,)
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Tensor:
-        return F.pil_to_tensor(inpt)
 
 
 class ToImage(Transform):
     """Tensors, arrays and PIL images to `tv_tensors.Image`."""
 
+    _functional = staticmethod(F.to_image)
     _transformed_types = (F.is_pure_tensor, is_pil, np.ndarray)
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Image:
-        return F.to_image(inpt)
 
 
 class ToPILImage(Transform):
     """Tensors and arrays to PIL images."""
 
+    _functional = staticmethod(F.to_pil_image)
+    _options = ("mode",)
     _transformed_types = (F.is_pure_tensor, Image, np.ndarray)
 
     def __init__(self, mode: str | None = None) -> None:
         super().__init__()
         self.mode = mode
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return F.to_pil_image(inpt, mode=self.mode)
 
 
 class ToPureTensor(Transform):
@@ -213,6 +208,7 @@ class ToPureTensor(Transform):
 class ToTensor(Transform):
     """PIL images and arrays to float tensors from 0 to 1. Prefer ToImage and ToDtype(scale=True)."""
 
+    _functional = staticmethod(F.to_tensor)
     _transformed_types = (is_pil, np.ndarray)
 
     def __init__(self) -> None:
@@ -222,18 +218,14 @@ class ToTensor(Transform):
         )
         super().__init__()
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return F.to_tensor(inpt)
-
 
 class UniformTemporalSubsample(Transform):
     """Frames of a video at equal distances."""
 
+    _functional = staticmethod(F.uniform_temporal_subsample)
+    _options = ("num_samples",)
     _transformed_types = (F.is_pure_tensor, Video)
 
     def __init__(self, num_samples: int) -> None:
         super().__init__()
         self.num_samples = num_samples
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return self._call_kernel(F.uniform_temporal_subsample, inpt, self.num_samples)

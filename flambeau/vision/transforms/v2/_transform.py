@@ -113,9 +113,14 @@ def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
 class Transform(nn.Module):
     """Derive from it and write `transform(inpt, params)`; `make_params(flat_inputs)` draws what all inputs share.
 
-    A plain tensor is taken for the image where there is no other image; further plain tensors pass unchanged."""
+    A plain tensor is taken for the image where there is no other image; further plain tensors pass unchanged.
+
+    A transform that does no more than call a functional, with what was drawn and with attributes of the same names as its
+    arguments, says so in `_functional` and `_options`."""
 
     _transformed_types: tuple = (Tensor, is_pil)
+    _functional: Callable | None = None
+    _options: tuple[str, ...] = ()
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
         """Raises where the sample cannot be transformed."""
@@ -126,7 +131,16 @@ class Transform(nn.Module):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """One input changed."""
-        raise NotImplementedError
+        if self._functional is None:
+            raise NotImplementedError
+        options = {name: getattr(self, name) for name in self._options}
+        if "fill" in options:
+            options["fill"] = fill_for(self._fill, inpt)
+        return self._call_kernel(self._functional, inpt, **params, **options)
+
+    def _set_fill(self, fill: Any) -> None:
+        self.fill = fill
+        self._fill = setup_fill(fill)
 
     def _call_kernel(self, functional: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
         return call_kernel(functional, inpt, *args, **kwargs)
