@@ -98,8 +98,7 @@ class UninitializedTensorMixin:
     def shape(self) -> Any:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. Call `forward` of its lazy module once"
-            " (or, in"
-            " `load_state_dict`, load an initialized state) before using its attributes."
+            " (or, in `load_state_dict`, load an initialized state) before using its attributes."
         )
 
     @shape.setter
@@ -127,8 +126,7 @@ class UninitializedTensorMixin:
     def share_memory_(self) -> Any:
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters"
-            " before calling"
-            " `module.share_memory()`."
+            " before calling `module.share_memory()`."
         )
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -209,10 +207,8 @@ def _refuse(name: str) -> Any:
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ValueError(
             f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a"
-            " `LazyModule` or explicitly"
-            f" manipulating `{type(self).__name__}` objects. Call `forward` with a dummy batch to initialize the"
-            " parameters before"
-            " calling functions on them"
+            f" `LazyModule` or explicitly manipulating `{type(self).__name__}` objects. Call `forward` with a dummy"
+            " batch to initialize the parameters before calling functions on them"
         )
 
     refuse.__name__ = name

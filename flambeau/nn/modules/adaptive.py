@@ -41,8 +41,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if not rising or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1:
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each"
-                " value is"
-                " between 1 and n_classes-1"
+                " value is between 1 and n_classes-1"
             )
         self.in_features = in_features
         self.n_classes = n_classes

@@ -260,8 +260,7 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) != num_spatial_dims:
             raise ValueError(
                 f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims}"
-                " or"
-                f" {leading + num_spatial_dims} elements (got {len(output_size)})"
+                f" or {leading + num_spatial_dims} elements (got {len(output_size)})"
             )
         dilation = dilation if dilation is not None else (1,) * num_spatial_dims
         smallest = [
@@ -272,8 +271,7 @@ class _ConvTransposeNd(_ConvNd):
         if any(not low <= size <= high for low, size, high in zip(smallest, output_size, largest)):
             raise ValueError(
                 f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} (for"
-                " an input"
-                f" of {input.size()[leading:]})"
+                f" an input of {input.size()[leading:]})"
             )
         return [size - low for size, low in zip(output_size, smallest)]
 
@@ -341,8 +339,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if input.dim() not in (spatial + 1, spatial + 2):
             raise RuntimeError(
                 f"Expected {spatial + 1}D (unbatched) or {spatial + 2}D (batched) input to {type(self).__name__}, but"
-                " got"
-                f" input of size: {input.shape}"
+                f" got input of size: {input.shape}"
             )
         return input.shape[1] if input.dim() == spatial + 2 else input.shape[0]
 

@@ -140,7 +140,6 @@ class LazyLinear(LazyModuleMixin, Linear):
             if input.shape[-1] != self.weight.shape[-1]:
                 raise AssertionError(
                     f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from"
-                    " self.weight:"
-                    f" {self.weight.shape[-1]}"
+                    f" self.weight: {self.weight.shape[-1]}"
                 )
             self.in_features = input.shape[-1]

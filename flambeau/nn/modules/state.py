@@ -172,8 +172,7 @@ class State:
         if not isinstance(value, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from'
-                " checkpoint but received"
-                f" {type(value)}"
+                f" checkpoint but received {type(value)}"
             )
             return
         if is_lazy(target):
@@ -185,8 +184,7 @@ class State:
         if tuple(value.shape) != tuple(target.shape):
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in"
-                " current"
-                f" model is {target.shape}."
+                f" current model is {target.shape}."
             )
             return
         if target.is_meta and not value.is_meta and not assign:
@@ -210,8 +208,7 @@ class State:
             action = "swapping" if ConversionFlags.swap else "copying"
             errors.append(
                 f'While {action} the parameter named "{key}", whose dimensions in the model are {target.shape} and'
-                " whose dimensions in the"
-                f" checkpoint are {value.shape}, an exception occurred : {error.args}."
+                f" whose dimensions in the checkpoint are {value.shape}, an exception occurred : {error.args}."
             )
         finally:
             mode.enabled = before
@@ -286,6 +283,5 @@ def _load(
         if hook(module, incompatible) is not None:
             raise AssertionError(
                 "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values,"
-                " if incompatible_keys"
-                " need to be modified, it should be done inplace."
+                " if incompatible_keys need to be modified, it should be done inplace."
             )
