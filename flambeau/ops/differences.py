@@ -153,19 +153,19 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 # -- trapezoid rule ----------------------------------------------------------------------------------------------------
 
 
-def _trapezoids(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, Any, int]:
-    """Sums of neighbours of y, the (half) widths between them, and the wrapped dimension."""
+def _checked(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Any, int]:
+    """The widths between samples, and the wrapped dimension."""
     need_tensor(name, y)
     if y.dtype is dt.bool_:
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
     d = wrap_dim(dim, len(y.shape), allow_scalar=False)
-    if x is None:
-        widths: Any = dx
-    else:
-        widths = _widths(name, y, x, d)
+    return (dx if x is None else _widths(name, y, x, d)), d
+
+
+def _pair_sums(y: Tensor, d: int) -> Tensor:
+    """Sums of neighbours."""
     n = y.shape[d]
-    sums = y.narrow(d, min(1, n), max(n - 1, 0)) + y.narrow(d, 0, max(n - 1, 0))
-    return sums, widths, d
+    return y.narrow(d, min(1, n), max(n - 1, 0)) + y.narrow(d, 0, max(n - 1, 0))  # type: ignore[operator]
 
 
 def _widths(name: str, y: Tensor, x: Tensor, d: int) -> Tensor:
@@ -191,8 +191,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1)
     x, dx = _points(x, dx)
     if y.shape and y.shape[wrap_dim(dim, len(y.shape))] == 0 and x is None:
         return _nothing(y, dim)
-    sums, widths, d = _trapezoids("trapezoid", y, x, dx, dim)
-    return sums.sum(d) * (widths / 2.0) if x is None else (sums * widths).sum(d) / 2.0
+    widths, d = _checked("trapezoid", y, x, dx, dim)
+    if x is None:  # every sample counts twice but the first and the last
+        return (y.sum(d) - (y.select(d, 0) + y.select(d, -1)) * 0.5) * dx
+    return (_pair_sums(y, d) * widths).sum(d) / 2.0
 
 
 def _nothing(y: Tensor, dim: int) -> Tensor:
@@ -211,7 +213,8 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoid rule."""
     x, dx = _points(x, dx)
-    sums, widths, d = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
+    widths, d = _checked("cumulative_trapezoid", y, x, dx, dim)
+    sums = _pair_sums(y, d)
     return cumsum(sums * (widths / 2.0) if x is None else sums * widths / 2.0, d)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
 
 # -- all pairs --------------------------------------------------------------------------------------------------------
 
+_ACROSS = 16  # as many second points are a vector
 _NORMS = {0.0: "zero", 1.0: "one", 2.0: "two", math.inf: "max"}
 
 
@@ -102,8 +104,11 @@ def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
     out = empty(make_size((*x1.shape[:-1], x2.shape[-2])), x1.dtype, x1.device)
     if x1.device is cpu and numel_of(out.shape):
-        kernels.pair_distances(
-            out, dense(x1), dense(x2), numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
+        across = x2.shape[-2] >= _ACROSS and out.dtype.itemsize >= 4  # sums are kept in the result
+        kernel = kernels.pair_distances_across if across else kernels.pair_distances
+        second = dense(x2.mT) if across else dense(x2)
+        kernel(
+            out, dense(x1), second, numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
             float(p), norm=_NORMS.get(float(p), "p"),
         )  # fmt: skip
     return out
@@ -147,7 +152,11 @@ def pdist(input: Any, p: float = 2) -> Tensor:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    rows = input.shape[0]
+    return all_distances(input, input, p).reshape(-1).index_select(0, _pairs(input.shape[0]))  # type: ignore[attr-defined]
+
+
+@lru_cache(4)
+def _pairs(rows: int) -> Tensor:
+    """The positions above the diagonal of a square matrix."""
     first, second = np.triu_indices(rows, 1)
-    places = copy_of_array((first * rows + second).astype(np.int64), dt.int64)
-    return all_distances(input, input, p).reshape(-1).index_select(0, places)  # type: ignore[attr-defined]
+    return copy_of_array((first * rows + second).astype(np.int64), dt.int64)

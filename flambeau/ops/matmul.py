@@ -10,6 +10,7 @@ from ..core.dtype import opmath
 from ..core.layout import broadcast_shapes
 from ..core.tensor import Tensor, empty
 from .arguments import need_tensors
+from .arithmetic import addcmul
 from .creation import fill_raw
 from .declare import composite, primitive
 from .dtype_rules import cpp_name, type_word
@@ -342,6 +343,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
             f"addr: Expected 1-D argument vec1 and vec2, but got {len(vec1.shape)}-D and {len(vec2.shape)}-D"
         )
     shape = (vec1.shape[0], vec2.shape[0])
+    if beta == 1 and input.shape == shape and input.dtype is vec1.dtype is vec2.dtype and input.dtype.is_floating_point:
+        return addcmul(input, vec1.unsqueeze(1), vec2, value=alpha)
     product_ = outer(vec1, vec2)
     if product_.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
         which = "beta" if isinstance(beta, float) else "alpha"
