@@ -202,7 +202,7 @@ def is_non_overlapping_and_dense(shape: tuple[int, ...], strides: tuple[int, ...
 
 def has_internal_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether two indices surely name one memory cell (an expanded tensor)."""
-    return any(n > 1 and s == 0 for n, s in zip(shape, strides)) and 0 not in shape
+    return 0 in strides and any(n > 1 and s == 0 for n, s in zip(shape, strides)) and 0 not in shape
 
 
 def memory_span(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> tuple[int, int]:

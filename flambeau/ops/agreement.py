@@ -15,6 +15,7 @@ from .arguments import need_tensor, need_tensors
 from .convert import to
 from .declare import composite, internal
 from .dtype_rules import type_word, unsupported
+from .python_protocol import read_number
 from .reduce import sum_
 from .reducing import plain_dim
 from .reduction import Reduction, reduced_dims, reduced_shape, to_bool
@@ -56,11 +57,11 @@ def equal(input: Tensor, other: Tensor) -> bool:
         return False
     if not numel_of(input.shape):
         return True
-    x, y = input._bare_alias(), other._bare_alias()
+    x, y = input, other
     if x.dtype is not y.dtype:
         common = lookup("promote_types").function(input.dtype, other.dtype)
-        x, y = to(x, common), to(y, common)
-    return bool(_all_equal.over((x, y)).item())
+        x, y = to(x._bare_alias(), common), to(y._bare_alias(), common)
+    return bool(read_number(_all_equal.over((x, y))))
 
 
 @composite

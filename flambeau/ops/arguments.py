@@ -149,10 +149,13 @@ def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -
     """The keyword arguments dtype=, device=, layout=, requires_grad=, pin_memory= (and memory_format=)."""
     if not given:
         return _PLAIN
+    d = given.get("dtype")
+    if type(d) is dtype and len(given) == 1:
+        return Options(d, None, False, None)
     for key in given:
         if key not in _KNOWN and not (takes_format and key == "memory_format"):
             raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
-    d, where, arrangement = given.get("dtype"), given.get("device"), given.get("layout")
+    where, arrangement = given.get("device"), given.get("layout")
     if arrangement is not None and not isinstance(arrangement, layout):
         raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {type_name(arrangement)}")
     if arrangement is not None and arrangement is not strided:

@@ -98,7 +98,7 @@ def fill_raw(t: Tensor, value: Any) -> Tensor:
 
 
 def _clear(t: Tensor) -> None:
-    nbytes = t.numel() * t.dtype.itemsize
+    nbytes = t.nbytes
     if nbytes <= _SMALL or t.dtype.is_complex:
         ctypes.memset(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes)
     else:

@@ -20,7 +20,7 @@ from ..kernels.library import advanced_index as kernels
 from .declare import composite, internal, view
 from .dtype_rules import type_word
 from .inplace import raw_copy
-from .positions import places, split_positions, true_positions
+from .positions import places, split_positions, take_dense, take_spread, true_positions
 from .shape import select, slice_dim, unsqueeze
 
 INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
@@ -229,9 +229,8 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     out = empty(where.shape, input.dtype)
     if where.empty:
         return out
-    kernels.take_positions(
-        out, input, where.before, picked, where.after, where.blocks, where.count, where.inner, dense=where.dense
-    )
+    take = take_dense if where.dense else take_spread
+    take(out, input, where.before, picked, where.after, where.blocks, where.count, where.inner)
     if where.strides != out._strides:
         turned = empty_strided(where.shape, where.strides, input.dtype)
         raw_copy(turned, out)
@@ -349,20 +348,21 @@ def plain_view(t: Tensor, key: Any) -> Tensor | None:
     if t._meta is not None or (base is not None and base._meta is not None) or modes.stack:
         return None
     items = key if type(key) is tuple else (key,)
-    old_shape, old_strides, dim = t.shape, t._strides, 0
+    old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer
     ndim = len(old_shape)
     shape: list[int] = []
     strides: list[int] = []
-    offset = t._offset
+    offset, ellipsis = t._offset, False
     for item in items:
         kind = type(item)
         if item is None:
             shape.append(1)
             strides.append(old_shape[dim] * old_strides[dim] if dim < ndim else 1)
         elif item is Ellipsis:
-            end = dim + ndim - sum(type(i) is int or type(i) is slice for i in items)
-            if end < dim or sum(i is Ellipsis for i in items) > 1:
+            end = dim + ndim - len(items) + 1 + sum([i is None for i in items])
+            if end < dim or ellipsis:
                 return None
+            ellipsis = True
             shape += old_shape[dim:end]
             strides += old_strides[dim:end]
             dim = end

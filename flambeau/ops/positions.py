@@ -18,6 +18,9 @@ from ..kernels.library import advanced_index as kernels
 _MAX_PLACES = 1024
 _FIRST_OFFSETS = kernels.add_offsets.with_constants(first=True)
 _MORE_OFFSETS = kernels.add_offsets.with_constants(first=False)
+take_dense = kernels.take_positions.with_constants(dense=True)
+take_spread = kernels.take_positions.with_constants(dense=False)
+START = copy_of_array(np.zeros(1, np.int64), dt.int64)  # the offset 0
 _LARGE = 1 << 16  # lists of offsets longer than this are not kept
 
 
@@ -139,7 +142,8 @@ def true_positions(mask: Tensor) -> Tensor:
         return empty((0,), dt.int64)
     if mask.dtype.is_complex or mask.dtype in dt.FLOAT8:
         mask = mask != 0
-    mask = mask._bare_alias().contiguous()
+    if not mask._contig or mask._meta is not None:
+        mask = mask._bare_alias().contiguous()
     blocks = (n + kernels.ROWS - 1) // kernels.ROWS
     ends = empty((blocks,), dt.int64)
     kernels.count_true(ends, mask, n)

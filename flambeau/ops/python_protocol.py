@@ -33,6 +33,8 @@ _C_TYPES: dict[dtype, Any] = {
     dt.int32: ctypes.c_int32, dt.int64: ctypes.c_int64, dt.float32: ctypes.c_float, dt.float64: ctypes.c_double,
     dt.uint16: ctypes.c_uint16, dt.uint32: ctypes.c_uint32, dt.uint64: ctypes.c_uint64,
 }  # fmt: skip
+_MEMORY_LETTERS: dict[dtype, Any] = {d: c._type_ for d, c in _C_TYPES.items()}  # what memoryview calls them
+_SMALL = 1 << 12  # bytes
 _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 
@@ -63,6 +65,10 @@ def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     if self.device is not cpu:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
+    if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
+        raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
+        return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
     return readable(self._array(), self.dtype).tolist()
 
 

@@ -189,6 +189,8 @@ def _reals(name: str, **given: Any) -> list[float]:
 def uniform_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
     """uniform_(from=0, to=1): every element becomes uniform on [from, to). (`from` is a Python keyword: pass it by position
     or as **{"from": ...}.)"""
+    if not args and not kwargs:
+        return _fill_(self, "uniform_", "UniformBackward0", _UNIT, generator)
     bounds = dict(zip(("from", "to"), args))
     if len(args) > 2 or set(kwargs) - {"from", "to"} or set(bounds) & set(kwargs):
         raise TypeError(f"uniform_() takes from, to and generator, but got {len(args)} arguments and {sorted(kwargs)}")

@@ -51,6 +51,10 @@ def _parts(out: Tensor, n: int) -> Tensor:
     return new_tensor(out._storage, make_size((2 * n,)), (1,), 2 * out._offset, real, out.device, True)
 
 
+_plain_uniform = kernels.uniform.with_constants(plain=True)
+_scaled_uniform = kernels.uniform.with_constants(plain=False)
+
+
 class Uniform(Sampler):
     def __init__(self, low: float = 0.0, high: float = 1.0):
         self.low, self.high = float(low), float(high)
@@ -70,7 +74,8 @@ class Uniform(Sampler):
             top = self.tops[d] = float(widen(narrow(np.array([self.high]), d), d)[0])
         with generator.lock:
             engine, words, _, _ = generator.native()
-            kernels.uniform(out, engine, words, n, self.low, self.high, top, plain=self.plain)
+            run = _plain_uniform if self.plain else _scaled_uniform
+            run(out, engine, words, n, self.low, self.high, top)
         return True
 
 

@@ -31,6 +31,7 @@ from .indexing import (
     slice_bounds,
 )
 from .inplace import assign, check_disjoint, check_writable
+from .positions import START, take_dense, true_positions
 from .registry import Op
 from .shape import select, slice_dim
 
@@ -50,8 +51,12 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             part = plain_view(self, key)
             if part is not None:
                 return part
-        elif kind is Tensor and key.dtype in INDEX_DTYPES and key.shape and self.shape:
-            return index(self, [key] + [None] * (len(self.shape) - 1))
+        elif kind is Tensor and _takes_elements(self, key):
+            return _masked_elements(self, key)
+        if kind is Tensor or kind is tuple:
+            tensors = _index_tensors(self, key)
+            if tensors is not None:
+                return index(self, tensors)
         if type(key) is slice and self.shape:  # never left out, not even [:]
             return slice_dim(self, 0, *slice_bounds(key, self.shape[0]))
         part, advanced = apply_basic(self, key)
@@ -62,6 +67,43 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         if discovers((self, key), {}):
             return getitem(self, key)
         raise
+
+
+def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
+    """What apply_basic leaves over of a key made of index tensors and full slices; None for any other key."""
+    found: list[Tensor | None] = []
+    for item in key if type(key) is tuple else (key,):
+        if type(item) is Tensor and item.dtype in INDEX_DTYPES and item.shape:
+            found.append(item)
+        elif type(item) is slice and item.start is None and item.stop is None and item.step is None:
+            found.append(None)
+        else:
+            return None
+    missing = len(t.shape) - len(found)
+    return None if missing < 0 or not any(i is not None for i in found) else found + [None] * missing
+
+
+def _takes_elements(t: Tensor, mask: Tensor) -> bool:
+    """Whether t[mask] lists elements in the order they have in memory, with nothing to record."""
+    return (
+        mask.dtype is dt.bool_
+        and mask.shape == t.shape
+        and type(t) is Tensor
+        and bool(t.shape)
+        and t._contig
+        and t.device is cpu
+        and not modes.stack
+        and not (mode.enabled and t.requires_grad)
+    )
+
+
+def _masked_elements(t: Tensor, mask: Tensor) -> Tensor:
+    """t[mask] where `_takes_elements`."""
+    positions = true_positions(mask)
+    out = empty(positions.shape, t.dtype)
+    if out._storage.size_bytes:
+        take_dense(out, t, START, positions, START, 1, positions.shape[0], 1)
+    return out
 
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
@@ -88,7 +130,8 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
         if _fills_mask(self, key, value):
             self.masked_fill_(key, value)
             return
-        part, advanced = apply_basic(self, key)
+        tensors = _index_tensors(self, key)
+        part, advanced = apply_basic(self, key) if tensors is None else (self, tensors)
     elif type(value) is float and part.dtype.is_floating_point:
         part.fill_(value)
         return

@@ -6,6 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau.backends.cpu import heavy, onednn
+from flambeau.ops import indexing
 
 F = fl.nn.functional
 
@@ -67,3 +68,87 @@ def test_errors_after_known_products() -> None:
     with pytest.raises(RuntimeError, match="same device"):
         fl.mm(a, b.to("meta"))
     assert fl.mm(a.to("meta"), b.to("meta")).device.type == "meta"
+
+
+INDEX = fl.tensor([0, 2, -1])
+GRID = fl.tensor([[1], [3]])
+KEYS = {
+    "tensor": INDEX,
+    "grid": GRID,
+    "two tensors": (INDEX, INDEX),
+    "broadcast tensors": (INDEX, GRID),
+    "column": (slice(None), INDEX),
+    "apart": (INDEX, slice(None), INDEX),
+    "last": (slice(None), slice(None), INDEX),
+    "int32": INDEX.int(),
+    "mask": fl.arange(4 * 5 * 6).reshape(4, 5, 6) % 3 == 0,
+    "empty mask": fl.zeros(4, 5, 6, dtype=fl.bool),
+    "full mask": fl.ones(4, 5, 6, dtype=fl.bool),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_short_ways_of_indexing_equal_the_general_one(name: str, turned: bool) -> None:
+    key = KEYS[name]
+    whole = fl.arange(4.0 * 5 * 6).reshape(4, 5, 6)
+    t = whole.permute(2, 1, 0).contiguous().permute(2, 1, 0) if turned else whole
+    part, tensors = indexing.apply_basic(t, key)
+    general = indexing.index(part, tensors)
+    short = t[key]
+    assert fl.equal(short, general)
+    assert short.stride() == general.stride() or 0 in short.shape
+    written, expected = t.clone(), t.clone()
+    written[key] = -1.0
+    part, tensors = indexing.apply_basic(expected, key)
+    indexing.put_raw(part, tensors, fl.tensor(-1.0), False)
+    assert fl.equal(written, expected)
+    assert written._version == 1
+
+
+@pytest.mark.parametrize("key", [(INDEX, INDEX, INDEX, INDEX), fl.tensor([4]), fl.tensor([-5]), fl.tensor([1.5])])
+def test_short_ways_of_indexing_refuse_what_the_general_one_refuses(key: object) -> None:
+    t = fl.zeros(4, 5, 6)
+    with pytest.raises(IndexError) as general:
+        part, tensors = indexing.apply_basic(t, key)
+        indexing.index(part, tensors)
+    with pytest.raises(IndexError) as short:
+        t[key]
+    assert str(short.value) == str(general.value)
+
+
+PLAIN_KEYS = [None, ..., (..., None), (None, ...), (..., 0), (0, ..., None), (slice(1, 3), None), (..., slice(None, None, 2)),
+              (0, 1, 2), (0, 1, 2, ...), (..., 0, 1, 2, None), (slice(5, 2),)]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", PLAIN_KEYS, ids=str)
+def test_views_by_one_step_equal_those_of_many(key: object) -> None:
+    t = fl.arange(4.0 * 5 * 6).reshape(4, 5, 6)[:, 1:]
+    short = t[key]
+    general, _ = indexing.apply_basic(t, key)
+    assert (short.shape, short.stride(), short.storage_offset()) == (
+        general.shape,
+        general.stride(),
+        general.storage_offset(),
+    )
+
+
+@pytest.mark.parametrize(
+    "key", [(..., ...), (0, 1, 2, 3), (..., 0, 1, 2, 3), (4,), (..., slice(None, None, -1))], ids=str
+)
+def test_wrong_views_are_refused(key: object) -> None:
+    with pytest.raises((IndexError, ValueError)):
+        fl.zeros(4, 5, 6)[key]
+
+
+@pytest.mark.parametrize(
+    "dtype", [fl.float32, fl.float64, fl.int64, fl.int32, fl.int16, fl.int8, fl.uint8, fl.bool], ids=str
+)
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 4), (1,), (0,), (2, 0), ()], ids=str)
+def test_tolist_of_small_tensors(dtype: fl.dtype, shape: tuple[int, ...]) -> None:
+    t = (fl.arange(2 * 3 * 8)[: fl.empty(shape).numel()].reshape(shape) - 3).to(dtype)
+    assert t.tolist() == t.numpy().tolist()
+    if shape and t.numel():
+        assert t[1:].tolist() == t.numpy()[1:].tolist()
+        assert t.T.tolist() == t.numpy().T.tolist() if t.dim() < 3 else True
+        assert all(type(v) is (bool if dtype is fl.bool else type(t.flatten()[0].item())) for v in t.flatten().tolist())
