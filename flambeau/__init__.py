@@ -51,7 +51,7 @@ from .core.layout import (
 from .core.numeric_limits import finfo, iinfo
 from .core.overrides import DisableTorchFunctionSubclass
 from .core.overrides import disabled_torch_function as _disabled_torch_function_impl
-from .core.printing import get_printoptions, printoptions, set_printoptions
+from .core.print_options import get_printoptions, printoptions, set_printoptions
 from .core.promotion import get_default_dtype, set_default_dtype
 from .core.settings import (
     are_deterministic_algorithms_enabled,

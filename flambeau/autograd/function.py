@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.batched import BatchedTensor
-from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
-from ..ops.formula import RETRY_MESSAGE
 from ..ops.inplace import rebase_history
 
 

@@ -126,6 +126,3 @@ def batched(value: Tensor, hidden: int, level: Any) -> BatchedTensor:
     t.dtype, t.device = value.dtype, value.device
     t._value, t._hidden, t._level = value, hidden, level
     return t
-
-
-__all__ = ["BatchedOperand", "BatchedTensor", "VmapRefusal", "batched"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .size import Size
 
-
-class memory_format:
-    """How the dimensions of a tensor lie in memory."""
+class _Named:
+    """A constant that is known, printed and pickled by its name."""
 
     def __init__(self, name: str):
         self.name = name
@@ -18,6 +16,10 @@ class memory_format:
 
     def __reduce__(self) -> str:
         return self.name
+
+
+class memory_format(_Named):
+    """How the dimensions of a tensor lie in memory."""
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -26,17 +28,8 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
 
-class layout:
+class layout(_Named):
     """How a tensor stores its elements: strided, or one of the sparse forms."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
 
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")
@@ -224,6 +217,3 @@ def wrap_dim(dim: int, ndim: int, allow_scalar: bool = True) -> int:
     if not -span <= dim < span:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
     return dim + span if dim < 0 else dim
-
-
-__all__ = [name for name in dir() if not name.startswith("_")] + ["Size"]

@@ -16,19 +16,7 @@ import numpy as np
 
 from .dtype import bool_, dtype, int64
 from .float8 import readable
-from .print_options import PrintOptions, get_printoptions, options, printoptions, set_printoptions
-
-__all__ = [
-    "Component",
-    "format_tensor",
-    "get_printoptions",
-    "printoptions",
-    "set_printoptions",
-    "sparse_repr",
-    "summary_index",
-    "tensor_repr",
-    "wrapper_repr",
-]
+from .print_options import PrintOptions, options
 
 Shape = Sequence[int]
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from . import dtype as dt
 from .dtype import dtype
 from .graph import INFERENCE, inference_threads, mode
-from .layout import layout, sparse_coo, sparse_csc, sparse_csr
+from .layout import layout, sparse_coo, sparse_csr
 from .overrides import disabled_torch_function
 from .size import Size, make_size
 from .tensor import Tensor, empty
@@ -236,17 +236,3 @@ def empty_coo(shape: tuple[int, ...], d: dtype, sparse_dims: int | None = None, 
     place = () if where is None else (where,)
     indices = empty((count, 0), dt.int64, *place)
     return new_coo(indices, empty((0, *shape[count:]), d, *place), shape, coalesced=True)
-
-
-__all__ = [
-    "Invariants",
-    "SparseCoo",
-    "SparseCsr",
-    "SparseOperand",
-    "SparseRefusal",
-    "SparseTensor",
-    "empty_coo",
-    "new_coo",
-    "new_csr",
-    "sparse_csc",
-]

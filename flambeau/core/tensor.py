@@ -17,7 +17,7 @@ from . import dtype as dt
 from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
-from .graph import INFERENCE, Meta, Node, gradient_edge, mode, user_frame
+from .graph import INFERENCE, Meta, Node, mode, user_frame
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_plain, register_subclass
 from .shadowing import shadow
 from .size import Size, make_size
@@ -472,17 +472,3 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
         array = np.ascontiguousarray(array, d.numpy)
         ctypes.memmove(t._storage.ptr, array.ctypes.data, t._storage.size_bytes)
     return t
-
-
-__all__ = [
-    "Tensor",
-    "contiguous_strides",
-    "copy_of_array",
-    "empty",
-    "empty_strided",
-    "from_array",
-    "gradient_edge",
-    "is_contiguous_layout",
-    "new_tensor",
-    "numel_of",
-]

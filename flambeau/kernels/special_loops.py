@@ -353,19 +353,3 @@ def chebyshev_polynomial_v(x: Expr, n: Expr) -> Expr:
 def chebyshev_polynomial_w(x: Expr, n: Expr) -> Expr:
     """Fourth kind: sin((n + 1/2) t) / sin(t / 2)."""
     return _chebyshev(special.double(x), _degree(n), 2.0, 1.0, 0.5, 1.0)
-
-
-def shifted_chebyshev_polynomial_t(x: Expr, n: Expr) -> Expr:
-    return chebyshev_polynomial_t(2 * special.double(x) - 1, n)
-
-
-def shifted_chebyshev_polynomial_u(x: Expr, n: Expr) -> Expr:
-    return chebyshev_polynomial_u(2 * special.double(x) - 1, n)
-
-
-def shifted_chebyshev_polynomial_v(x: Expr, n: Expr) -> Expr:
-    return chebyshev_polynomial_v(2 * special.double(x) - 1, n)
-
-
-def shifted_chebyshev_polynomial_w(x: Expr, n: Expr) -> Expr:
-    return chebyshev_polynomial_w(2 * special.double(x) - 1, n)

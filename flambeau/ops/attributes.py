@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE
@@ -13,7 +12,6 @@ from ..core.layout import strided, wrap_dim
 from ..core.promotion import can_cast as can_cast_dtypes
 from ..core.promotion import promote_types as promote
 from ..core.promotion import result_dtype
-from ..core.size import Size
 from ..core.tensor import Tensor, numel_of
 from ..core.typed_storage import TypedStorage
 from .arguments import as_dtype, need_tensor
@@ -245,6 +243,3 @@ def promote_types(type1: Any, type2: Any) -> dtype:
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether type promotion allows storing the first dtype in the second."""
     return can_cast_dtypes(as_dtype(from_, "can_cast"), as_dtype(to, "can_cast"))
-
-
-__all__ = ["Size", "dt"]

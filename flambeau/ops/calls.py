@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import graph
+from ..core.layout import has_internal_overlap
 from ..core.overrides import discovers
 from ..core.promotion import can_cast, scalar_dtype
 from ..core.sparse import SparseOperand
@@ -25,7 +26,6 @@ from .inplace import (
     check_writable,
     check_writable_memory,
     copy_values,
-    has_internal_overlap,
     needs_copy_before_write,
     rebase_history,
     resize_out,
@@ -390,6 +390,3 @@ def _copy_with_history(x: Tensor) -> Tensor:
     if x.grad_fn is not None:
         fresh._set_history(x.grad_fn, x.output_nr)
     return fresh
-
-
-__all__ = ["bare_copy", "general", "note_write", "run_inplace", "settle"]

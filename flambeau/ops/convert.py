@@ -499,6 +499,3 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
         like_image = suggests_channels_last(the_template.shape, the_template._strides)
         memory_format = (channels_last if the_template.ndim == 4 else channels_last_3d) if like_image else None
     return resize_(self, the_template.shape, memory_format=memory_format)
-
-
-__all__ = ["convert", "copy_raw", "is_laid_out", "resize_raw"]

@@ -24,7 +24,7 @@ from ..core.size import Size
 from ..core.tensor import Tensor, contiguous_strides
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
-from .arguments import Options, as_device, as_ints, as_number, as_shape, need_tensor, read_options
+from .arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
 from .declare import composite
 from .dtype_rules import type_word
 from .inplace import copy_values, resize_out
@@ -364,6 +364,3 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> T
     """Like empty_strided, with this tensor's dtype and device."""
     chosen = read_options("new_empty_strided", options)
     return _strided("new_empty_strided", size, stride, chosen, self.dtype, self.device)
-
-
-__all__ = ["allocate", "as_device", "as_shape", "contiguous_strides", "empty_as", "fill_raw", "finish"]

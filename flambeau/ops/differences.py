@@ -216,6 +216,3 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim
     widths, d = _checked("cumulative_trapezoid", y, x, dx, dim)
     sums = _pair_sums(y, d)
     return cumsum(sums * (widths / 2.0) if x is None else sums * widths / 2.0, d)
-
-
-__all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz"]

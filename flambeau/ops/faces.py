@@ -283,6 +283,3 @@ def _fast_inplace(impl: Pointwise, plain: str) -> str:
         second = ", _second"
         quiet += f" and getattr({b}, '_meta', None) is None and getattr({b}, '_base', None) is None"
     return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second)
-
-
-__all__ = ["make_face", "make_inplace_face"]

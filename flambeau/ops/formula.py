@@ -18,30 +18,24 @@ from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.caching import remember
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.graph import RETRY_MESSAGE, mode
+from ..core.graph import mode
 from ..core.layout import broadcast_two, expand_strides
 from ..core.promotion import depends_on_default_dtype
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, empty_strided
+from ..core.tensor import Tensor
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ..expr import functions as vocabulary
 from ..expr.node import cast
 from ..expr.simplify import simplify
 from ..kernels.elementwise import passing
 from .dtype_rules import (
-    compare,
-    floating_only,
     gradient_rule,
-    integral,
     number_dtype,
     promote,
-    promote_float,
-    real_part,
     select,
-    type_word,
     unsupported,
 )
-from .gradient import PointwiseNode, record
+from .gradient import record
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
 from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
 
@@ -422,8 +416,3 @@ def formula_globals() -> dict[str, Any]:
         pi=math.pi,
     )
     return names
-
-
-__all__ = ["Plan", "Pointwise", "PointwiseNode", "RETRY_MESSAGE", "as_operand", "camel", "compare", "derived",
-           "empty_strided", "floating_only", "formula_globals", "integral", "number_dtype", "promote", "promote_float",
-           "real_part", "select", "type_word"]  # fmt: skip

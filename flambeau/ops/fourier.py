@@ -412,7 +412,9 @@ def _frequencies(name: str, values: np.ndarray, n: int, d: float, out: Any, opti
     t = new(make_size(values.shape), chosen, get_default_dtype())
     if t.dtype.category < 2:
         raise RuntimeError(f"{name} requires a floating point or complex dtype")
-    t.copy_(finish(_from_numbers(values * (1.0 / (n * d))), False))
+    with np.errstate(all="ignore"):  # no samples, or no time between them
+        frequencies = values * np.divide(1.0, n * d)
+    t.copy_(finish(_from_numbers(frequencies), False))
     if out is not None:
         return out.resize_(t.shape).copy_(t)
     return finish(t, chosen.requires_grad)

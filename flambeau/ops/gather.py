@@ -15,7 +15,7 @@ from ..kernels.library import index as kernels
 from .along import split_at
 from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
-from .inplace import raw_copy, write_out
+from .inplace import raw_copy
 from .primitive import unknown_derivative
 
 
@@ -118,31 +118,29 @@ def bad_index(index: Tensor, size: int) -> int | None:
     return found[1] if found[0] else None
 
 
-@composite
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+@composite(out="exact")
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """gather with the other dimensions broadcast."""
     if indices.dtype is not dt.int64:
         raise RuntimeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}"
         )
     if dim is None:
-        result = input.reshape(-1).gather(0, indices.reshape(-1))
-    else:
-        if len(input.shape) != len(indices.shape):
-            raise RuntimeError(
-                "torch.take_along_dim(): input and indices should have the same number of dimensions, but got"
-                f" {len(input.shape)} dimensions for input, and {len(indices.shape)} dimensions for indices"
-            )
-        d = wrap_dim(dim, len(input.shape))
-        others = broadcast_shapes(
-            tuple(1 if i == d else n for i, n in enumerate(input.shape)),
-            tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    if len(input.shape) != len(indices.shape):
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got"
+            f" {len(input.shape)} dimensions for input, and {len(indices.shape)} dimensions for indices"
         )
-        full = [input.shape[d] if i == d else n for i, n in enumerate(others)]
-        wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
-        wrapped = indices.where(indices >= 0, indices + input.shape[d])
-        result = input.expand(full).gather(d, wrapped.expand(wanted))
-    return result if out is None else write_out("take_along_dim", out, result, exact=True)
+    d = wrap_dim(dim, len(input.shape))
+    others = broadcast_shapes(
+        tuple(1 if i == d else n for i, n in enumerate(input.shape)),
+        tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
+    )
+    full = [input.shape[d] if i == d else n for i, n in enumerate(others)]
+    wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
+    wrapped = indices.where(indices >= 0, indices + input.shape[d])
+    return input.expand(full).gather(d, wrapped.expand(wanted))
 
 
 def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor:

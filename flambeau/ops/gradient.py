@@ -369,6 +369,3 @@ def _gradient(g: Tensor, share: Expr, op: Any, operands: tuple, layout: Layout) 
     if result.shape != g.shape:
         result = result.expand(g.shape)
     return result if result.shape == layout.shape else result.sum_to_size(layout.shape)
-
-
-__all__ = ["PointwiseNode", "Recipe", "make_node", "record"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import cpu, device
+from ..core.device import cpu
 from ..core.dtype import ALL_DTYPES, dtype
 from ..core.promotion import get_default_dtype, set_default_dtype
 from ..core.size import Size, make_size
@@ -171,6 +171,3 @@ def typename(obj: Any) -> str:
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is a storage."""
     return isinstance(obj, (UntypedStorage, TypedStorage))
-
-
-__all__ = ["TENSOR_TYPES", "device", "is_storage", "set_default_tensor_type", "typename"]

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..core import graph
-from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class, unusual, user_trace
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class, unusual, user_trace
 from ..core.tensor import Tensor
-from .formula import RETRY_MESSAGE, camel
+from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, starred
 
 _new_object: Any = object.__new__

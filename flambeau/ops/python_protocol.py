@@ -6,14 +6,13 @@ import copy
 import ctypes
 import struct
 import warnings
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
 from ..core import dlpack, printing
 from ..core import dtype as dt
-from ..core.device import cpu, default_device, device
+from ..core.device import cpu, default_device
 from ..core.dtype import dtype
 from ..core.float8 import readable
 from ..core.graph import mode
@@ -21,7 +20,7 @@ from ..core.overrides import DisableTorchFunctionSubclass
 from ..core.promotion import get_default_dtype
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layout, numel_of
+from ..core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ..core.tensor import new_tensor as header
 from .declare import composite
 from .dtype_rules import type_word
@@ -334,5 +333,3 @@ _SPECIAL = {
 for _name, _function in _SPECIAL.items():
     setattr(Tensor, _name, _function)
 Tensor.__array_priority__ = 1000
-
-__all__ = ["OrderedDict", "copy_of_array", "device", "read_number", "rebuild_tensor"]

@@ -13,7 +13,6 @@ from .along import take_along
 from .arguments import need_tensor
 from .declare import composite
 from .formula import Pointwise
-from .inplace import write_out
 from .reduction import Reduction, counting
 from .sort import sorted_along
 
@@ -96,31 +95,17 @@ def _at_levels(values: Tensor, levels: Tensor, interpolation: str, skip_nan: boo
     return _mix.call((low, high, ranks - below))
 
 
-@composite
+@composite(out="exact")
 def quantile(
-    input: Tensor,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-    out: Any = None,
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The q-th quantiles of all elements or along a dimension; nan where there is one."""
-    result = _quantile("quantile", input, q, dim, keepdim, interpolation, False)
-    return result if out is None else write_out("quantile", out, result, exact=True)
+    return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 
-@composite
+@composite(out="exact")
 def nanquantile(
-    input: Tensor,
-    q: Any,
-    dim: int | None = None,
-    keepdim: bool = False,
-    *,
-    interpolation: str = "linear",
-    out: Any = None,
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The q-th quantiles of what is not nan."""
-    result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
-    return result if out is None else write_out("nanquantile", out, result, exact=True)
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)

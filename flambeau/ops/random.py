@@ -222,13 +222,7 @@ def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any
 def exponential_(self: Tensor, lambd: Any = 1.0, *, generator: Any = None) -> Tensor:
     """Every element becomes a sample of the exponential distribution with rate `lambd`."""
     (rate,) = _reals("exponential_", lambd=lambd)
-    return _fill_(
-        self,
-        "exponential_",
-        "ExponentialBackward0",
-        Exponential(rate),
-        generator,
-    )
+    return _fill_(self, "exponential_", "ExponentialBackward0", Exponential(rate), generator)
 
 
 @composite(kind="random", function=False)

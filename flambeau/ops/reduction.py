@@ -16,7 +16,7 @@ from ..core.batched import BatchedTensor
 from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
-from ..core.graph import Meta, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import RETRY_MESSAGE, Meta, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import expand_strides, wrap_dim
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
@@ -28,7 +28,7 @@ from ..kernels import emit_numpy
 from ..kernels.geometry import plan_reduction
 from .arguments import is_int
 from .dtype_rules import number_dtype
-from .formula import RETRY_MESSAGE, camel
+from .formula import camel
 from .parameters import parameter_names
 
 _new_object = object.__new__

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..core.dtype import dtype as dtype_type
-from ..core.graph import Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
@@ -16,7 +16,7 @@ from .along import LineOperator
 from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, primitive
 from .dtype_rules import unsupported
-from .formula import RETRY_MESSAGE, Pointwise, camel
+from .formula import Pointwise, camel
 from .reducing import write_exactly
 
 

@@ -141,13 +141,12 @@ def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any)
     return values.get("dim", -1), values.get("descending", False)
 
 
-@composite
-def argsort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None, **kwargs: Any) -> Tensor:
+@composite(out=True)
+def argsort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -> Tensor:
     """argsort(input, dim=-1, descending=False, *, stable=False): the order that sorts along a dimension."""
     need_tensor("argsort", input)
     dim, descending = _sort_arguments("argsort", args, kwargs, stable)
-    index = sorted_along(input._bare_alias(), one_dim("argsort", dim, len(input.shape)), descending)[1]
-    return index if out is None else write_out("argsort", out, index)
+    return sorted_along(input._bare_alias(), one_dim("argsort", dim, len(input.shape)), descending)[1]
 
 
 @composite(out="exact")

@@ -65,6 +65,3 @@ def _refusal(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This operator does not exist for"
         f" sparse tensors; call to_dense() on them first if a strided result is what you want."
     )
-
-
-__all__ = ["sparse_call", "sparse_form", "sparse_pointwise"]

@@ -149,11 +149,11 @@ for _name, _doc in {
 
 
 def _polynomial(name: str) -> None:
-    """Declare flambeau.special.<name>(input, n)."""
-    formula = getattr(special_loops, name)
+    """Declare flambeau.special.<name>(input, n). Shifted polynomials map [0, 1] to what others have on [-1, 1]."""
+    is_shifted, formula = name.startswith("shifted_"), getattr(special_loops, name.removeprefix("shifted_"))
 
     def function(input: Any, n: Any) -> Any:
-        return formula(input, n)
+        return formula(2 * special.double(input) - 1 if is_shifted else input, n)
 
     function.__doc__ = f"{name.replace('_', ' ')} of degree n, at input"
     pointwise(

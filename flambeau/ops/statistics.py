@@ -300,6 +300,3 @@ def corrcoef(input: Tensor) -> Tensor:
 def _clip_complex(c: Tensor) -> Tensor:
     real, imag = c.real.clip(-1, 1), c.imag.clip(-1, 1)
     return real + imag * 1j
-
-
-__all__ = ["corrcoef", "cov", "std", "std_mean", "var", "var_mean"]

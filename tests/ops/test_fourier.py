@@ -69,6 +69,8 @@ def test_single_precision_stays_single():
 def test_frequencies_and_shifts(n):
     for call in (
         lambda T: T.fft.fftfreq(n, 0.5),
+        lambda T: T.fft.fftfreq(n, 0.0).nan_to_num(),
+        lambda T: T.fft.fftfreq(0),
         lambda T: T.fft.rfftfreq(n, d=2.0, dtype=T.float64),
         lambda T: T.fft.fftshift(T.arange(2 * n).reshape(2, n)),
         lambda T: T.fft.ifftshift(T.arange(2 * n).reshape(2, n), dim=1),

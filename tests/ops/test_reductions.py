@@ -210,6 +210,8 @@ x.quantile(0.4, interpolation='lower')
 x.quantile(0.4, interpolation='higher')
 x.quantile(0.4, interpolation='midpoint')
 x.quantile(0.4, interpolation='nearest')
+torch.quantile(torch.arange(5.), 0.3, out=torch.empty(3))
+torch.take_along_dim(torch.arange(4), torch.tensor([1]), 0, out=torch.empty(0, dtype=torch.int64))
 u.unique()
 u.unique(return_inverse=True, return_counts=True)
 w.unique()
@@ -360,6 +362,8 @@ torch.unique(r).sum().backward()
 """
 
 ERRORS = """
+torch.quantile(torch.arange(5.), 0.3, out=torch.empty((), dtype=torch.float64))
+torch.take_along_dim(torch.arange(4), torch.tensor([1]), 0, out=torch.empty(1))
 torch.sum([1.])
 x.sum('a')
 x.sum(5)
