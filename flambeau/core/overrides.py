@@ -53,12 +53,13 @@ def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
     return found
 
 
-def _flat(values: Any) -> Iterator[Any]:
+def _flat(values: Any, depth: int = 4) -> Iterator[Any]:
+    """Arguments and what lists of them hold, not too deep: a list may hold itself."""
     for value in values:
-        if type(value) in (list, tuple):
-            yield from _flat(value)
-        else:
+        if type(value) not in (list, tuple):
             yield value
+        elif depth:
+            yield from _flat(value, depth - 1)
 
 
 def register(cls: type) -> None:

@@ -15,7 +15,7 @@ from ..core.promotion import can_cast
 from ..core.return_types import NamedResult
 from ..core.size import make_size
 from ..core.tensor import Tensor, new_tensor, numel_of
-from .dtype_rules import cpp_name, promote, type_word
+from .dtype_rules import cpp_name, number_dtype, promote, type_word
 from .formula import Pointwise
 from .registry import OPS
 
@@ -23,8 +23,9 @@ from .registry import OPS
 def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     """A number travels in full precision: 0.1 in a float64 tensor is not the float32 nearest to 0.1."""
     source = operands[0]
-    if type(source) is float:
-        return dt.float64, dt.float64
+    if isinstance(source, (float, complex)):
+        d = number_dtype(source)
+        return d, d
     return promote(op, operands)
 
 

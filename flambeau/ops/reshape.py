@@ -161,7 +161,9 @@ def view_(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
         shape = (size,)
     kind = shape[0] if len(shape) == 1 and isinstance(shape[0], dt.dtype) else dtype
     if kind is not None:
-        return view_dtype(self, kind)
+        out = view_dtype(self.detach(), kind)
+        out._base = None  # autograd knows nothing of reinterpreted bytes: no history, not even that of a view
+        return out
     if not shape:
         raise TypeError(
             "view() received an invalid combination of arguments - got (), but expected (torch.dtype dtype) or (tuple"

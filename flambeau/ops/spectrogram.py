@@ -80,7 +80,7 @@ def stft(
     if not 1 <= len(input.shape) <= 2:
         raise RuntimeError(f"{where}: expected a 1D or 2D tensor")
     if center and align_to_window is not None:
-        raise RuntimeError("stft only supports align_to_window for center = False.")
+        raise RuntimeError("stft align_to_window should only be set when center = false")
     single = len(input.shape) == 1
     x = input.unsqueeze(0) if single else input
     if center:

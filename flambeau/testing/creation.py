@@ -15,6 +15,7 @@ from ..ops.complex_views import view_as_real
 from ..ops.creation import empty
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+_FLOATS8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 
@@ -59,7 +60,10 @@ def make_tensor(
 
 
 def _fill(result: Tensor, name: str, low: Any, high: Any) -> None:
-    if name in _COMPLEX:
+    if name in _FLOATS8:
+        wide = empty(result.shape, dtype=BY_NAME["float32"], device=result.device)
+        result.copy_(wide.uniform_(low, high))
+    elif name in _COMPLEX:
         _fill(view_as_real(result), _COMPLEX[name], low, high)
     elif name not in _FLOATS:
         result.random_(int(low), int(high))
@@ -79,7 +83,7 @@ def _interval(name: str, dtype: dtype, low: float | None, high: float | None) ->
         limits = iinfo(dtype)
         bounds = (0 if limits.min == 0 else -9, 10)
         lowest, highest = limits.min, limits.max + (name != "int64")
-    elif name in _FLOATS or name in _COMPLEX:
+    elif name in _FLOATS or name in _FLOATS8 or name in _COMPLEX:
         bounds, (lowest, highest) = (-9, 9), (finfo(dtype).min, finfo(dtype).max)
     else:
         raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor().")

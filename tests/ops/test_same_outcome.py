@@ -42,6 +42,20 @@ def ranges_between(L: Any) -> Any:
     return x
 
 
+def bits(L: Any, before: str, after: str) -> Any:
+    """The history of a tensor read as another dtype, before and behind a change in place."""
+    x = L.zeros(2, 2, dtype=getattr(L, before), requires_grad=True)
+    y = x.view(getattr(L, after))
+    y.add_(1)
+    return y.requires_grad, y._is_view(), x._version
+
+
+def list_of_itself() -> list:
+    values: list = [0]
+    values.append(values)
+    return values
+
+
 def capsule(L: Any) -> Any:
     return L.utils.dlpack.to_dlpack(L.arange(3))
 
@@ -67,6 +81,7 @@ def segments(L: Any, reduce: str, values: list[float], **options: Any) -> Any:
 
 
 GRID = np.arange(6.0).reshape(2, 3)
+COMPLEX = -0.0316 + 0.8888888888j
 LARGE = 2**63 - 1
 
 CASES: dict[str, Callable[[Any], Any]] = {
@@ -112,6 +127,17 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "asarray of a NumPy number, shared": lambda L: L.asarray(np.float32(3), copy=False),
     "storage of the default dtype": default_storage,
     "storage without a file": lambda L: L.zeros(3).untyped_storage().filename,
+    "a list in itself": lambda L: L.tensor(list_of_itself()),
+    "complex128 numbers are not rounded": lambda L: L.full((1,), COMPLEX, dtype=L.complex128).item() == COMPLEX,
+    "complex128 numbers assigned": lambda L: put(L.zeros(1, dtype=L.complex128), 0, COMPLEX).item() == COMPLEX,
+    "complex line of one point": lambda L: L.linspace(COMPLEX, 2, 1, dtype=L.complex128).item() == COMPLEX,
+    "NumPy numbers are not rounded": lambda L: L.full((1,), np.float64(1 / 3), dtype=L.float64).item() == 1 / 3,
+    "float bits as ints": lambda L: bits(L, "float32", "int32"),
+    "float bits as complex": lambda L: bits(L, "float32", "complex64"),
+    "float bits as themselves": lambda L: bits(L, "float32", "float32"),
+    "float8 samples": lambda L: (L.manual_seed(3), L.testing.make_tensor(9, dtype=L.float8_e5m2, device="cpu").float())[
+        1
+    ],
     # NumPy and other libraries
     "equal to an array": lambda L: L.arange(6.0).view(2, 3) == GRID,
     "equal to a broadcast array": lambda L: L.arange(6).view(2, 3) == GRID[0],

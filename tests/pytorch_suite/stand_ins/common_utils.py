@@ -24,6 +24,7 @@ from torch.testing import make_tensor  # noqa: F401 - the tests import it from h
 from .case import SEED, TestCase, set_rng_seed  # noqa: F401
 from .matrices import *  # noqa: F403
 from .parametrization import (  # noqa: F401
+    _TestParametrizer,
     add_variants,
     decorateIf,
     instantiate_parametrized_tests,
