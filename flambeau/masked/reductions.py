@@ -134,7 +134,7 @@ def var(
 ) -> Tensor:
     """The variance of the chosen elements over `dim`, divided by their number less the correction (1 unless told)."""
     if unbiased is not None and correction is not None:
-        raise RuntimeError("Only one of unbiased and correction may be given")
+        raise AssertionError("Only one of unbiased and correction may be given")
     lost = (1 if unbiased in (None, True) else 0) if correction is None else correction
     values, mask = _prepared("var", input, mask, dtype)
     if not (values.is_floating_point() or values.is_complex()):
@@ -147,15 +147,6 @@ def var(
     return squares / left.clamp_min(0)
 
 
-def std(
-    input: Any,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    *,
-    correction: int | float | None = None,
-    keepdim: bool | None = False,
-    dtype: Any = None,
-    mask: Any = None,
-) -> Tensor:
-    """The standard deviation of the chosen elements over `dim`: the root of `var`."""
-    return var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask).sqrt()
+def std(input: Any, dim: Any = None, unbiased: bool | None = None, **options: Any) -> Tensor:
+    """The standard deviation of the chosen elements over `dim`: the root of `var`, which says what the options are."""
+    return var(input, dim, unbiased, **options).sqrt()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_lr, check_range
 from .formula import sqrt
 from .fused import update
 from .optimizer import ParamsT
@@ -52,12 +50,3 @@ class Adadelta(ElementwiseOptimizer):
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "lr": to_scalar(group["lr"]),
-            "rho": group["rho"],
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "maximize": bool(group["maximize"]),
-        }

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..ops.creation import full_like
-from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range
 from .formula import sqrt
 from .fused import update
 from .optimizer import ParamsT, number
@@ -87,12 +87,3 @@ class Adagrad(ElementwiseOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "lr": to_scalar(group["lr"]),
-            "lr_decay": group["lr_decay"],
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "maximize": bool(group["maximize"]),
-        }

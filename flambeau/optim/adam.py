@@ -11,7 +11,6 @@ from .elementwise import (
     check_fused_options,
     check_lr,
     check_range,
-    nonzero,
     to_scalar,
 )
 from .formula import lerp, maximum, sqrt
@@ -100,16 +99,6 @@ class Adam(ElementwiseOptimizer):
         return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
         if group["foreach"] and isinstance(group["lr"], Tensor) and not group["capturable"]:
             raise RuntimeError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        return {
-            "lr": to_scalar(group["lr"]),
-            "beta1": to_scalar(beta1),
-            "beta2": to_scalar(beta2),
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "decoupled": bool(group["decoupled_weight_decay"]),
-            "amsgrad": bool(group["amsgrad"]),
-            "maximize": bool(group["maximize"]),
-        }
+        return super()._options(group)

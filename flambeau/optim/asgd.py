@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_lr, check_range
 from .formula import maximum, where
 from .fused import update
 from .optimizer import ParamsT, number
@@ -58,13 +58,3 @@ class ASGD(ElementwiseOptimizer):
         state["eta"] = self._scalar(number(group["lr"]), group, p)
         state["mu"] = self._scalar(1.0, group, p)
         return False
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "lr": to_scalar(group["lr"]),
-            "lambd": group["lambd"],
-            "alpha": group["alpha"],
-            "t0": group["t0"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "maximize": bool(group["maximize"]),
-        }

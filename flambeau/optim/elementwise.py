@@ -11,8 +11,27 @@ from .fused import Update
 from .optimizer import Optimizer, evaluated, scalar_dtype, to_scalar, without_grad
 
 
+def nonzero(value: Any) -> Any:
+    """None instead of 0: a formula leaves out what an option of 0 would switch off."""
+    return value if value != 0 else None
+
+
+# How options of formulas are read from a group, where they are not simply its entries of the same name.
+_READ: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "lr": lambda group: to_scalar(group["lr"]),
+    "beta1": lambda group: to_scalar(group["betas"][0]),
+    "beta2": lambda group: to_scalar(group["betas"][1]),
+    "weight_decay": lambda group: nonzero(group["weight_decay"]),
+    "momentum": lambda group: nonzero(group["momentum"]),
+    "decoupled": lambda group: bool(group["decoupled_weight_decay"]),
+    "amsgrad": lambda group: bool(group["amsgrad"]),
+    "centered": lambda group: bool(group["centered"]),
+    "maximize": lambda group: bool(group["maximize"]),
+}
+
+
 class ElementwiseOptimizer(Optimizer):
-    """A subclass gives the formula, its options for a group, and the state of a new parameter."""
+    """A subclass gives the formula and the state of a new parameter."""
 
     update: ClassVar[Update]
     zero_states: ClassVar[tuple[str, ...]] = ()  # state that starts as zeros in the parameter's shape
@@ -22,7 +41,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         """Keyword arguments of the formula."""
-        raise NotImplementedError
+        return {name: _READ[name](group) if name in _READ else group[name] for name in self.update.options}
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         """State that starts as zeros, as far as the group's options call for it."""
@@ -53,6 +72,11 @@ class ElementwiseOptimizer(Optimizer):
         if group.get("fused"):
             for p in group["params"]:
                 check_fused(p)
+        if group.get("capturable") and any(p.grad is not None for p in group["params"]):
+            raise AssertionError(
+                "If capturable=True, params and state_steps must be on supported devices: graphs capture the work of GPUs,"
+                " which Flambeau does not use yet"
+            )
         self._run(group, group["params"], self._options(group))
 
     def _run(self, group: dict[str, Any], params: list[Tensor], options: dict[str, Any]) -> None:
@@ -126,11 +150,6 @@ def check_lr(lr: Any) -> None:
 def check_betas(betas: Any) -> None:
     for i in (0, 1):
         check_range(f"beta parameter at index {i}", betas[i], 0 <= betas[i] < 1)
-
-
-def nonzero(value: Any) -> Any:
-    """None instead of 0: a formula leaves out what an option of 0 would switch off."""
-    return value if value != 0 else None
 
 
 __all__ = [

@@ -70,6 +70,7 @@ class Update:
         parameters = inspect.signature(formula).parameters.values()
         positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.positional = tuple(positional)
+        self.options = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         self.elements = tuple(n for n in positional if n not in scalars)  # "param", "grad", state of the same shape
         self.scalars = scalars
         self.variants: dict[tuple, Variant] = {}

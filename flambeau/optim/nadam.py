@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range
 from .formula import lerp, sqrt
 from .fused import update
 from .optimizer import ParamsT
@@ -76,16 +76,3 @@ class NAdam(ElementwiseOptimizer):
         super()._begin(group, state, p, grad)
         state["mu_product"] = self._scalar(1.0, group, p)
         return False
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
-        return {
-            "lr": to_scalar(group["lr"]),
-            "beta1": beta1,
-            "beta2": beta2,
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "momentum_decay": group["momentum_decay"],
-            "decoupled": bool(group["decoupled_weight_decay"]),
-            "maximize": bool(group["maximize"]),
-        }

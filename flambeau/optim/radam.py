@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range
 from .formula import lerp, sqrt, where
 from .fused import update
 from .optimizer import ParamsT
@@ -72,15 +70,3 @@ class RAdam(ElementwiseOptimizer):
             "differentiable": differentiable,
         }  # fmt: skip
         super().__init__(params, defaults)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        beta1, beta2 = group["betas"]
-        return {
-            "lr": to_scalar(group["lr"]),
-            "beta1": beta1,
-            "beta2": beta2,
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "decoupled": bool(group["decoupled_weight_decay"]),
-            "maximize": bool(group["maximize"]),
-        }

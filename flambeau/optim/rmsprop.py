@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_lr, check_range, nonzero, to_scalar
+from .elementwise import ElementwiseOptimizer, check_lr, check_range
 from .formula import lerp, sqrt
 from .fused import update
 from .optimizer import ParamsT
@@ -71,14 +71,3 @@ class RMSprop(ElementwiseOptimizer):
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
         wanted = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
         return tuple(name for name, yes in wanted.items() if yes)
-
-    def _options(self, group: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "lr": to_scalar(group["lr"]),
-            "alpha": group["alpha"],
-            "eps": group["eps"],
-            "weight_decay": nonzero(group["weight_decay"]),
-            "momentum": nonzero(group["momentum"]),
-            "centered": bool(group["centered"]),
-            "maximize": bool(group["maximize"]),
-        }

@@ -60,10 +60,7 @@ def tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    t = tensor(storage, storage_offset, size, stride)
-    if requires_grad:
-        t.requires_grad = True
-    return t
+    return tensor(storage, storage_offset, size, stride).requires_grad_(bool(requires_grad))
 
 
 def tensor_v3(
@@ -78,10 +75,7 @@ def tensor_v3(
 ) -> Tensor:
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
-    t = _build(_loaded(storage).untyped(), kind, storage_offset, size, stride)
-    if requires_grad:
-        t.requires_grad = True
-    return t
+    return _build(_loaded(storage).untyped(), kind, storage_offset, size, stride).requires_grad_(bool(requires_grad))
 
 
 def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:

@@ -47,6 +47,8 @@ norm(x, float("-inf"), 1, mask=m)
 var(x, 1, mask=m)
 var(x, 1, unbiased=False, mask=m)
 var(x, mask=m, correction=2)
+var(x, mask=m, correction=2, unbiased=True)
+std(x, mask=m, unbiased=False, keepdim=True)
 std(x, 0, keepdim=True, mask=m)
 """
 ROWS = """

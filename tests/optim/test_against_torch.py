@@ -202,6 +202,17 @@ def test_learning_rate_as_tensor(name: str) -> None:
     assert_same(theirs, ours, a, b, "float32")
 
 
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "RMSprop", "Rprop"])
+@pytest.mark.parametrize("library", [flambeau, torch], ids=["flambeau", "torch"])
+def test_steps_for_gpu_graphs_are_refused_on_the_cpu(library, name: str) -> None:
+    p = library.nn.Parameter(library.ones(2))
+    optimizer = getattr(library.optim, name)([p], capturable=True)
+    optimizer.step()  # nothing to do yet
+    p.grad = library.ones(2)
+    with pytest.raises(AssertionError, match="must be on supported devices"):
+        optimizer.step()
+
+
 def test_betas_as_tensors() -> None:
     theirs, ours = pair("float32", [(4, 3)])
     a = torch.optim.Adam(theirs, betas=(torch.tensor(0.8), torch.tensor([0.9])), foreach=False)
