@@ -252,12 +252,13 @@ def floor_divide(input, other):
     return input // other
 
 
-@pointwise(
-    numbers=_BOTH,
-    kinds="if",
-    guard=no_zero_divisor,
-    label=lambda operands: f"RemainderBackward{0 if operands[1] is None else 1}",
-)
+def _remainder_label(operands: tuple) -> str:
+    if operands[0] is None:  # a number has been divided
+        return "NotImplemented"
+    return f"RemainderBackward{0 if operands[1] is None else 1}"
+
+
+@pointwise(numbers=_BOTH, kinds="if", guard=no_zero_divisor, label=_remainder_label)
 def remainder(input, other):
     """What is left of a division rounded down: it has the divisor's sign."""
     return input % other

@@ -21,6 +21,7 @@ from ..core.layout import (
     preserve_format,
     suggests_channels_last,
 )
+from ..core.promotion import scalar_dtype
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout
@@ -218,7 +219,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         if not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
-        src = fill_raw(raw_empty(make_size(()), self.dtype), src)
+        kind = scalar_dtype(src)
+        src = fill_raw(raw_empty(make_size(()), kind), src)
     check_writable(self, "copy_")
     if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..core import graph, modes
+from ..core.layout import has_internal_overlap
 from ..core.overrides import FACE_CODES, TRANSPARENT, discovers
 from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
@@ -16,6 +18,7 @@ from .formula import Pointwise, formula_globals
 from .inplace import (
     assign,
     check_disjoint,
+    check_history_writable,
     check_unrecorded,
     check_writable,
     needs_copy_before_write,
@@ -183,12 +186,14 @@ def _declare(
     function: bool = True,
     method: bool = True,
     inplace: bool | Callable = False,
+    shared: Callable | None = None,
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
 ) -> Any:
     """The public faces of an operator: which there are, under what names. `inplace` may be the function that changes the
-    tensor itself (see `_assigning_inplace`), `out` a rule for out= (see `_face_with_out`)."""
+    tensor itself, `shared` one that does so where elements share memory (see `_assigning_inplace`); `out` is a rule for
+    out= (see `_face_with_out`)."""
     op_name = name or fn.__name__
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -200,7 +205,7 @@ def _declare(
         aliases, fn.__doc__ or "",
     )  # fmt: skip
     if inplace:
-        op.inplace = _assigning_inplace(op_name, run, inplace if callable(inplace) else None)
+        op.inplace = _assigning_inplace(op_name, run, inplace if callable(inplace) else None, shared)
     _dress(face, op, fn)
     face.__wrapped__ = fn
     return register(op).function
@@ -268,15 +273,18 @@ def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str
     return face
 
 
-def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None = None) -> Any:
+def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, shared: Callable | None) -> Any:
     """The method with an underscore: `direct` changes the tensor itself, where nothing is to be recorded and no argument
-    lies in the tensor's memory (it may decline by returning False); else the result is copied into it."""
+    lies in the tensor's memory (it may decline by returning False); else the result is copied into it. `shared` changes
+    only the elements concerned of an expanded tensor, which PyTorch allows a few operators, with a warning."""
     name = base_name + "_"
 
     def face(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if _stack:
             return _intercept(face.op, face, (self, *args), kwargs)  # type: ignore[attr-defined]
         try:
+            if shared is not None and has_internal_overlap(self.shape, self._strides):
+                return _change_shared(name, run, shared, self, args, kwargs)
             check_writable(self, name)
             if direct is not None and _is_apart(self, args, kwargs) and direct(self, *args, **kwargs):
                 self._bump(name)
@@ -294,6 +302,16 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None = 
     face.__name__ = face.__qualname__ = name
     face.op = Op(name, "composite", face, (), face)  # type: ignore[attr-defined]
     return face
+
+
+def _change_shared(name: str, run: Callable, shared: Callable, self: Tensor, args: tuple, kwargs: dict) -> Tensor:
+    warnings.warn(
+        f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation.",
+        UserWarning,
+        stacklevel=3,
+    )
+    check_history_writable(self)
+    return assign(self, run(self, *args, **kwargs), name, lambda: shared(self, *args, **kwargs))
 
 
 def _is_apart(self: Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -62,6 +62,9 @@ def as_operand(x: Any, op_name: str, position: int) -> Any:
 # Operators whose PyTorch kernels take a number beside the tensors, not as a tensor without dimensions (see result_strides).
 # A number divided by a tensor is a product with its reciprocal there, which does the same.
 _NUMBERS_APART = frozenset(("pow", "float_power", "clamp", "clamp_min", "clamp_max", "lerp"))
+# Operands that a kernel for 16-bit numbers reads in full precision where they are numbers or tensors without dimensions
+# of another dtype; all others are rounded to the dtype of the computation first, as PyTorch converts them.
+_UNROUNDED = {"add": (0, 1), "mul": (1,), "div": (1,), "floor_divide": (1,), "rdiv": (0, 1), "lerp": (2,)}
 
 
 class Pointwise:
@@ -258,7 +261,8 @@ class Pointwise:
             if i in plan.constants:
                 symbols.append(None if x is None else const(x))
                 continue
-            symbols.append(self._symbol(i, x, math_type, plan, inputs))
+            symbol = self._symbol(i, x, math_type, plan, inputs)
+            symbols.append(cast(cast(symbol, compute), math_type) if self._rounds(i, x, compute) else symbol)
         symbols += self._parameter_symbols(plan.params, math_type, inputs)
         plan.in_dtypes = tuple(d for d, _ in inputs)
         plan.passing = self._passing(plan, operands, inputs)
@@ -283,6 +287,14 @@ class Pointwise:
         if self.sees_dtype:
             named["compute"] = compute
         return as_expr(self.formula(*symbols[: self.arity], **named))
+
+    def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
+        """Whether operand i loses precision before the computation."""
+        if opmath(compute) is compute or not compute.is_floating_point or i in _UNROUNDED.get(self.name, ()):
+            return False
+        if self.rule is gradient_rule or (self.reads_condition and i == 0):
+            return False
+        return not isinstance(x, Tensor) or (opmath(x.dtype) is x.dtype and not x.shape)
 
     def _symbol(self, i: int, x: Any, math_type: dtype, plan: Plan, inputs: list) -> Expr:
         """The expression for operand i, cast to the dtype of the computation."""
@@ -345,6 +357,8 @@ class Pointwise:
         return self.shares[key]
 
     def _derive(self, index: int, plan: Plan) -> Expr | None | Exception:
+        if callable(self.label) and positional_count(self.label) == 1 and self.label(plan.operands) == "NotImplemented":
+            return RuntimeError(f"derivative for aten::{self.name} is not implemented")
         symbols: list = [arg(i + 1) for i in range(self.arity)]
         for i, x in plan.constants.items():
             symbols[i] = None if x is None else const(x)

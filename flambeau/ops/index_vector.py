@@ -188,9 +188,15 @@ def _index_fill_into(out: Tensor, dim: int, index: Tensor, value: Any) -> bool:
     return True
 
 
+def _fill_shared(t: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    d, positions, source = _fill_operands(t, dim, index, value)
+    np.moveaxis(t._array(), d, 0)[positions._array()] = np.moveaxis(source._array(), d, 0)
+
+
 @primitive(
     grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad},
     inplace=_index_fill_into,
+    shared=_fill_shared,
 )
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with one value at the given indices of a dimension."""

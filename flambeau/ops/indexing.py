@@ -245,10 +245,10 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     if values.device is not cpu:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
     where = places(t, indices)
-    picked = where.picked(indices)
     if values.shape != where.shape:
         _check_fits(values, where.shape)
     _check_dtypes(t, values)
+    picked = where.picked(indices)
     if where.empty:
         return
     single = not values.shape
@@ -328,7 +328,18 @@ def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
     return True
 
 
-@composite(inplace=_put_into)
+def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
+    where = tuple(slice(None) if i is None else i._array() for i in _prepare_indices(t, indices))
+    array, new = t._array(), values._array()
+    if not accumulate:
+        array[where] = new
+    elif t.dtype is dt.bfloat16:
+        put_raw(t, _prepare_indices(t, indices), values, True)
+    else:
+        np.add.at(array, where, new)  # type: ignore[arg-type]
+
+
+@composite(inplace=_put_into, shared=_put_shared)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)

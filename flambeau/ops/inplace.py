@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
@@ -206,8 +207,9 @@ def check_result(t: Tensor, result: Tensor, name: str) -> None:
         )
 
 
-def assign(t: Tensor, result: Tensor, name: str) -> Tensor:
-    """The in-place form of any operator: `t` takes the values and the history of `result`."""
+def assign(t: Tensor, result: Tensor, name: str, write: Callable[[], Any] | None = None) -> Tensor:
+    """The in-place form of any operator: `t` takes the values and the history of `result`. `write` stores the values where a
+    copy would not do."""
     if result is t:
         return t
     if result.shape != t.shape:
@@ -218,7 +220,7 @@ def assign(t: Tensor, result: Tensor, name: str) -> Tensor:
     edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
     if edge is not None:
         keep_original(edge[0], t)
-    raw_copy(t, result)
+    write() if write is not None else raw_copy(t, result)
     t._bump(name)
     if edge is not None:
         rebase_history(t, edge[0], edge[1])
@@ -250,13 +252,17 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     t._rebuild_view_history()
 
 
-def _become_output(t: Tensor, node: Node | None, output_nr: int) -> None:
-    meta = t._ensure_meta()
+def _set_output(meta: Meta, node: Node | None, output_nr: int) -> None:
     if meta.retains_grad and meta.grad_fn is not None and node is not None:  # .grad is that of the final value
         kept = (meta.grad_fn.retain or {}).pop(meta.output_nr, None)
         if kept is not None:
             node.retain = {**(node.retain or {}), output_nr: kept}
     meta.grad_fn, meta.output_nr = node, output_nr
+
+
+def _become_output(t: Tensor, node: Node | None, output_nr: int) -> None:
+    meta = t._ensure_meta()
+    _set_output(meta, node, output_nr)
     if node is None:
         meta.requires_grad = False
     meta.rebase_version = t._storage.version
@@ -334,7 +340,7 @@ def rebuild_view_history(self: Tensor) -> None:
     finally:
         mode.enabled = before
     fresh_meta = fresh._meta or Meta()
-    meta.grad_fn, meta.output_nr = fresh_meta.grad_fn, fresh_meta.output_nr
+    _set_output(meta, fresh_meta.grad_fn, fresh_meta.output_nr)
     meta.view_version = self._storage.version
 
 

@@ -69,7 +69,12 @@ def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
     return True
 
 
-@composite(inplace=_fill_into)
+def _fill_shared(t: Tensor, mask: Tensor, value: Any) -> None:
+    filling = value.detach().to(t.dtype) if isinstance(value, Tensor) else t.new_full((), value)
+    t._array()[np.broadcast_to(mask._array(), t.shape)] = filling._array()
+
+
+@composite(inplace=_fill_into, shared=_fill_shared)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """input with `value` where mask is True."""
     _need_mask("masked_fill", mask)

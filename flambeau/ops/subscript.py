@@ -14,6 +14,7 @@ from ..core.graph import mode
 from ..core.layout import has_internal_overlap
 from ..core.overrides import FACE_CODES, discovers
 from ..core.tensor import Tensor, empty
+from ..core.typenames import type_name
 from .creation import check_fits, fill_raw
 from .indexing import (
     INDEX_DTYPES,
@@ -124,7 +125,9 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if key is True:
         key = None
-    part = plain_view(self, key) if type(key) is int or type(key) in PLAIN_KEYS else None
+    part = None
+    if (type(key) is int or type(key) in PLAIN_KEYS) and not _is_recorded(value):
+        part = plain_view(self, key)
     advanced: list[Tensor | None] = []
     if part is None:
         if _fills_mask(self, key, value):
@@ -132,7 +135,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
             return
         tensors = _index_tensors(self, key)
         part, advanced = apply_basic(self, key) if tensors is None else (self, tensors)
-    elif type(value) is float and part.dtype.is_floating_point:
+    elif type(value) is float and part.dtype.is_floating_point and not has_internal_overlap(part.shape, part._strides):
         part.fill_(value)
         return
     if not isinstance(value, Tensor):
@@ -142,7 +145,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
     elif any(i is not None for i in advanced):
         value = _strip_leading_ones(value, 0)
         fills = value.numel() == 1 and _only_masks(key)
-        if not fills and self._storage.ptr:
+        if not fills and self._storage.ptr and not has_internal_overlap(part.shape, part._strides):
             check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
         if value.dtype is not part.dtype and fills:
             if value.dtype.is_complex and part.dtype is not dt.bool_:
@@ -152,12 +155,16 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
     else:
         if value.shape != part.shape:
             value = _strip_leading_ones(value, len(part.shape))
-            if value._storage is part._storage and value.shape != part.shape:
+            if value.shape and value.shape != part.shape:
                 value = value.expand(part.shape)  # may now be the very same elements
         if value.shape or value.device is not cpu:
             part.copy_(value)
         elif value is not part:
             part.fill_(value)
+
+
+def _is_recorded(value: Any) -> bool:
+    return mode.enabled and isinstance(value, Tensor) and value.requires_grad
 
 
 def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
@@ -190,11 +197,10 @@ def _only_masks(key: Any) -> bool:
 
 
 def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
-    check_writable(part, "index_put_")
     if has_internal_overlap(part.shape, part._strides):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
-        )
+        part.index_put_(tuple(advanced), value)
+        return
+    check_writable(part, "index_put_")
     if mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:
@@ -203,11 +209,11 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
 
 
 def _value_tensor(value: Any, like: Tensor) -> Tensor:
-    if isinstance(value, (bool, int, float, complex, np.generic)):
+    if isinstance(value, (bool, int, float, complex, np.integer)):
         if isinstance(value, complex) and not like.dtype.is_complex and like.dtype is not dt.bool_:
             raise RuntimeError(f"value cannot be converted to type {like.dtype} without losing its imaginary part")
         return fill_raw(empty((), like.dtype, like.device), value.item() if isinstance(value, np.generic) else value)
-    return like.new_tensor(value)
+    raise TypeError(f"can't assign a {type_name(value)} to a {like.type()}")
 
 
 def _strip_leading_ones(value: Tensor, ndim: int) -> Tensor:

@@ -219,7 +219,7 @@ def ordered(c: Choice) -> str:
             f"{c.fresh()} = {name}.argsort({d}, stable=True)",
             f"{c.fresh()} = {name}.topk({k}, {d}).values",
             f"{c.fresh()} = {name}.unique().clone()",
-            f"{c.fresh()} = {name}.unique(return_inverse=True)[1]",
+            f"{c.fresh()} = {name}.nan_to_num().unique(return_inverse=True)[1]",  # the order of nans is chance
             f"{c.fresh()} = {name}.unique(return_counts=True)[1].clone()",
             f"{c.fresh()} = {name}.unique(dim={d}).clone()",
             f"{c.fresh()} = {name}.unique_consecutive().clone()",

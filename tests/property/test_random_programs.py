@@ -222,6 +222,54 @@ ONCE_DIFFERENT = {
         c = False - a
         a.sub_(True)""",
     "complex numbers have no largest": "a = make('complex64', (3,), 1).argmax()",
+    "a few operators change expanded tensors": """
+        a = make('float32', (3, 1), 1).expand(3, 4)
+        a.masked_fill_(torch.tensor([True, False, False, False]), 5.)
+        b = make('float32', (1,), 1).expand(3)
+        b[torch.tensor([0, 1])] = torch.tensor([1., 2.])
+        b.index_put_((torch.tensor([0, 0]),), torch.tensor(1.), accumulate=True)
+        b.index_fill_(0, torch.tensor([1]), 7.)
+        b[:] = 5.
+        c = (make('float32', (1,), 1).requires_grad_() * 1).expand(3)
+        c.masked_fill_(torch.tensor([True, False, False]), 5.)""",
+    "a number of any kind is copied into any dtype": """
+        a = make('float32', (2,), 1).copy_(1 + 2j)
+        b = make('uint8', (2,), 1).copy_(300)
+        c = make('float16', (2,), 1).copy_(1e6)""",
+    "what is assigned to all of a tensor is copied or expanded": """
+        a = make('float32', (3, 2), 1)
+        a[...] = make('float32', (2,), 2).requires_grad_()
+        b = make('float32', (3, 2), 1)
+        b[:] = make('float32', (3, 2), 2).requires_grad_()
+        c = make('float32', (3, 2), 1)
+        c[0:2] = [1., 2.]""",
+    "numbers are rounded to 16 bits before most operators": """
+        a = make('float16', (9,), 1)
+        b = torch.tensor([0.7, 5.3], dtype=torch.float16)
+        c = torch.fmod(b, 0.7)
+        d = b % 0.7
+        e = b == 0.7
+        f = b + 0.7
+        g = b - 0.7""",
+    "a number modulo a tensor has no derivative": """
+        a = make('float32', (3,), 1).requires_grad_()
+        b = 2 % a
+        b.sum().backward()""",
+    "out= of contractions has the dtype of the result": """
+        a = make('float32', (2, 2), 1)
+        b = torch.inner(a, a, out=torch.empty(2, 2, dtype=torch.float64))
+        c = torch.linalg.multi_dot([a, a], out=torch.empty(2, 2, dtype=torch.float64))
+        d = torch.linalg.matrix_power(a, 2, out=torch.empty(2, 2, dtype=torch.float64))
+        e = torch.linalg.matrix_power(a, 1, out=torch.empty(2, 2, dtype=torch.float64))""",
+    "the gradient of a changed view is that of its final value": """
+        a = make('float32', (1,), 0).requires_grad_()
+        b = a.repeat_interleave(2, 0)
+        b.retain_grad()
+        b.masked_fill_(b > 0, 2.)
+        (b * b).sum().backward()""",
+    "a wrong dtype is named before a wrong index": """
+        a = make('int64', (5,), 179)
+        a[torch.tensor([-6, -4])] = torch.tensor(1.25)""",
 }
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...backends.cpu import lapack
 from ...core.tensor import Tensor
 from ..arguments import as_int
 from ..declare import composite, internal
+from ..inplace import write_out
 from ..joining import cat
 from ..ranges import eye
 from . import support
@@ -43,9 +46,7 @@ def old_matrix_exp(input: Tensor) -> Tensor:
     return matrix_exp(input)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
-def matrix_power(A: Tensor, n: int) -> Tensor:
-    """A multiplied with itself n times; a negative n means the inverse."""
+def _power(A: Tensor, n: int) -> Tensor:
     support.check_square("linalg.matrix_power", A)
     n = as_int(n, "linalg_matrix_power", "n", 2)
     if n == 0:
@@ -66,7 +67,14 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     return result  # type: ignore[return-value]
 
 
-@composite(name="matrix_power", out=True)
-def old_matrix_power(input: Tensor, n: int) -> Tensor:
+@composite(namespaces=("linalg",), method=False)
+def matrix_power(A: Tensor, n: int, *, out: Any = None) -> Tensor:
+    """A multiplied with itself n times; a negative n means the inverse."""
+    result = _power(A, n)
+    return result if out is None else write_out("linalg_matrix_power", out, result, exact=n not in (0, 1))
+
+
+@composite(name="matrix_power")
+def old_matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     """input multiplied with itself n times; a negative n means the inverse."""
-    return matrix_power(input, n)
+    return matrix_power(input, n, out=out)
