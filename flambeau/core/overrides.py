@@ -20,7 +20,7 @@ _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their ins
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
 _depth = [0]  # how many `with DisableTorchFunctionSubclass()` are open
 FACE_CODES: set[CodeType] = set()  # the code of public functions
-TRANSPARENT: dict[CodeType, Callable] = {}  # public functions that only call another one
+TRANSPARENT: dict[CodeType, list[Any]] = {}  # public functions that only call another one
 # Functions that are about their argument being a tensor or not, and those that make one.
 _UNASKED = frozenset(["is_tensor", "is_storage", "tensor", "as_tensor", "asarray", "from_numpy"])
 
@@ -134,9 +134,18 @@ def outermost(function: Callable, args: tuple, kwargs: dict) -> tuple[Callable, 
         frame = frame.f_back
     while frame.f_back is not None and frame.f_back.f_code in TRANSPARENT:
         frame = frame.f_back
-        function = TRANSPARENT[frame.f_code]
+        function = _running(frame)
         args, kwargs = _given(frame.f_code, frame.f_locals, function)
     return function, args, kwargs
+
+
+def _running(frame: Any) -> Any:
+    """Which of the functions with this code it is: they differ in what they close over."""
+    names, values = frame.f_code.co_freevars, frame.f_locals
+    for function in TRANSPARENT[frame.f_code]:
+        if all(cell.cell_contents is values[n] for n, cell in zip(names, function.__closure__ or ())):
+            return function
+    raise LookupError(frame.f_code.co_name)
 
 
 def _given(code: CodeType, values: dict[str, Any], function: Callable) -> tuple[tuple, dict]:

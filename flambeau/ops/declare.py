@@ -164,7 +164,7 @@ def declare_transparent(fn: Callable, *, name: str | None = None, namespaces: tu
     """Declare a function that only calls other operators: modes see those, not this one, and calling it costs nothing."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
     fn.op = op  # type: ignore[attr-defined]
-    TRANSPARENT[fn.__code__] = fn
+    TRANSPARENT.setdefault(fn.__code__, []).append(fn)
     return register(op).function
 
 
