@@ -448,6 +448,12 @@ _addressof: Any = ctypes.addressof
 _first_byte: Any = ctypes.c_char.from_buffer
 
 
+def _address(array: np.ndarray) -> int:
+    """Where a contiguous array begins. array.ctypes.data alone would do, but takes four times as long, and data sets do
+    this for every sample."""
+    return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
+
+
 def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     """A tensor that shares memory with a NumPy array (`d` says what uint16 bits mean)."""
     d = d or dt.FROM_NUMPY[array.dtype]
@@ -457,9 +463,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     contig = flags.c_contiguous  # NumPy's rule is the same: sizes 0 and 1 do not count
     if not array.size:
         return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contig)
-    # array.ctypes.data would do too, but takes four times as long, and data sets do this for every sample.
-    address = _addressof(_first_byte(array)) if contig and flags.writeable else array.ctypes.data
-    storage = UntypedStorage.borrow(address, array.nbytes, array)
+    storage = UntypedStorage.borrow(_address(array) if contig else array.ctypes.data, array.nbytes, array)
     if not contig:
         storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * size
     return new_tensor(storage, shape, strides, 0, d, cpu, contig)
@@ -470,5 +474,5 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
     t = empty(array.shape, d)
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
-        ctypes.memmove(t._storage.ptr, array.ctypes.data, t._storage.size_bytes)
+        ctypes.memmove(t._storage.ptr, _address(array), t._storage.size_bytes)
     return t

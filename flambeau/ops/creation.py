@@ -89,6 +89,9 @@ def finish(t: Tensor, requires_grad: bool) -> Tensor:
 def fill_raw(t: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
     if t._storage.size_bytes and t.device is cpu and 0 not in t.shape:
+        if type(value) is int and value == 0 and t._contig:
+            _clear(t)
+            return t
         value = check_fits(value, t.dtype)
         if t._contig and value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0:
             _clear(t)

@@ -7,7 +7,7 @@ from typing import Any
 from ..backends.cpu import heavy
 from ..core.device import cpu
 from ..core.dtype import opmath
-from ..core.layout import broadcast_shapes
+from ..core.layout import broadcast_shapes, has_internal_overlap
 from ..core.tensor import Tensor, empty
 from .arguments import need_tensors
 from .arithmetic import addcmul
@@ -36,6 +36,12 @@ def _need_dims(t: Tensor, dims: int, message: str) -> None:
         raise RuntimeError(message)
 
 
+def _dense(t: Tensor) -> Tensor:
+    """Matrices with repeated rows or columns (the gradient of a sum) are written out: no library takes them as they lie."""
+    repeats = 0 in t._strides and has_internal_overlap(t.shape[-2:], t._strides[-2:])
+    return t.contiguous() if repeats else t
+
+
 def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = None) -> Tensor:
     """The raw product of checked operands."""
     if a.device is not b.device or (bias is not None and bias.device is not a.device):
@@ -50,7 +56,7 @@ def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = 
             if bias is not None and 0 not in shape:
                 out.copy_(bias)
         else:
-            heavy.matmul(out, a, b, bias)
+            heavy.matmul(out, _dense(a), _dense(b), bias)
     return out
 
 

@@ -14,6 +14,8 @@ PRODUCTS = {
     "mm": lambda a, b: fl.mm(a, b),
     "mm transposed": lambda a, b: fl.mm(b.T, a.T),
     "mm of a part": lambda a, b: fl.mm(a[1:], b[:, 1:]),
+    "mm of repeated rows": lambda a, b: fl.mm(a[:1].expand(4, 8), b[:, :1].expand(8, 5)),
+    "bmm of repeated matrices": lambda a, b: fl.bmm(a.expand(3, 4, 8), b[:1].expand(3, 8, 5)),
     "mv": lambda a, b: fl.mv(a, b[:, 0]),
     "dot": lambda a, b: fl.dot(a[0], b[:, 1]),
     "bmm": lambda a, b: fl.bmm(a.expand(3, 4, 8), b.expand(3, 8, 5)),
