@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import dtype as dt
+from ..core.dtype import dtype
 from ..core.graph import mode
 from ..core.layout import format_shape
 from ..core.promotion import get_default_dtype
@@ -190,7 +191,13 @@ def _nansum_backward(g: Tensor, input: Tensor, shape: Any, dims: tuple[int, ...]
     return _unless_nan.call((spread(g, shape, dims, keepdim), input._bare_alias()))
 
 
-@reduction("sum", rule=widen_integers, grad=_nansum_backward, check=_check_nansum, takes_dtype=True)
+def _nansum_rule(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype, dtype, dtype]:
+    """As for sum, but an element is looked at before it becomes a whole number."""
+    compute, acc, result = widen_integers(op, d, requested)
+    return d if d.category > compute.category else compute, acc, result
+
+
+@reduction("sum", rule=_nansum_rule, grad=_nansum_backward, check=_check_nansum, takes_dtype=True)
 def nansum(x: Any) -> Any:
     """The sum of the elements that are not nan."""
     return f.where(f.isnan(x), 0, x)

@@ -578,3 +578,9 @@ def test_second_derivatives():
         lambda t: t.sort(1)[0] ** 2,
     ):
         assert gradgradcheck(function, (x,))
+
+
+def test_nansum_leaves_nan_out_before_it_converts():
+    x = flambeau.tensor([[1.0, float("nan"), 2.9], [float("nan"), 3.0, 4.0]])
+    assert x.nansum(1, dtype=flambeau.int64).tolist() == [3, 7]
+    assert x.nansum(dtype=flambeau.int32).item() == 10
