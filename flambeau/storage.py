@@ -7,9 +7,15 @@ from typing import Any
 
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
+from .ops.legacy import STORAGE_TYPES
 from .serialization import load
 
 __all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def _dtype_to_storage_type_map() -> dict[Any, str]:
+    """The names of the older storage classes, by dtype."""
+    return {kind.dtype: name for name, kind in STORAGE_TYPES.items()}
 
 
 def _load_from_bytes(data: bytes) -> Any:

@@ -16,6 +16,7 @@ class _State:
     warn_only = False
     precision = "highest"
     warn_always = False
+    fill_uninitialized_memory = True
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -35,6 +36,20 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether others warn instead of failing."""
     return _State.warn_only
+
+
+def set_fill_uninitialized_memory(fill: bool) -> None:
+    """Whether `empty` and its kin fill their memory while deterministic algorithms are demanded."""
+    _State.fill_uninitialized_memory = bool(fill)
+
+
+def is_fill_uninitialized_memory_set() -> bool:
+    return _State.fill_uninitialized_memory
+
+
+def fills_empty() -> bool:
+    """Whether uninitialised memory must look the same in every run."""
+    return _State.deterministic and _State.fill_uninitialized_memory
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:

@@ -147,6 +147,8 @@ class UntypedStorage:
         return self
 
     def cpu(self) -> UntypedStorage:
+        if self.device is not cpu:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return self
 
     def type(self) -> str:
@@ -197,12 +199,16 @@ class UntypedStorage:
 
     def numpy(self) -> np.ndarray:
         """The bytes as a uint8 array that shares memory and keeps the storage alive."""
-        return np.frombuffer(self.buffer(), np.uint8) if self.size_bytes else np.empty(0, np.uint8)
+        if self.device is cpu and not self.size_bytes:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(self.buffer(), np.uint8)
 
     def buffer(self) -> Any:
         """A ctypes array over the bytes; it holds a reference to the storage."""
         if self.device is not cpu:
-            raise NotImplementedError(f"a storage on device {self.device} has no bytes to look at")
+            raise NotImplementedError(
+                f"Not available for '{self.device.type}' device type: there are no bytes to look at"
+            )
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self
         return block
@@ -212,6 +218,8 @@ class UntypedStorage:
         if isinstance(self.owner, UntypedStorage):
             self.owner.share_memory_()
             return self
+        if self.device.type == "meta":
+            raise RuntimeError("share_memory_(): only available on CPU, and this storage is on meta")
         if self.is_shared() or not self.size_bytes or self.device is not cpu:
             return self
         block = SharedBlock.allocate(self.size_bytes)

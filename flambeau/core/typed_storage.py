@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from . import dtype as dt
-from .device import device
+from .device import cpu
+from .device import device as Device
 from .dtype import dtype
 from .float8 import readable, storable
 from .promotion import get_default_dtype
@@ -18,20 +19,27 @@ class TypedStorage:
     """`tensor.storage()`: indexing reads and writes elements of the tensor's memory."""
 
     def __init__(
-        self, storage: Any = None, d: dtype | None = None, *, wrap_storage: Any = None, dtype: dtype | None = None
+        self,
+        storage: Any = None,
+        d: dtype | None = None,
+        *,
+        wrap_storage: Any = None,
+        dtype: dtype | None = None,
+        device: Any = cpu,
     ):
         source = wrap_storage if wrap_storage is not None else storage
         self.dtype = d or dtype or get_default_dtype()
         if isinstance(source, UntypedStorage):
             self._untyped = source
         elif isinstance(source, (int, np.integer)) or source is None:
-            self._untyped = UntypedStorage(int(source or 0) * self.dtype.itemsize)
+            self._untyped = UntypedStorage(int(source or 0) * self.dtype.itemsize, Device(device))
         else:
-            self._untyped = UntypedStorage(len(source) * self.dtype.itemsize)
-            self[:] = source
+            self._untyped = UntypedStorage(len(source) * self.dtype.itemsize, Device(device))
+            if self._untyped.device is cpu:
+                self[:] = source
 
     @property
-    def device(self) -> device:
+    def device(self) -> Device:
         return self._untyped.device
 
     @property
@@ -74,7 +82,8 @@ class TypedStorage:
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self).__name__} with {type(index).__name__}")
-        part = self._elements()[self._position(index)]
+        elements = self._elements()
+        part = elements[self._position(index)]
         return readable(np.asarray([part]), self.dtype)[0].item()
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -89,13 +98,14 @@ class TypedStorage:
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool = False) -> TypedStorage:
-        self[:] = source.tolist()
+        self[:] = source.cpu().tolist()
         return self
 
     def clone(self) -> TypedStorage:
         return TypedStorage(self._untyped.clone(), self.dtype)
 
     def cpu(self) -> TypedStorage:
+        self._untyped.cpu()
         return self
 
     def resizable(self) -> bool:

@@ -18,6 +18,7 @@ from ..core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layou
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.tensor import new_tensor as header
+from ..core.typed_storage import TypedStorage
 from ..core.typenames import type_name
 from .arguments import Options, read_options
 from .creation import finish
@@ -66,7 +67,21 @@ def tensor(data: Any, **options: Any) -> Tensor:
     chosen = read_options("tensor", options)
     if isinstance(data, Tensor):
         return _copied("torch.tensor", data, chosen, None, chosen.device or data.device)
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        return finish(_from_storage(data, chosen.dtype, chosen.device), chosen.requires_grad)
     return finish(from_data(data, chosen.dtype, chosen.device or default_device()), chosen.requires_grad)
+
+
+def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: device | None) -> Tensor:
+    """A copy of a storage's elements; bytes without a type are read as the dtype asked for."""
+    if isinstance(data, TypedStorage):
+        if d is not None and data.dtype is not d:
+            raise RuntimeError(f"Expected a Storage of type {d} or an UntypedStorage, but got type {data.dtype}")
+        d = data.dtype
+    d, memory = d or get_default_dtype(), data.untyped()
+    size = make_size((memory.size_bytes // d.itemsize,))
+    held = header(memory.clone(), size, (1,), 0, d, memory.device, True)
+    return held if where is None else held.to(where)
 
 
 @composite(kind="creation", function=False)

@@ -22,6 +22,7 @@ from ..core.layout import (
     suggests_channels_last,
 )
 from ..core.promotion import scalar_dtype
+from ..core.settings import fills_empty
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout
@@ -30,7 +31,7 @@ from ..core.tensor import new_tensor as header
 from ..core.typed_storage import TypedStorage
 from ..core.typenames import type_name
 from .arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
-from .creation import check_fits, empty_as, fill_raw
+from .creation import check_fits, empty_as, fill_raw, uninitialised
 from .declare import composite, internal, primitive, view
 from .inplace import check_history_writable, check_partial_overlap, check_writable, copy_into, raw_copy, rebase_history
 
@@ -475,10 +476,16 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = varargs_ints(sizes, "resize_")
     if any(n < 0 for n in shape):
         raise RuntimeError(f"requested resize to {list(shape)} with a negative size")
-    if self.requires_grad:
+    if self.requires_grad and not mode.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if tuple(shape) != tuple(self.shape) or memory_format is not None:
+        before = self._storage.size_bytes
         resize_raw(self, shape, memory_format)
+        if self._storage.size_bytes > before and fills_empty():
+            start = -(-before // self.dtype.itemsize)
+            new = make_size((self._storage.size_bytes // self.dtype.itemsize - start,))
+            uninitialised(header(self._storage, new, (1,), start, self.dtype, self.device, True))
+    self._bump("resize_")
     return self
 
 

@@ -20,6 +20,7 @@ from ..core.layout import (
     strides_in_order,
 )
 from ..core.promotion import default_complex, get_default_dtype
+from ..core.settings import fills_empty
 from ..core.size import Size
 from ..core.tensor import Tensor, contiguous_strides
 from ..core.tensor import empty as raw_empty
@@ -83,6 +84,20 @@ def finish(t: Tensor, requires_grad: bool) -> Tensor:
         if not (t.dtype.is_floating_point or t.dtype.is_complex):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         t.requires_grad = True
+    return t
+
+
+def uninitialised(t: Tensor) -> Tensor:
+    """t as it is; while memory must look the same in every run, full of NaN or of the largest number."""
+    if fills_empty() and t.device is cpu:
+        d = t.dtype
+        if d.is_floating_point or d.is_complex:
+            fill_raw(t, math.nan)
+        elif d.name.startswith("uint"):  # all bits set
+            start = t._offset * d.itemsize
+            ctypes.memset(t._storage.ptr + start, 0xFF, t._storage.size_bytes - start)
+        else:
+            fill_raw(t, True if d is dt.bool_ else _LIMITS[d.name][1])
     return t
 
 
@@ -184,8 +199,8 @@ def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
     shape = as_shape(_sizes(size, options), "empty")
     chosen = read_options("empty", options, takes_format=True)
     if out is not None:
-        return prepare_out("empty", out, shape, chosen)
-    return finish(new(shape, chosen, get_default_dtype()), chosen.requires_grad)
+        return uninitialised(prepare_out("empty", out, shape, chosen))
+    return finish(uninitialised(new(shape, chosen, get_default_dtype())), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)
@@ -247,7 +262,7 @@ def _strided(name: str, size: Any, stride: Any, options: Options, d: dtype, wher
     if any(s < 0 for s in strides):
         raise RuntimeError(f"{name}: negative strides are not supported, got strides: {list(strides)}")
     t = raw_empty_strided(shape, strides, options.dtype or d, options.device or where or default_device())
-    return finish(t, options.requires_grad)
+    return finish(uninitialised(t), options.requires_grad)
 
 
 @composite(kind="creation", method=False)
@@ -271,7 +286,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     chosen = read_options("empty_permuted", options)
     strides = strides_in_order(shape, list(reversed(order)))
     t = raw_empty_strided(shape, strides, chosen.dtype or get_default_dtype(), chosen.device or default_device())
-    return finish(t, chosen.requires_grad)
+    return finish(uninitialised(t), chosen.requires_grad)
 
 
 # -- like another tensor -------------------------------------------------------------------------------------------
@@ -301,7 +316,7 @@ def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Op
 def empty_like(input: Tensor, **options: Any) -> Tensor:
     """An uninitialised tensor of the same shape (and, by default, dtype and layout)."""
     t, chosen = _like("empty_like", input, options)
-    return finish(t, chosen.requires_grad)
+    return finish(uninitialised(t), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)

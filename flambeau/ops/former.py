@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ..core.settings import is_warn_always_enabled
 from ..core.tensor import Tensor
 
 _warned: set[str] = set()  # PyTorch warns once, not for every signature
@@ -20,7 +21,7 @@ def former_call(face: Callable, name: str, factors: tuple[str, ...], args: tuple
     if not 0 < len(numbers) <= len(factors) or not all(isinstance(n, (int, float, complex)) for n in numbers):
         kinds = ", ".join(type(a).__name__ for a in args)
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({kinds})")
-    if not _warned:
+    if not _warned or is_warn_always_enabled():
         _warned.add(name)
         now = ", ".join(f"Number {f} = 1" for f in factors)
         warnings.warn(

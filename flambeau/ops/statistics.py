@@ -272,7 +272,7 @@ def cov(
             "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
             stacklevel=3,
         )
-        freedom = freedom * 0 if isinstance(freedom, Tensor) else 0
+        freedom = freedom.new_zeros(()) if isinstance(freedom, Tensor) else 0  # never -0
     centered = x - mean
     other = (centered if weights is None else centered * weights).t()
     product = centered @ (other.conj() if other.dtype.is_complex else other)

@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 from ..ops.complex_views import view_as_real
 from ..ops.creation import empty
 
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _FLOATS8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
@@ -46,6 +47,8 @@ def make_tensor(
         raise ValueError(
             f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
         )
+    if name in _FLOAT8:  # drawn as float32, then rounded
+        return _rounded_draw(sizes, dtype, device, low, high, noncontiguous, exclude_zero, memory_format)
     first, last = _interval(name, dtype, low, high)
     gaps = noncontiguous and math.prod(sizes) > 1
     result = empty((*sizes[:-1], 2 * sizes[-1]) if gaps else sizes, dtype=dtype, device=device)
@@ -57,6 +60,19 @@ def make_tensor(
     if exclude_zero:
         result[result == 0] = 1 if name in _INTEGERS or name == "bool" else finfo(dtype).tiny
     return result.requires_grad_() if requires_grad else result
+
+
+def _rounded_draw(
+    sizes: tuple, dtype: dtype, device: Any, low: Any, high: Any, gaps: bool, exclude_zero: bool, fmt: Any
+) -> Tensor:
+    limits = finfo(dtype)
+    low, high = max(-9 if low is None else low, limits.min), min(9 if high is None else high, limits.max)
+    drawn = make_tensor(
+        sizes, dtype=BY_NAME["float32"], device=device, low=low, high=high, noncontiguous=gaps, memory_format=fmt
+    )
+    if exclude_zero:
+        drawn[drawn.to(dtype).float() == 0] = limits.tiny
+    return drawn.to(dtype)
 
 
 def _fill(result: Tensor, name: str, low: Any, high: Any) -> None:
