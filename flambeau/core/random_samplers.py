@@ -233,6 +233,7 @@ def dirichlet(generator: Generator, alpha: np.ndarray, of: dtype) -> np.ndarray:
         raise NotImplementedError(f'"sample_dirichlet" not implemented for {of}')
     with UniformStream(generator) as stream:
         parts = np.array([_gamma(stream, a) for a in alpha.astype(np.float64).reshape(-1)]).reshape(alpha.shape)
+    parts = np.maximum(parts, np.finfo(np.float64).tiny)  # never 0 / 0
     shares = (parts / parts.sum(-1, keepdims=True)).astype(of.numpy)
     limits = np.finfo(of.numpy)
     return np.clip(shares, limits.tiny, limits.dtype.type(1) - limits.epsneg)

@@ -44,7 +44,9 @@ def _embedding_grad(
     if sparse:
         if scale_grad_by_freq:
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-        return rows_gradient(g.reshape(-1, g.shape[-1]), indices.reshape(-1), weight_shape, padding_idx)  # type: ignore[attr-defined]
+        return rows_gradient(
+            g.reshape(numel_of(indices.shape), g.shape[-1]), indices.reshape(-1), weight_shape, padding_idx
+        )  # type: ignore[attr-defined]
     return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
@@ -266,8 +268,7 @@ def bag_rows(
     return Saved((out, sizes) if winners is None else (out, sizes, winners), sizes=sizes, winners=winners)
 
 
-def _bag_starts(offsets: Tensor, count: int, include_last_offset: bool) -> np.ndarray:
-    """Where each bag starts, and where the last one ends, checked."""
+def _checked_offsets(offsets: Tensor, count: int, include_last_offset: bool) -> np.ndarray:
     starts = offsets._array().astype(np.int64)
     if include_last_offset and starts.size < 1:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
@@ -282,8 +283,6 @@ def _bag_starts(offsets: Tensor, count: int, include_last_offset: bool) -> np.nd
         )
     if (np.diff(starts) < 0).any() or (starts < 0).any():
         raise RuntimeError(f"offsets must not decrease, but got {starts.tolist()}")
-    if not include_last_offset:
-        return np.append(starts, count)
     return starts
 
 
@@ -321,12 +320,19 @@ def _bags(
         )
     index = dense(indices.to(dt.int64))  # type: ignore[attr-defined]
     values = index._array()
-    wrong = np.flatnonzero((values < 0) | (values >= n))
-    if wrong.size:
+    # PyTorch's kernel for narrow numbers believes the last offset and words a wrong index differently from the other one.
+    narrow_numbers = mode_name != "max" and padding < 0 and weight.dtype is not dt.float64
+    for place in np.flatnonzero((values < 0) | (values >= n))[:1]:
         raise RuntimeError(
-            f"Index {wrong[0]} of input takes value {values[wrong[0]]} which is not in the valid range [0, {n})"
+            f"Index {place} of input takes value {values[place]} which is not in the valid range [0, {n})"
+            if narrow_numbers
+            else f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {values[place]}"
         )
-    starts = _bag_starts(offsets, index.shape[0], include_last_offset)
+    starts = _checked_offsets(offsets, index.shape[0], include_last_offset)
+    if not include_last_offset:
+        starts = np.append(starts, index.shape[0])
+    elif not narrow_numbers:
+        starts[-1] = index.shape[0]
     result = bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, per_sample_weights, padding, sparse)
     return result, starts, index
 
@@ -384,7 +390,7 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same shape"
             f" as the input ({input.shape})"
         )
-    offsets = _bag_offsets(input, offsets)
+    offsets = _bag_offsets(input, offsets, include_last_offset)
     if len(input.shape) == 2:
         input = input.reshape(-1)  # type: ignore[attr-defined]
         per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
@@ -406,7 +412,7 @@ def embedding_bag(
     return result[0]
 
 
-def _bag_offsets(input: Tensor, offsets: Any) -> Tensor:
+def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tensor:
     """Where the bags start: as given for indices in one row, else every row is a bag."""
     if len(input.shape) == 2:
         if offsets is not None:
@@ -415,7 +421,7 @@ def _bag_offsets(input: Tensor, offsets: Any) -> Tensor:
                 f" However, found offsets of type {type(offsets)}"
             )
         rows, length = input.shape
-        return copy_of_array(np.arange(rows, dtype=np.int64) * length, dt.int64)
+        return copy_of_array(np.arange(rows + include_last_offset, dtype=np.int64) * length, dt.int64)
     if len(input.shape) != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
     if offsets is None:

@@ -45,7 +45,19 @@ def pool_by_table(
     kernels.max_pool_windows(
         out, indices, bare(input), table, planes(input, dims), tables, *extent, *target, *(1,) * (3 - dims), *steps
     )
+    if tables == 1:
+        _fill_empty_windows(out, table, target)
     return out, indices
+
+
+def _fill_empty_windows(out: Tensor, table: np.ndarray, target: tuple[int, ...]) -> None:
+    """Windows that lie in the padding: nothing is smaller than the maximum of nothing."""
+    start = 0
+    for dim, count in zip((-3, -2, -1), target):
+        for place in np.flatnonzero(table[start + count : start + 2 * count] == 0):
+            lowest = -float("inf") if out.dtype.is_floating_point else np.iinfo(out._array().dtype).min
+            out.narrow(dim, int(place), 1).fill_(lowest)  # type: ignore[attr-defined]
+        start += 2 * count
 
 
 def in_format_of(x: Tensor, result: Tensor) -> Tensor:

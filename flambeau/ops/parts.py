@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ..core.layout import contiguous_format, wrap_dim
@@ -19,6 +20,7 @@ from .view_op import SeveralViewsOp
 @composite
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` indices of a dimension from `start` on."""
+    length = operator.index(length)  # a tensor of one integer will do
     d, begin = narrow_bounds(input, dim, start, length)
     return slice_dim(input, d, begin, begin + length, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -277,6 +278,9 @@ def lgamma(input):
     return f.lgamma(input)
 
 
+_FUSED_ORDER = 3  # each gamma function takes long to compile
+
+
 def _check_order(op: Pointwise, operands: tuple, params: tuple) -> None:
     if params[0] < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
@@ -302,7 +306,10 @@ def multivariate(input, p=1):
 @composite(out=True, inplace=True, aliases=("special.multigammaln",))
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
-    return multivariate(input, p)
+    if p <= _FUSED_ORDER:
+        return multivariate(input, p)
+    terms = [lgamma(input - j / 2) for j in range(p)]  # type: ignore[attr-defined]
+    return functools.reduce(operator.add, terms) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 # -- products with logarithms --------------------------------------------------------------------------------------------

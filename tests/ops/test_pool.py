@@ -75,6 +75,18 @@ def test_channels_last(matches, name):
     matches(call, array, channels_last=True, ignore=("strides", "grad_fn") if "to one" in name else ())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
+def test_maximum_of_padding_alone(matches, dtype):
+    """Both elements of the only window lie outside: memory beside the image must not be read."""
+    for dims, call in ((1, "max_pool1d"), (2, "max_pool2d"), (3, "max_pool3d")):
+        array = np.ones((1, 1, *(1,) * dims)).astype("int64" if dtype == "int64" else "float64")
+        matches(
+            lambda t, F, x, call=call: getattr(F, call)(x, 2, None, 1, 2, return_indices=True)[0].detach(),
+            array,
+            dtype=dtype,
+        )
+
+
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("max", "average")) and "divisor" not in n])
 def test_integers(matches, name):
     array, call = CASES[name]

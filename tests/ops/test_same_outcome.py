@@ -157,6 +157,15 @@ CASES["segments that leave out both ends"] = lambda L: segments(
     L, "sum", [1.0, 2.0, 3.0, 4.0], lengths=None, offsets=L.tensor([1, 2, 3])
 )
 CASES["segments of whole numbers"] = lambda L: L.segment_reduce(L.arange(4), "sum", lengths=L.tensor([1, 3]))
+CASES["a part as long as a tensor says"] = lambda L: L.arange(6.0).narrow(0, L.tensor(1), L.tensor(3))
+CASES["multivariate gamma of many dimensions"] = lambda L: L.mvlgamma(L.tensor([6.0, 7.5], dtype=L.float64), 9)
+CASES["sparse gradient of rows without columns"] = lambda L: empty_rows_gradient(L)
+
+
+def empty_rows_gradient(L: Any) -> Any:
+    table = L.zeros(10, 0, requires_grad=True)
+    L.nn.functional.embedding(L.tensor([[0, 2], [4, 3]]), table, sparse=True).sum().backward()
+    return table.grad.coalesce().to_dense()
 
 
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:

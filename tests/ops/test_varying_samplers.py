@@ -24,6 +24,7 @@ CASES = {
     "gamma": lambda T, t: T._standard_gamma(t(SHAPES)),
     "gamma after an odd normal": lambda T, t: (T.randn(3), T._standard_gamma(t(SHAPES)), T.randn(3))[1],
     "dirichlet": lambda T, t: T._sample_dirichlet(t(np.abs(SHAPES[1:]) + 0.01).reshape(-1, 4)),
+    "dirichlet of next to nothing": lambda T, t: T._sample_dirichlet(t(np.full((3, 2), 1e-6))),
     "multinomial": lambda T, t: T.multinomial(t(WEIGHTS), 50, True),
     "multinomial, many": lambda T, t: T.multinomial(t(WEIGHTS[0]), 5000, True),
     "transposed": lambda T, t: T.poisson(t(RATES[:300]).reshape(20, 15).t()),

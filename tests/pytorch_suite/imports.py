@@ -44,6 +44,9 @@ class Placeholder:
             raise AttributeError(f"{self.__name__} is not there")
         return Placeholder(f"{self.__name__}.{name}")
 
+    def __contains__(self, item: Any) -> bool:
+        return False
+
     def __mro_entries__(self, bases: tuple) -> tuple:
         def refuse(*args: Any, **kwargs: Any) -> None:
             raise NotThere(f"{self.__name__} is not there")

@@ -118,7 +118,7 @@ def positions_of_codes(indices, codes, planes, w, oh, ow, ph, pw, *, kw, sh, sw)
 def max_pool_windows(out, indices, x, windows, planes, tables, d, h, w, od, oh, ow, step_d, step_h, step_w):
     """out (planes, od, oh, ow) from x (planes, d, h, w). `windows` holds `tables` (planes or 1) tables; each is six
     rows: first elements and their numbers along the three dimensions. Elements of a window are step_* apart.
-    `indices` (place in the plane) may be None."""
+    `indices` (place in the plane) may be None. What a window without elements gives is not defined."""
     size = 2 * (od + oh + ow)
     for task in prange(planes * od * oh, 8 * ow):
         plane = task // (od * oh)
@@ -135,7 +135,7 @@ def max_pool_windows(out, indices, x, windows, planes, tables, d, h, w, od, oh, 
             first_w = windows[columns + k]
             count_w = windows[columns + ow + k]
             place = (first_d * h + first_h) * w + first_w
-            best = x[base + place]
+            best = x[base + minimum(place, d * h * w - 1)]  # a window without elements may start outside
             joined = count_w == w and step_h == 1 and step_w == 1  # whole rows follow each other
             width = count_h * w if joined else count_w
             for a in range(count_d):

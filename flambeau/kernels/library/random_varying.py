@@ -238,6 +238,7 @@ def dirichlet(out, alpha, parts, state, kept, rows, k, least, most):
         total = f64(0)
         for j in range(k):
             v = gamma_sample(f64(alpha[i * k + j]), state, kept)
+            v = maximum(v, f64(2.2250738585072014e-308))  # never 0 / 0
             parts[j] = v
             total = total + v
         for j in range(k):

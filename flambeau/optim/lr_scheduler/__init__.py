@@ -1,5 +1,6 @@
 """Learning-rate schedules."""
 
+from .base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from .base import LRScheduler
 from .chainable import (
     ConstantLR,
