@@ -39,7 +39,8 @@ _all_close_or_nan = Reduction(
 
 
 def _tensor_pair(name: str, input: Any, other: Any) -> None:
-    need_tensors(name, input=input, other=other)
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        need_tensors(name, input=input, other=other)
     if input.device is not other.device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices,"

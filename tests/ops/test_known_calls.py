@@ -154,3 +154,19 @@ def test_tolist_of_small_tensors(dtype: fl.dtype, shape: tuple[int, ...]) -> Non
         assert t[1:].tolist() == t.numpy()[1:].tolist()
         assert t.T.tolist() == t.numpy().T.tolist() if t.dim() < 3 else True
         assert all(type(v) is (bool if dtype is fl.bool else type(t.flatten()[0].item())) for v in t.flatten().tolist())
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.int64, fl.uint8, fl.bool], ids=str)
+@pytest.mark.parametrize("count", [6, 6000])
+def test_equal_of_few_and_many(dtype: fl.dtype, count: int) -> None:
+    a = (fl.arange(count).reshape(2, -1) % 2).to(dtype)
+    b = a.clone()
+    assert fl.equal(a, b) is True
+    assert fl.equal(a, b.T.contiguous().T) is True
+    b[1, -1] = 0
+    assert fl.equal(a, b) is False
+    assert fl.equal(a, a.reshape(-1)) is False
+    if dtype.is_floating_point:
+        a[0, 0], b = float("nan"), fl.zeros(2, count // 2, dtype=dtype)
+        assert fl.equal(a, a) is False
+        assert fl.equal(b, -b) is True
