@@ -254,38 +254,23 @@ def cross_entropy(
 # -- negative log-likelihood ----------------------------------------------------------------------------------------------
 
 
-@internal(
-    grads={
-        "grad": lambda v, input, target, weight, stats, reduction, ignore_index: _nll_grad_of_grad(
-            v, target, weight, reduction, ignore_index
-        )
-    }
-)
+def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
+    """The loss is linear in its input, so the gradient's gradient is the loss of `v`."""
+    return _nll(v, target, weight, reduction, ignore_index)
+
+
+@internal(grads={"grad": _nll_second})
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
 ) -> Tensor:
     grad_input = empty(input.shape, input.dtype, input.device)
-    outer, n, inner = _layout(input)
+    outer, n, inner = sizes = _layout(input)
     if input.device is cpu and outer * n * inner:
         w = None if weight is None else dense(weight)
         kernels.nll_backward(
-            grad_input,
-            dense(grad),
-            stats,
-            dense(target),
-            w,
-            outer,
-            n,
-            inner,
-            ignore_index,
-            reduction=reduction,
+            grad_input, dense(grad), stats, dense(target), w, *sizes, ignore_index, reduction=reduction
         )
     return grad_input
-
-
-def _nll_grad_of_grad(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
-    """The loss is linear in its input, so the gradient's gradient is the loss of `v`."""
-    return _nll(v, target, weight, reduction, ignore_index)
 
 
 def _run_nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:

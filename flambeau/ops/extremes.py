@@ -17,7 +17,7 @@ from .dtype_rules import type_word, unsupported
 from .formula import Pointwise
 from .inplace import write_out
 from .primitive import Saved
-from .reducing import check_pair, reduction
+from .reducing import reduction
 from .reduction import Reduction, counting, reduced_shape, restored, to_index
 from .registry import lookup
 
@@ -190,10 +190,7 @@ def _overloaded(name: str, word: str, whole: Reduction, along: Any, binary: str)
             return lookup(binary).function(input, other, **({} if out is None else {"out": out}))
         dim, keepdim = _read_dim(name, args, kwargs)
         result = along(input, dim, keepdim)
-        if out is None:
-            return result
-        check_pair(out, result)
-        return write_out(name, out, result)
+        return result if out is None else write_out(name, out, result, exact=True)
 
     extreme.__name__ = name
     extreme.__doc__ = (
@@ -253,15 +250,11 @@ def _aminmax_backward(g: tuple, input: Tensor, dim: Any, keepdim: bool, out: lis
     return total
 
 
-@composite
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
+@composite(out="exact")
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, overall or along a dimension."""
     need_tensor("aminmax", input)
-    result = both_extremes(input, dim, keepdim)
-    if out is None:
-        return result
-    check_pair(out, result)
-    return write_out("aminmax", out, result)
+    return both_extremes(input, dim, keepdim)
 
 
 @internal(grads={"input": _aminmax_backward}, label="AminmaxBackward0")

@@ -427,6 +427,13 @@ def check_out_dtype(out: Any, wanted: dtype) -> None:
         )
 
 
+def _check_delivery(name: str, out: Any, result: Tensor, recorded: bool, exact: bool) -> None:
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    needs_grad = recorded and (result.requires_grad or out.requires_grad)
+    check_out(name, out, result.dtype, result.device, needs_grad, exact)
+
+
 def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bool = False) -> Any:
     """Deliver `result` into the tensor(s) given as out=; `recorded`: autograd would know this operator; `exact`: a result
     is not converted."""
@@ -435,13 +442,12 @@ def write_out(name: str, out: Any, result: Any, recorded: bool = True, exact: bo
             raise TypeError(
                 f"{name}(): argument 'out' must be tuple of {len(result)} Tensors, not {type(out).__name__}"
             )
+        for o, r in zip(out, result):  # all of them before the first is written
+            _check_delivery(name, o, r, recorded, exact)
         for o, r in zip(out, result):
-            write_out(name, o, r, exact=exact)
+            write_out(name, o, r, recorded, exact)
         return result.delivered(out) if isinstance(result, NamedResult) else tuple(out)
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    needs_grad = recorded and (result.requires_grad or out.requires_grad)
-    check_out(name, out, result.dtype, result.device, needs_grad, exact)
+    _check_delivery(name, out, result, recorded, exact)
     resize_out(out, result.shape)
     if has_internal_overlap(out.shape, out._strides):
         raise RuntimeError(

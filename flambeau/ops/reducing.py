@@ -118,7 +118,7 @@ def _face(impl: Reduction, check_out: Callable | None) -> Any:
             if check_out is not None and isinstance(out, Tensor):
                 check_out(impl, input, out)
                 return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
-            return write_exactly(name, out, impl.call(input, dim, keepdim))
+            return write_out(name, out, impl.call(input, dim, keepdim), exact=True)
         except Exception:
             args, kwargs = _given(input, dim, keepdim), _options(others, out)
             if discovers(args, kwargs):
@@ -168,16 +168,3 @@ def _face_with_dtype(impl: Reduction) -> Any:
 
     FACE_CODES.add(face.__code__)
     return face
-
-
-def check_pair(out: Any, result: tuple) -> None:
-    """out= of two tensors, each of its result's dtype."""
-    if isinstance(out, (tuple, list)) and len(out) == 2:
-        for given, computed in zip(out, result):
-            check_out_dtype(given, computed.dtype)
-
-
-def write_exactly(name: str, out: Any, result: Tensor) -> Tensor:
-    """Deliver into an out= of the result's own dtype."""
-    check_out_dtype(out, result.dtype)
-    return write_out(name, out, result)

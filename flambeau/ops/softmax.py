@@ -17,7 +17,7 @@ from .arguments import as_dtype, is_int, need_tensor
 from .declare import composite, primitive
 from .dtype_rules import unsupported
 from .formula import Pointwise, camel
-from .reducing import write_exactly
+from .inplace import write_out
 
 
 class _Softmax:
@@ -160,7 +160,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> T
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
         input = _prepare("softmax", input, dim, dtype)
     result = _softmax.forward(input, dim)
-    return result if out is None else write_exactly("softmax", out, result)
+    return result if out is None else write_out("softmax", out, result, exact=True)
 
 
 @composite
@@ -169,7 +169,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) 
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
         input = _prepare("log_softmax", input, dim, dtype)
     result = _log_softmax.forward(input, dim)
-    return result if out is None else write_exactly("log_softmax", out, result)
+    return result if out is None else write_out("log_softmax", out, result, exact=True)
 
 
 @composite(name="softmax", namespaces=("special",), method=False)

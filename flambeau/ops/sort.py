@@ -24,7 +24,6 @@ from .extremes import select_backward
 from .inplace import raw_copy, write_out
 from .memory import bare
 from .primitive import Saved
-from .reducing import check_pair
 from .reduction import reduced_shape
 from .scan import one_dim
 
@@ -110,18 +109,14 @@ def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     return _sorted(input, dim, descending)
 
 
-@composite
-def sort(input: Tensor, *args: Any, stable: bool | None = None, out: Any = None, **kwargs: Any) -> Any:
+@composite(out="exact")
+def sort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -> Any:
     """sort(input, dim=-1, descending=False, *, stable=None, out=None): elements in order along a dimension, nan last,
     and where they were. Equal elements always keep their order."""
     need_tensor("sort", input)
     dim, descending = _sort_arguments("sort", args, kwargs, stable)
     d = one_dim("sort", dim, len(input.shape))
-    result = (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
-    if out is None:
-        return result
-    check_pair(out, result)
-    return write_out("sort", out, result)
+    return (sorted_along if stable is None else stably_sorted_along)(input, d, descending)
 
 
 def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any) -> tuple[Any, bool]:
@@ -187,8 +182,8 @@ def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
     return Saved(_topk_result((values, index)), index=index, shape=input.shape)
 
 
-@composite
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
+@composite(out="exact")
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along a dimension, best first, and where they are."""
     need_tensor("topk", input)
     if not is_int(k):
@@ -198,11 +193,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError("selected index k out of range")
     if input.dtype.is_complex or input.dtype is dt.bool_:
         raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
-    result = topk_along(input, k if input.shape else 1, d, largest)  # a lone element is always chosen
-    if out is None:
-        return result
-    check_pair(out, result)
-    return write_out("topk", out, result)
+    return topk_along(input, k if input.shape else 1, d, largest)  # a lone element is always chosen
 
 
 # -- one element of each line ------------------------------------------------------------------------------------------
@@ -244,7 +235,6 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
 
 def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     """Deliver values and indices into tensors that must not share memory with the input."""
-    check_pair(out, result)
     for t in out if isinstance(out, (tuple, list)) else ():
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
             raise RuntimeError(
@@ -252,7 +242,7 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
                 " memory"
                 " location. Please clone() the tensor before performing the operation."
             )
-    return write_out(name, out, result)
+    return write_out(name, out, result, exact=True)
 
 
 @internal(grads={"input": select_backward}, label="KthvalueBackward0")

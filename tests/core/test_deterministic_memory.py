@@ -6,7 +6,15 @@ import pytest
 
 import flambeau
 
-MAKERS = ["", "torch.empty(3, dtype={0})", "torch.empty_like(torch.zeros(2, 3, dtype={0}).t())", "torch.empty_strided((2, 2), (1, 2), dtype={0})", "torch.empty_permuted((2, 3), (1, 0), dtype={0})", "torch.zeros(2, dtype={0}).resize_(5)", ""][1:-1]
+MAKERS = [
+    "",
+    "torch.empty(3, dtype={0})",
+    "torch.empty_like(torch.zeros(2, 3, dtype={0}).t())",
+    "torch.empty_strided((2, 2), (1, 2), dtype={0})",
+    "torch.empty_permuted((2, 3), (1, 0), dtype={0})",
+    "torch.zeros(2, dtype={0}).resize_(5)",
+    "",
+][1:-1]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int16", "uint8", "bool", "bfloat16"])

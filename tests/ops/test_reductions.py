@@ -584,3 +584,12 @@ def test_nansum_leaves_nan_out_before_it_converts():
     x = flambeau.tensor([[1.0, float("nan"), 2.9], [float("nan"), 3.0, 4.0]])
     assert x.nansum(1, dtype=flambeau.int64).tolist() == [3, 7]
     assert x.nansum(dtype=flambeau.int32).item() == 10
+
+
+def test_an_unfit_out_leaves_the_others_unchanged():
+    values = flambeau.zeros(2)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype long int"):
+        flambeau.sort(flambeau.tensor([3.0, 1.0]), out=(values, flambeau.zeros(2)))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        flambeau.frexp(flambeau.tensor([3.0, 1.0]), out=(values, flambeau.zeros(2, dtype=flambeau.bool)))
+    assert values.tolist() == [0, 0]
