@@ -215,11 +215,10 @@ class Function:
                 ):
                     _mark_as_view(out, view_of)
         produced = {id(o): i for i, o in enumerate(outputs) if isinstance(o, Tensor)}
+        given, ctx._to_save = ctx._to_save, ()  # at once: a hook that raises leaves no cycle behind
         node.saved = [
-            SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t
-            for t in ctx._to_save
+            SavedTensor(t, id(t) in produced, produced.get(id(t), 0)) if isinstance(t, Tensor) else t for t in given
         ]
-        ctx._to_save = ()
         ctx._node = node
         if not isinstance(result, (tuple, list)):
             return outputs[0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import pytest
 
@@ -144,3 +146,26 @@ def test_the_second_run_stops_early_unless_told_not_to():
         runs.clear()
         checkpoint(function, torch.ones((), requires_grad=True), use_reentrant=False, **options).backward()
         assert len(runs) == expected
+
+
+def test_a_function_that_is_stopped_early_leaves_nothing_behind():
+    made = []
+
+    class Copy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.clone()
+            ctx.save_for_backward(y)
+            made.append(weakref.ref(y))
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    gc.disable()
+    try:
+        checkpoint(Copy.apply, torch.ones(2, requires_grad=True), use_reentrant=False).sum().backward()
+        assert len(made) == 2 and all(reference() is None for reference in made)
+    finally:
+        gc.enable()
