@@ -313,9 +313,14 @@ def _power_label(operands: tuple) -> str:
     return "PowBackward2" if operands[0] is None else "PowBackward0" if operands[1] is None else "PowBackward1"
 
 
+def _check_power(op: Pointwise, operands: tuple) -> None:
+    if result_dtype(operands) is dt.bool_ and not isinstance(operands[1], bool):
+        raise unsupported("pow", dt.bool_)
+
+
 @pointwise(
     numbers=("input", "exponent"),
-    kinds="ifc",
+    check=_check_power,
     kernel="pow",
     constants={"exponent": _EXPONENTS},
     guard=_no_negative_exponent,
@@ -324,6 +329,8 @@ def _power_label(operands: tuple) -> str:
 )
 def pow(input, exponent):
     """input ** exponent"""
+    if exponent.op == "const" and isinstance(exponent.args[0], bool):  # truth values have these two powers only
+        return input if exponent.args[0] else f.where(input == input, 1, 1)
     return input**exponent
 
 

@@ -129,7 +129,7 @@ class Primitive:
             node.trace = user_trace()
         node.keep(bound, outputs, extras)
         for o, i in recorded:
-            self._attach(o, node, i)
+            self._attach(o, node, i, bound.get(self.names[0]))
 
     def make_class(self) -> Any:
         """The class of this operator's nodes; made when it is first recorded, which most never are."""
@@ -145,13 +145,14 @@ class Primitive:
                 self.known_needs[flags] = needs
         return needs
 
-    def _attach(self, out: Tensor, node: Node, output_nr: int) -> None:
+    def _attach(self, out: Tensor, node: Node, output_nr: int, source: Any) -> None:
         out._set_history(node, output_nr)
         if self.view and out._base is not None:
             meta = out._meta
             assert meta is not None
             meta.view_version = out._storage.version
-            meta.creation = "multi" if self.multi_view else ""
+            above = source._meta.creation if isinstance(source, Tensor) and source._meta is not None else ""
+            meta.creation = "multi" if self.multi_view else above
 
 
 class Needs:

@@ -270,6 +270,19 @@ ONCE_DIFFERENT = {
     "a wrong dtype is named before a wrong index": """
         a = make('int64', (5,), 179)
         a[torch.tensor([-6, -4])] = torch.tensor(1.25)""",
+    "a view of a view that must not change must not change either": """
+        a = make('float32', (6,), 1).requires_grad_() * 1
+        with torch.no_grad(): b = a.unflatten(0, (1, -1))
+        b[0].mul_(2)
+        b[0, torch.tensor([1]), None] = 1.
+        c = a.split(3)[0][:]
+        c.mul_(2)""",
+    "truth values have the powers True and False": """
+        a = make('bool', (4,), 1)
+        b = torch.pow(a, True, out=make('bool', (4,), 2))
+        c = a**False
+        d = a**a
+        e = make('float32', (3,), 1).requires_grad_() ** True""",
 }
 
 
