@@ -113,8 +113,8 @@ def _check_bound(name: str, value: int, to: dtype) -> None:
             raise RuntimeError(f"{name} is out of bounds for {to}: {value}")
         if abs(value) > exact:
             warnings.warn(
-                f"{name} = {value} is outside [-{exact}, {exact}], where every integer is a {to}; "
-                "the samples are not evenly distributed",
+                f"{name} is out of bounds [-{exact}, {exact}], where every integer is a {to}: got {value}; the samples"
+                " are not evenly distributed",
                 UserWarning,
                 stacklevel=5,
             )

@@ -27,6 +27,9 @@ from .dtype_rules import type_word
 def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = None) -> Tensor:
     """Sizes give an uninitialised tensor, a sequence gives its values, a tensor or storage is shared."""
     place = kwargs.pop("device", where)
+    kind = str(place).partition(":")[0]
+    if where is None and kind not in ("None", "cpu"):
+        raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {kind} was passed")
     place = cpu if place is None else as_device(place)
     size, data = kwargs.pop("size", None), kwargs.pop("data", None)
     if kwargs:
@@ -153,6 +156,8 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 def set_default_tensor_type(t: Any) -> None:
     """set_default_dtype by a legacy type or its name."""
+    if isinstance(t, dtype):
+        raise TypeError(f"invalid type object: expected a tensor type such as torch.FloatTensor, got {t}")
     set_default_dtype(dtype_of_type(t))
 
 

@@ -46,6 +46,15 @@ def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: 
     """A vector that `write` fills: a new one, or `out`, which keeps its shape if it has that many elements."""
     shape = make_size((count,))
     keeps = isinstance(out, Tensor) and numel_of(out.shape) == count
+    if name == "arange" and isinstance(out, Tensor) and numel_of(out.shape) not in (0, count):
+        warnings.warn(
+            f"The out tensor of shape {list(out.shape)} has {numel_of(out.shape)} elements, the range {count} (rounding"
+            f" can cause that). The out tensor will be resized to a tensor of shape ({count},).",
+            UserWarning,
+            stacklevel=4,
+        )
+        out.resize_(count)
+        keeps = True
     target = new(shape, options, d) if out is None else prepare_out(name, out, out.shape if keeps else shape, options)
     if has_internal_overlap(target.shape, target._strides):
         raise RuntimeError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import float64
+from ..core.layout import strided
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor, copy_of_array
 from .arguments import Options, as_int, as_number, read_options
@@ -50,6 +51,8 @@ def as_window(values: np.ndarray, options: Options) -> Tensor:
 
 def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], formula: Callable, *rest: Any) -> Tensor:
     length = as_int(length, name, "window_length", 1)
+    if options.get("layout", strided) not in (strided, None):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {options['layout']}")
     chosen = read_options(name, options)
     if chosen.dtype is not None and chosen.dtype.category != 2:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {type_word(chosen.dtype)}")
