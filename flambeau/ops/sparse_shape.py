@@ -10,6 +10,8 @@ from ..core.layout import sparse_csc, sparse_csr, wrap_dim
 from ..core.size import make_size
 from ..core.sparse import SparseCoo, SparseCsr, SparseRefusal, new_coo, new_csr
 from ..core.tensor import Tensor
+from .complex_views import view_as_complex as numbers_of
+from .complex_views import view_as_real as pairs_of
 from .joining import cat as cat_strided
 from .primitive import Primitive
 from .sparse_coo import coo_from_parts, new_values
@@ -290,3 +292,20 @@ def getitem(self: Any, key: Any) -> Any:
                 "Could not run 'aten::index.Tensor' with arguments from the 'SparseCPU' backend: use index_select()"
             )
     return result
+
+
+# -- complex numbers as pairs -------------------------------------------------------------------------------------------
+
+
+@sparse_form("view_as_real", grads={"input": lambda g: g.view_as_complex()}, label="ViewAsRealBackward0")
+def view_as_real(input: Any) -> Tensor:
+    t = _need_coo(input, "view_as_real")
+    return new_coo(t._index_part, pairs_of(t._values_part), make_size([*t.shape, 2]), t._is_coalesced, t._in_bounds)
+
+
+@sparse_form("view_as_complex", grads={"input": lambda g: g.view_as_real()}, label="ViewAsComplexBackward0")
+def view_as_complex(input: Any) -> Tensor:
+    t = _need_coo(input, "view_as_complex")
+    if len(t._values_part.shape) < 2 or t.shape[-1] != 2:
+        raise RuntimeError(f"view_as_complex: expected a last, dense dimension of size 2, got shape {list(t.shape)}")
+    return new_coo(t._index_part, numbers_of(t._values_part), make_size(t.shape[:-1]), t._is_coalesced, t._in_bounds)

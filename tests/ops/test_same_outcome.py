@@ -56,6 +56,10 @@ def list_of_itself() -> list:
     return values
 
 
+def sparse(L: Any, values: list, shape: tuple[int, ...]) -> Any:
+    return L.sparse_coo_tensor(L.tensor([[0, 2], [0, 1]]), L.tensor(values), shape, check_invariants=False)
+
+
 def capsule(L: Any) -> Any:
     return L.utils.dlpack.to_dlpack(L.arange(3))
 
@@ -114,6 +118,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "resize_as_, kept layout": lambda L: flat_like_image(L, "preserve_format"),
     "resize_as_, given layout": lambda L: flat_like_image(L, "contiguous_format"),
     "more bytes than addresses": lambda L: L.empty(LARGE),
+    "sparse pairs as complex": lambda L: L.view_as_complex(sparse(L, [[2.0, 3.0], [4.0, 5.0]], (3, 3, 2))).to_dense(),
+    "sparse complex as pairs": lambda L: L.view_as_real(sparse(L, [2 + 3j, 4.0], (3, 3))).to_dense(),
+    "sparse numbers as complex": lambda L: L.view_as_complex(sparse(L, [2.0, 3.0], (3, 2))),
     # new tensors
     "range into a matrix": lambda L: L.arange(4, out=L.zeros(2, 2)),
     "line into a part of a matrix": ranges_between,
