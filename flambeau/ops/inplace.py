@@ -361,12 +361,13 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
             UserWarning,
             stacklevel=4,
         )
-    kept = out._meta, out._base
+    kept, version = (out._meta, out._base), out._storage.version
     out._meta = out._base = None  # a tensor that requires grad may be resized here, outside any graph
     try:
         out.resize_(shape)
     finally:
         out._meta, out._base = kept
+        out._storage.version = version  # the delivery counts as one change
 
 
 def _coincide(a: Tensor, b: Tensor) -> bool:
