@@ -45,6 +45,30 @@ def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]
     return starts[::-1] if reverse else starts
 
 
+def _check_shapes(
+    kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple
+) -> None:
+    """Kernels trust these shapes: a state or a bias that is too short would be read and written past its end."""
+    if input.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
+    hidden_size, batch = w_hh.shape[1], max(sizes, default=0)
+    if sum(sizes) != input.shape[0]:
+        raise RuntimeError(f"Expected {sum(sizes)} rows for the batch sizes {list(sizes)}, but got {input.shape[0]}")
+    for i, state in enumerate((h,) if c is None else (h, c)):
+        if state.shape[-1] != hidden_size:
+            raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {hidden_size}")
+        if batch != state.shape[0]:
+            raise RuntimeError(f"Input batch size {batch} doesn't match hidden{i} batch size {state.shape[0]}")
+    gates = GATES[kind]
+    for name, weight in (("weight_ih", w_ih), ("weight_hh", w_hh)):
+        if weight.shape[0] != gates * hidden_size:
+            times = f"{gates} * hidden_size" if gates > 1 else "hidden_size"
+            raise RuntimeError(f"{name} first dim must be {times} = {gates * hidden_size}, but got {weight.shape[0]}")
+    for name, bias in (("b_ih", b_ih), ("b_hh", b_hh)):
+        if bias is not None and tuple(bias.shape) != (gates * hidden_size,):
+            raise RuntimeError(f"{name} must have {gates * hidden_size} elements, but has the shape {list(bias.shape)}")
+
+
 def _run_forward(
     kind: str,
     data: Tensor,
@@ -145,6 +169,7 @@ def rnn_layer(
     reverse: bool,
 ) -> Any:
     """One layer in one direction over rows of `data` (time steps one after another, sizes[t] rows each)."""
+    _check_shapes(kind, data, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes)
     biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
     weights = (w_ih.contiguous(), w_hh.contiguous())
     kept = _run_forward(kind, data.contiguous(), h0, c0, *weights, biases[0], biases[1], sizes, reverse)
@@ -389,22 +414,12 @@ def composed_cell(
 ) -> Any:
     """lstm_cell and its relatives out of ordinary operators."""
     h, c = hx if kind == "lstm" else (hx, None)
-    _check_cell(input, h, w_ih, w_hh)
+    _check_shapes(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],))
     new_h, new_c = cell_step(kind, linear(input, w_ih, b_ih), linear(h, w_hh, b_hh), h, c)
     return (new_h, new_c) if kind == "lstm" else new_h
 
 
-def _check_cell(input: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor) -> None:
-    if input.shape[-1] != w_ih.shape[1]:
-        raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
-    if h.shape[-1] != w_hh.shape[1]:
-        raise RuntimeError(f"hidden0 has inconsistent hidden_size: got {h.shape[-1]}, expected {w_hh.shape[1]}")
-    if input.shape[0] != h.shape[0]:
-        raise RuntimeError(f"Input batch size {input.shape[0]} doesn't match hidden0 batch size {h.shape[0]}")
-
-
 def _cell(kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple:
-    _check_cell(input, h, w_ih, w_hh)
     return rnn_layer(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)
 
 

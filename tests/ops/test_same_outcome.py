@@ -172,6 +172,16 @@ CASES["segments of whole numbers"] = lambda L: L.segment_reduce(L.arange(4), "su
 CASES["a part as long as a tensor says"] = lambda L: L.arange(6.0).narrow(0, L.tensor(1), L.tensor(3))
 CASES["multivariate gamma of many dimensions"] = lambda L: L.mvlgamma(L.tensor([6.0, 7.5], dtype=L.float64), 9)
 CASES["sparse gradient of rows without columns"] = lambda L: empty_rows_gradient(L)
+for _wrong, (_h, _c, _w, _b) in {
+    "cell state of another batch": ((3, 2), (1, 2), 8, 8),
+    "cell state too short": ((3, 2), (3, 1), 8, 8),
+    "hidden state too long": ((3, 3), (3, 2), 8, 8),
+    "weights for three gates": ((3, 2), (3, 2), 6, 8),
+    "bias too short": ((3, 2), (3, 2), 8, 4),
+}.items():
+    CASES[f"LSTM cell: {_wrong}"] = lambda L, h=_h, c=_c, w=_w, b=_b: L.lstm_cell(
+        L.ones(3, 5), (L.ones(h), L.ones(c)), L.ones(w, 5), L.ones(w, 2), L.ones(b), L.ones(b)
+    )
 
 
 def empty_rows_gradient(L: Any) -> Any:

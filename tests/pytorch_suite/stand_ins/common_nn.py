@@ -19,6 +19,29 @@ def get_new_module_tests() -> list:
     return []
 
 
+class NewModuleTest:
+    """A layer with its arguments and a reference, of which the file makes tests: tests/nn compares layers one by one."""
+
+    with_tf32 = False
+
+    def __init__(self, **options: Any):
+        module = options.get("constructor") or options.get("cpp_constructor_args")
+        self.title = options.get("fullname") or options.get("module_name") or repr(module)
+        self.description = options.get("desc")
+
+    def get_name(self) -> str:
+        return "_".join(filter(None, [f"test_{self.title}", self.description]))
+
+    def __call__(self, case: TestCase) -> None:
+        case.skipTest("layers are compared elsewhere")
+
+    def test_cuda(self, case: TestCase) -> None:
+        case.skipTest("needs an accelerator")
+
+
+CriterionTest = NewModuleTest
+
+
 class NNTestCase(TestCase):
     """Calls of modules, and of their derivatives."""
 
@@ -88,6 +111,11 @@ def _test_module_empty_input(
         if parameter.requires_grad:
             case.assertEqual(parameter.grad, torch.zeros_like(parameter))
     case.assertEqual(inp.grad, torch.zeros_like(inp))
+
+
+def single_batch_reference_fn(input: Any, parameters: Any, module: Any) -> Any:
+    """What a module gives for a batch of one, without the batch."""
+    return module(input.unsqueeze(0)).squeeze(0)
 
 
 def __getattr__(name: str) -> Any:
