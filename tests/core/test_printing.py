@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flambeau.core import dtype as dt
-from flambeau.core import printing
+from flambeau.core import print_options, printing
 from flambeau.core.bfloat16 import float32_to_bits
 from flambeau.core.printing import Component, sparse_repr, tensor_repr
 
@@ -23,9 +23,9 @@ def show(values: Any, kind: dt.dtype = dt.float32, **details: Any) -> str:
 
 @pytest.fixture(autouse=True)
 def default_options():
-    printing.set_printoptions(profile="default")
+    print_options.set_printoptions(profile="default")
     yield
-    printing.set_printoptions(profile="default")
+    print_options.set_printoptions(profile="default")
 
 
 # Torch-free -----------------------------------------------------------------------------------------------------------
@@ -109,19 +109,19 @@ def test_a_gathered_summary_prints_as_the_whole():
 
 
 def test_options_and_context():
-    printing.set_printoptions(precision=2, sci_mode=True)
+    print_options.set_printoptions(precision=2, sci_mode=True)
     assert show([1.5]) == "tensor([1.50e+00])"
-    printing.set_printoptions(linewidth=30)
-    assert printing.get_printoptions() == {
+    print_options.set_printoptions(linewidth=30)
+    assert print_options.get_printoptions() == {
         "precision": 2, "threshold": 1000, "edgeitems": 3, "linewidth": 30, "sci_mode": None,
     }  # fmt: skip
-    with pytest.raises(KeyError), printing.printoptions(precision=1, profile="full"):
-        assert printing.get_printoptions()["threshold"] == inf
+    with pytest.raises(KeyError), print_options.printoptions(precision=1, profile="full"):
+        assert print_options.get_printoptions()["threshold"] == inf
         assert show([1.25, 2]) == "tensor([1.2, 2.0])"
         raise KeyError
-    assert printing.get_printoptions()["linewidth"] == 30 and printing.get_printoptions()["precision"] == 2
+    assert print_options.get_printoptions()["linewidth"] == 30 and print_options.get_printoptions()["precision"] == 2
     with pytest.raises(TypeError):
-        printing.set_printoptions(digits=3)
+        print_options.set_printoptions(digits=3)
 
 
 class Scalar:
