@@ -151,7 +151,8 @@ class Primitive:
             meta = out._meta
             assert meta is not None
             meta.view_version = out._storage.version
-            above = source._meta.creation if isinstance(source, Tensor) and source._meta is not None else ""
+            is_view = isinstance(source, Tensor) and source._base is not None and source._meta is not None
+            above = source._meta.creation if is_view else ""
             meta.creation = "multi" if self.multi_view else above
 
 

@@ -115,7 +115,7 @@ class ViewOp:
         meta = out._meta = Meta()
         meta.grad_fn = node
         meta.view_version = out._storage.version
-        if input._meta is not None:
+        if input._base is not None and input._meta is not None:
             meta.creation = input._meta.creation  # what must not be changed must not be changed through a view either
 
 

@@ -283,6 +283,12 @@ ONCE_DIFFERENT = {
         c = a**False
         d = a**a
         e = make('float32', (3,), 1).requires_grad_() ** True""",
+    "views of a matrix product can be changed": """
+        a = make('float32', (3, 2, 4), 1).requires_grad_()
+        b = torch.matmul(a, make('float32', (4, 2), 2))
+        b.swapaxes(-1, -3).narrow(-1, 1, 1).mul_(2)
+        b[0] = 1.
+        b.sum().backward()""",
 }
 
 
