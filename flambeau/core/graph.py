@@ -126,10 +126,7 @@ class SavedTensor:
         tensor = self.tensor
         if tensor._storage.version != self.version:
             raise RuntimeError(_modified_message(tensor, self, node))
-        if self.is_output:
-            tensor = tensor._bare_alias()
-            tensor._set_history(node, self.output_nr)
-        return tensor
+        return node.as_output(tensor._bare_alias(), self.output_nr) if self.is_output else tensor
 
 
 def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
@@ -188,6 +185,7 @@ class Node:
     output_count: int = 1
     output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
     trace: str | None = None
+    whole: Any = None  # weak reference to the base's node, if the output is a view that was changed in place
     _metadata: dict | None = None
 
     def __init__(self, label: str, edges: tuple):
@@ -205,6 +203,14 @@ class Node:
         again."""
         if self.saved:
             self.saved = None
+
+    def as_output(self, tensor: Any, output_nr: int) -> Any:
+        """A saved output with the history that it was kept without."""
+        base_node = None if self.whole is None else self.whole()
+        if base_node is not None:
+            return base_node.part_of(tensor)
+        tensor._set_history(self, output_nr)
+        return tensor
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def name(self) -> str:

@@ -340,7 +340,9 @@ class PointwiseNode(Node):
         storage, _, offset = entry
         offset //= layout.dtype.itemsize
         t = new_tensor(storage, layout.shape, layout.strides, offset, layout.dtype, layout.device, layout.contig)
-        edge = (self, 0) if is_output else self.edges[i - 1]
+        if is_output:
+            return self.as_output(t, 0)
+        edge = self.edges[i - 1]
         if edge is not None:
             t._set_history(*edge)
         return t

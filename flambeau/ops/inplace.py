@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -248,7 +249,10 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     if base is None:
         _become_output(t, node, output_nr)
         return
-    _become_output(base, CopySlices(base, t, node, output_nr), 0)
+    base_node = CopySlices(base, t, node, output_nr)
+    if node is not None:
+        node.whole = weakref.ref(base_node)
+    _become_output(base, base_node, 0)
     t._rebuild_view_history()
 
 
@@ -272,7 +276,7 @@ class CopySlices(Node):
     """The base's node after one of its views was changed in place: the gradient outside the view passes through,
     the part inside goes back through the function that made the new values."""
 
-    __slots__ = ("fn", "view", "base_layout", "fn_output")
+    __slots__ = ("fn", "view", "base_layout", "base_offset", "fn_output")
 
     def __init__(self, base: Tensor, view: Tensor, fn: Node | None, fn_output: int):
         rest = fn.edges[1:] if fn is not None else ()
@@ -281,7 +285,7 @@ class CopySlices(Node):
         self.fn_output = fn_output
         scale = base.dtype.itemsize / view.dtype.itemsize  # a real view of a complex base counts in halves
         self.view = (view.shape, view._strides, view._offset - int(base._offset * scale), view.dtype)
-        self.base_layout = (base.shape, base._strides)
+        self.base_layout, self.base_offset = (base.shape, base._strides), base._offset
         self.output_info = ((base.shape, base.dtype, base.device),)
 
     def apply(self, grads: list) -> tuple:
@@ -305,6 +309,13 @@ class CopySlices(Node):
             else:
                 part.copy_(inner)
         return (result if self.edges[0] is not None else None, *rest)
+
+    def part_of(self, view: Tensor) -> Any:
+        """The view, with the history of a view of what this node made."""
+        offset, d = self.base_offset, self.output_info[0][1]
+        base = new_tensor(view._storage, *self.base_layout, offset, d, view.device, False)
+        base._set_history(self, 0)
+        return view_through(base, view.shape, view._strides, view._offset, view.dtype)
 
     def release(self) -> None:
         if self.fn is not None:

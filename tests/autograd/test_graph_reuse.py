@@ -6,6 +6,8 @@ import warnings
 
 import pytest
 
+import flambeau
+
 SCENARIOS = {}
 
 
@@ -159,3 +161,20 @@ def test_gradgradcheck_does_not_vary_what_needs_no_gradient():
     assert flambeau.autograd.gradgradcheck(
         lambda t: t * t, [x], [flambeau.randn(3)]
     )  # float32: no step is small enough
+
+
+@pytest.mark.parametrize("change", ["sigmoid_", "tanh_", "exp_", "relu_"])
+@pytest.mark.parametrize("view", [lambda y: y[1], lambda y: y.view(6), lambda y: y[:, ::2], lambda y: y.diagonal()])
+def test_second_derivatives_of_a_view_changed_in_place(change, view):
+    """What such a change saves of its result belongs to the view, whose history is that of its base."""
+
+    def changed(x):
+        y = x * 1.5
+        part = view(y)
+        getattr(part, change)()
+        return (y**2).sum() + (part**3).sum()
+
+    x = (flambeau.arange(6, dtype=flambeau.float64).reshape(2, 3) / 3 - 0.7).requires_grad_()
+    (gradient,) = flambeau.autograd.grad(changed(x), x, create_graph=True)
+    flambeau.autograd.grad(gradient.sum(), x)  # reads each saved tensor once, and frees it
+    assert flambeau.autograd.gradgradcheck(changed, (x,))

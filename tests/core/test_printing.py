@@ -240,7 +240,7 @@ def test_random_tensors_print_as_in_torch(torch, name):
             if rng.random() < 0.5:
                 tensor = tensor.view_as(tensor)
                 details["grad_fn_name"] = tensor.grad_fn.name()
-        for library in (torch, printing):
+        for library in (torch, print_options):
             library.set_printoptions(profile="default")
             library.set_printoptions(**settings)
         expected = repr(tensor)
