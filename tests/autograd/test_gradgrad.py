@@ -135,6 +135,7 @@ CASES = {
     "corrcoef": (torch.corrcoef, (real(2, 4),)),
     "trace": (torch.trace, (real(3, 3),)),
     # running totals and order
+    "segment_reduce": (lambda x: torch.segment_reduce(x, "sum", lengths=torch.tensor([2, 1])), (real(3),)),
     "cumsum": (lambda x: x.cumsum(1), (real(2, 3),)),
     "cumprod": (lambda x: x.cumprod(1), (real(2, 3),)),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (real(2, 3),)),
