@@ -463,7 +463,7 @@ def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return result
 
 
-@composite(method=False, namespaces=("nn.functional",))
+@composite(method=False, namespaces=("nn.functional",), out="exact")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias"""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
