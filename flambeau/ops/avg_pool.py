@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..core.tensor import Tensor, copy_of_array
 from .arguments import need_tensor
 from .band import Band
 from .declare import composite
+from .max_pool import max_pool1d, max_pool2d, max_pool3d
 from .resample import Bands, resample, resampling_op
 from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
 
@@ -196,6 +198,9 @@ def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any,
     need_tensor(f"lp_pool{dims}d", input)
     pool: Any = (avg_pool1d, avg_pool2d, avg_pool3d)[dims - 1]
     kernel = spread(kernel_size, dims, name, "kernel_size", 2)
+    if norm_type == math.inf:
+        largest: Any = (max_pool1d, max_pool2d, max_pool3d)[dims - 1]
+        return largest(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     count = int(np.prod(kernel))
     average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)

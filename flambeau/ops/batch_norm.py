@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..core.dtype import opmath
@@ -181,12 +182,9 @@ def _evaluate(
 # -- public functions -----------------------------------------------------------------------------------------------------
 
 
-def _check(input: Tensor, parameters: dict[str, Any], training: bool, eps: float) -> None:
+def _check(input: Tensor, parameters: dict[str, Any], training: bool) -> None:
     if not input.dtype.is_floating_point:
         raise unsupported("batch_norm", input.dtype)
-    if eps < 0 or (training and eps == 0):
-        wanted = "positive during training" if training else "non-negative"
-        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     if len(input.shape) < 2:
         if input.numel() == 0:
             return
@@ -213,7 +211,7 @@ def _batch_norm(
     eps: float,
 ) -> tuple[Tensor, Any, Any]:
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _check(input, parameters, bool(training), eps)
+    _check(input, parameters, bool(training))
     check_parameter_dtypes(input, *parameters.values())
     if len(input.shape) < 2:
         return input.clone(), None, None
@@ -223,7 +221,7 @@ def _batch_norm(
     mean = empty(shape, kept, input.device) if training else _packed(running_mean.detach().to(kept))
     if training and not input.numel():
         mean.zero_()
-        rstd.fill_(eps**-0.5)
+        rstd.fill_(eps**-0.5 if eps > 0 else math.inf)
     running = (running_mean, running_var)
     out = normalised(input, weight, bias, mean, rstd, running, bool(training), float(momentum), float(eps))
     return out, mean, rstd
@@ -241,6 +239,9 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
+    if eps < 0 or (training and eps == 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
@@ -299,9 +300,9 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     merged = input.reshape(1, n * channels, *input.shape[2:])
-    statistics = [None if t is None else t.detach().repeat(n) for t in (running_mean, running_var)]
+    mean, variance = statistics = [None if t is None else t.detach().repeat(n) for t in (running_mean, running_var)]
     w, b = (None if t is None else t.repeat(n) for t in (weight, bias))
-    out = batch_norm(merged, *statistics, w, b, use_input_stats, momentum, eps)
+    out = _batch_norm(merged, mean, variance, w, b, use_input_stats, momentum, eps)[0]
     if use_input_stats:
         for running, repeated in zip((running_mean, running_var), statistics):
             if running is not None and repeated is not None:

@@ -164,7 +164,7 @@ def multi_head_attention_forward(
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     output = output.permute(2, 0, 1, 3).reshape(length * batch, width)
-    output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+    output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
     if batched:
         return output, weights
     return output.squeeze(1), None if weights is None else weights.squeeze(0)
@@ -180,7 +180,7 @@ def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
 
 def _split_heads(t: Any, batch: int, heads: int) -> Any:
     """(rows, batch, width) as (batch, heads, rows, features of one head)."""
-    return t.reshape(t.shape[0], batch, heads, -1).permute(1, 2, 0, 3)
+    return t.reshape(t.shape[0], batch, heads, t.shape[-1] // heads).permute(1, 2, 0, 3)
 
 
 class Masks:

@@ -89,6 +89,13 @@ COMPLEX = -0.0316 + 0.8888888888j
 LARGE = 2**63 - 1
 
 CASES: dict[str, Callable[[Any], Any]] = {
+    "lp_pool, the largest": lambda L: L.nn.functional.lp_pool1d(L.arange(24.0).reshape(1, 2, 12) - 9, math.inf, 3),
+    "attention of no samples": lambda L: L.nn.MultiheadAttention(8, 2)(*[L.zeros(3, 0, 8)] * 3)[0].shape,
+    "transformer of no samples": lambda L: (
+        L.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(L.zeros(0, 3, 8)).shape
+    ),
+    "instance_norm, eps 0": lambda L: L.nn.functional.instance_norm(L.arange(8.0).reshape(1, 2, 4), eps=0.0),
+    "batch_norm, eps 0": lambda L: L.nn.functional.batch_norm(L.ones(4, 2), None, None, training=True, eps=0.0),
     # indexing
     "leading ones of an assigned value": lambda L: put(L.zeros(4, 4), (range(4), range(4)), L.ones(1, 4)),
     "more leading ones than dimensions": lambda L: put(L.zeros(4), [0, 1], L.ones(1, 1, 2)),
