@@ -323,33 +323,26 @@ def _pooling(dims: int) -> Any:
             return _max_pool1d(input, with_indices, *sizes)
         return _max_pool(name, input, read_window(name, dims, *sizes), with_indices)
 
-    def pool(
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        return run(input, return_indices, kernel_size, stride, padding, dilation, ceil_mode)
+    def twin(always: bool) -> Any:
+        def pool(
+            input: Tensor,
+            kernel_size: Any,
+            stride: Any = None,
+            padding: Any = 0,
+            dilation: Any = 1,
+            ceil_mode: bool = False,
+            return_indices: bool = False,
+        ) -> Any:
+            return run(input, always or return_indices, kernel_size, stride, padding, dilation, ceil_mode)
 
-    def pool_with_indices(
-        input: Tensor,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        return run(input, True, kernel_size, stride, padding, dilation, ceil_mode)
+        return pool
 
     def torch_pool(
         input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
         return run(input, False, kernel_size, stride, padding, dilation, ceil_mode)
 
+    pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
     composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)

@@ -207,27 +207,21 @@ def _fractional_pooling(dims: int) -> Any:
     """Declare fractional_max_pool and its twin with indices over `dims` dimensions; returns the first."""
     name = f"fractional_max_pool{dims}d"
 
-    def pool(
-        input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Any = None,
-    ) -> Any:
-        result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
-        return result if return_indices else result[0]
+    def twin(always: bool) -> Any:
+        def pool(
+            input: Tensor,
+            kernel_size: Any,
+            output_size: Any = None,
+            output_ratio: Any = None,
+            return_indices: bool = False,
+            _random_samples: Any = None,
+        ) -> Any:
+            result = _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
+            return result if always or return_indices else result[0]
 
-    def pool_with_indices(
-        input: Tensor,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Any = None,
-    ) -> Any:
-        return _fractional_pool(input, kernel_size, output_size, output_ratio, _random_samples, dims)
+        return pool
 
+    pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = f"The maxima of windows that lie at random places in {_COVERED[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
     composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
