@@ -132,11 +132,13 @@ CASES: dict[str, tuple[Case, float | None]] = {
 }
 
 
-Times = tuple[float, float]  # median, mean
+Times = tuple[float, float]  # of one case: alone and beside busy loops
+PAIRS = 11  # turns of quiet and busy; neighbours on the same machine come and go within seconds
+SETTLE = 0.3  # seconds at the start of a turn that do not count: threads move, caches fill
 
 
-def measure(libraries: list[Any], cases: dict[str, Case], seconds: float) -> dict[str, list[Times]]:
-    """Seconds per call for each case, one entry per library, rounds alternating."""
+def measure(libraries: list[Any], cases: dict[str, Case], seconds: float) -> dict[str, list[float]]:
+    """Median seconds per call for each case, one entry per library, rounds alternating."""
     results = {}
     for name, make in cases.items():
         runs = [make(lib) for lib in libraries]
@@ -146,31 +148,38 @@ def measure(libraries: list[Any], cases: dict[str, Case], seconds: float) -> dic
         while time.perf_counter() < stop or len(samples[0]) < 5:
             for run, count, collected in zip(runs, repeats, samples, strict=True):
                 collected.append(timed(run, count))
-        results[name] = [summary(collected) for collected in samples]
+        results[name] = [statistics.median(collected) for collected in samples]
     return results
 
 
 def measure_beside_loops(library: Any, cases: list[str], seconds: float) -> dict[str, list[Times]]:
-    """Seconds per call on the quiet machine and beside one busy loop per core, in turns of half the time."""
+    """Pairs of seconds per call, on the quiet machine and right after it beside one busy loop per core."""
     loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count() or 1)]
     for loop in loops:
         loop.start()
-    results = {}
-    for name in cases:
-        run = CASES[name][0](library)
-        signal_all(loops, signal.SIGSTOP)
-        count = repeats_of(run)
-        samples: list[list[float]] = [[], []]
-        for turn in range(8):
-            signal_all(loops, signal.SIGCONT if turn % 2 else signal.SIGSTOP)
-            for length, collected in ((0.5, []), (seconds / 2, samples[turn % 2])):  # first the threads settle
-                stop = time.perf_counter() + length
-                while time.perf_counter() < stop:
-                    collected.append(timed(run, count))
-        results[name] = [summary(collected) for collected in samples]
-    for loop in loops:
-        loop.kill()
-    return results
+    try:
+        return {name: quiet_and_busy(CASES[name][0](library), loops, seconds) for name in cases}
+    finally:
+        for loop in loops:
+            loop.kill()
+
+
+def quiet_and_busy(run: Callable[[], Any], loops: list[multiprocessing.Process], seconds: float) -> list[Times]:
+    turns = []
+    for turn in range(2 * PAIRS):
+        signal_all(loops, signal.SIGCONT if turn % 2 else signal.SIGSTOP)
+        mean_of_calls(run, SETTLE)
+        turns.append(mean_of_calls(run, seconds / 4))
+    return list(zip(turns[::2], turns[1::2], strict=True))
+
+
+def mean_of_calls(run: Callable[[], Any], seconds: float) -> float:
+    """Seconds per call when calling for so long."""
+    calls, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds or not calls:
+        run()
+        calls += 1
+    return passed / calls
 
 
 def timed(run: Callable[[], Any], count: int) -> float:
@@ -179,10 +188,6 @@ def timed(run: Callable[[], Any], count: int) -> float:
     for _ in range(count):
         run()
     return (time.perf_counter() - start) / count
-
-
-def summary(samples: list[float]) -> Times:
-    return statistics.median(samples), statistics.mean(samples)
 
 
 def signal_all(processes: list[multiprocessing.Process], number: signal.Signals) -> None:
@@ -200,11 +205,11 @@ def repeats_of(run: Callable[[], Any]) -> int:
 
 
 def measure_alone(library: str, options: argparse.Namespace) -> dict[str, list[Times]]:
-    """Quiet and busy times in a process that has only this library."""
+    """Pairs of quiet and busy times from a process that has only this library."""
     command = [sys.executable, __file__, "--alone", library, "--only", options.only]
     command += ["--seconds", str(options.seconds), "--threads", str(options.threads)]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return {name: [tuple(times) for times in both] for name, both in found.items()}
+    return {name: [tuple(pair) for pair in pairs] for name, pairs in found.items()}
 
 
 def import_seconds(module: str) -> float:
@@ -236,13 +241,14 @@ def format_table(results: dict[str, tuple[float, float]]) -> str:
 def measure_busy(options: argparse.Namespace) -> str:
     """The table of both libraries alone and beside busy loops."""
     found = [measure_alone(name, options) for name in ("flambeau", "torch")]
-    head = "| operation | Flambeau | busy | slower by | PyTorch | busy | slower by |"
+    head = "| operation | Flambeau | slower by | quartiles | PyTorch | slower by | quartiles |"
     lines = [head, "| --- |" + " --: |" * 6]
     for case in found[0]:
         cells = [case]
-        for alone, crowded in (times[case] for times in found):
-            cells += [" / ".join(duration(t) for t in alone), " / ".join(duration(t) for t in crowded)]
-            cells.append(" / ".join(f"{b / a:.2f}" for a, b in zip(alone, crowded, strict=True)))
+        for pairs in (times[case] for times in found):
+            low, middle, high = statistics.quantiles([busy / quiet for quiet, busy in pairs], method="inclusive")
+            quiet = statistics.median(quiet for quiet, _ in pairs)
+            cells += [duration(quiet), f"{middle:.2f}", f"{low:.2f} to {high:.2f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -252,8 +258,9 @@ def duration(seconds: float) -> str:
 
 
 BUSY_TEXT = """
-How both slow down beside one busy loop per core, median / mean, each library in a process of its own. Half of the cores' time is
-lost, so 2 is what can be had; the goal is at most 3 (`python benchmarks/eager.py --busy`):
+How both slow down beside one busy loop per core, each library in a process of its own: the median and the quartiles of 11 pairs of
+turns, quiet and busy. Half of the cores' time is lost, so 2 is what can be had; the goal is at most 3
+(`python benchmarks/eager.py --busy`):
 """
 
 
@@ -292,7 +299,7 @@ def main() -> None:
             return
         times = measure(libraries, {name: CASES[name][0] for name in cases}, options.seconds)
         imports = {} if options.only else {"import": (import_seconds("torch"), import_seconds("flambeau"))}
-        table = format_table(imports | {name: (theirs[0], ours[0]) for name, (theirs, ours) in times.items()})
+        table = format_table(imports | {name: (theirs, ours) for name, (theirs, ours) in times.items()})
     print(table)
     if options.write:
         write_table(table, "busy" if options.busy else "eager")

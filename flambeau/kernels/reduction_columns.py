@@ -9,10 +9,12 @@ from ..expr.functions import cast, maximum, minimum, where
 from ..expr.node import Expr, const
 from .elementwise import assign, index_var, quotient, remainder, span, weight
 from .ir import Assign, Buffer, DeclareLocal, If, Kernel, Statement, Store, load, var
-from .reduction_parts import Reduction, cut, product
+from .reduction_parts import TASK, Reduction, cut, product
 
 # Results held at a time: they stay in the first-level cache.
-TILE = 256
+TILE = 1024
+# Short rows are folded into one of about this length.
+FOLDED = 256
 # Rows collected in the narrow type before they join the wide totals.
 ROWS = 128
 UNROLL = 4
@@ -41,7 +43,9 @@ def build_columns(r: Reduction) -> Kernel:
         assign("lines", product([f"reduced{d}" for d in range(r.reduced_rank)])),
         assign("tile_width", minimum(width, TILE)),
         assign("fold", _fold_factor(r)),
-        *cut(index_var("units"), index_var("lines"), index_var("tile_width"), 1, PARTIALS),
+        assign("used", minimum(quotient(index_var("tile_width") * index_var("fold") + 63, 64) * 64, TILE)),
+        # At least 64 rows for a task with a full tile: its local arrays are cleared and joined once per task.
+        *cut(index_var("units"), index_var("lines"), minimum(width, TASK // 64), 1, PARTIALS),
     ]
     arrays = _Arrays(r)
     body += [DeclareLocal(arrays.partial), *([DeclareLocal(arrays.partial_position)] if r.is_arg else [])]
@@ -55,8 +59,8 @@ def _over_columns(body: list[Statement], cold: bool = False) -> Statement:
 
 
 def _over_tile(body: list[Statement]) -> Statement:
-    """All of the tile, also where the input has fewer columns: a fixed length is the shortest vector code."""
-    return span("j", 0, TILE, body, independent=True)
+    """All columns of the tile that any unit uses, up to a multiple of 64: whole vectors only."""
+    return span("j", 0, index_var("used"), body, independent=True)
 
 
 def _locate_unit(r: Reduction, unit: Expr) -> list[Statement]:
@@ -149,14 +153,15 @@ def _stream(r: Reduction, arrays: _Arrays) -> list[Statement]:
 
 def _fold_factor(r: Reduction) -> Expr:
     """How many neighbouring rows are treated as one wide row. Where short rows follow each other without gaps, a tile
-    holds several of them, and its parts are added up at the end."""
+    holds several of them, and its parts are added up at the end, a small part of the work."""
     if r.reduced_rank > 1 or r.is_arg or any(k not in "cdlz" for k in r.kinds):
         return const(1)
     width = index_var(f"kept{r.kept_rank - 1}")
     gapless: Expr = const(True)
     for p in r.pointers:
         gapless = gapless & (index_var(f"{p.name}.reduced0") == width)
-    return where(gapless, maximum(quotient(const(TILE), maximum(width, 1)), 1), 1)
+    most = minimum(quotient(const(FOLDED), maximum(width, 1)), quotient(index_var("lines"), 16))
+    return where(gapless, maximum(most, 1), 1)
 
 
 def _fold(r: Reduction, arrays: _Arrays) -> list[Statement]:
