@@ -30,6 +30,7 @@ from .arguments import is_int
 from .dtype_rules import number_dtype
 from .formula import camel
 from .parameters import parameter_names
+from .plan import NATIVE
 
 _new_object = object.__new__
 _MAX_RANK = 64
@@ -148,7 +149,7 @@ class Plan:
     dtype: dtype
     device: device
     dims: tuple[int, ...]
-    reference: tuple | None  # arguments of emit_numpy.reduce: 8-bit floats, and nothing to reduce
+    reference: tuple | None  # arguments of emit_numpy.reduce: 8-bit floats, nothing to reduce, no compiler
 
     def new(self) -> Tensor:
         out = _new_object(Tensor)
@@ -258,7 +259,7 @@ class Reduction:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
-        if any(d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
+        if not NATIVE or any(d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
                 (final,) = substitute((final,), lambda x: const(count) if x is arg(1) else None)
