@@ -10,9 +10,7 @@ import numpy as np
 
 from ..core import graph
 from ..core.layout import has_internal_overlap
-from ..core.overrides import discovers
 from ..core.promotion import can_cast, scalar_dtype
-from ..core.sparse import SparseOperand
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array
 from ..expr.node import Expr
@@ -32,7 +30,7 @@ from .inplace import (
     write_out,
 )
 from .plan import Plan
-from .sparse_dispatch import sparse_pointwise
+from .public import recourse
 
 _mode = graph.mode
 _new_object = object.__new__
@@ -63,27 +61,24 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any
         params = ()
     try:
         key = call_key(impl, operands, params)
-    except SparseOperand:
-        return sparse_pointwise(impl.name, operands, impl.parameters, params, out)
-    plan = impl.calls.get(key)
-    if plan is not None:
-        runtime = impl.runtime_params(params) if params else ()
-        if out is None:
-            return _run(plan, operands, runtime)
-        if _fits(out, plan) and _is_quiet(out, operands):
-            _write(plan, out, operands + runtime, impl.name)
-            return out
-    try:
+        plan = impl.calls.get(key)
+        if plan is not None:
+            runtime = impl.runtime_params(params) if params else ()
+            if out is None:
+                return _run(plan, operands, runtime)
+            if _fits(out, plan) and _is_quiet(out, operands):
+                _write(plan, out, operands + runtime, impl.name)
+                return out
         return _first_call(impl, operands, params, out, key)
-    except Exception:
-        options = _options(impl, params, out)
-        if discovers(operands, options):
-            return face(*operands, **options)
-        raise
+    except Exception as problem:
+        instead = recourse(face, problem, operands, _options(impl, params, out))
+        if instead is None:
+            raise
+    return instead()
 
 
 def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
-    options = {name: value for (name, _), value in zip(impl.parameters, params)}
+    options = {name: value for (name, default), value in zip(impl.parameters, params) if value is not default}
     return options if out is None else {**options, "out": out}
 
 
@@ -232,19 +227,16 @@ def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, n
         params = ()
     try:
         key = call_key(impl, operands, params)
-    except SparseOperand:
-        return sparse_pointwise(name, operands, impl.parameters, params, None)
-    plan = impl.inplace_plans.get(key)
-    if plan is not None and _is_quiet(self, operands):
-        _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)
-        return self
-    try:
+        plan = impl.inplace_plans.get(key)
+        if plan is not None and _is_quiet(self, operands):
+            _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)
+            return self
         return _first_inplace(impl, self, operands, params, name, key)
-    except Exception:
-        options = _options(impl, params, None)
-        if discovers(operands, options):
-            return face(*operands, **options)
-        raise
+    except Exception as problem:
+        instead = recourse(face, problem, operands, _options(impl, params, None))
+        if instead is None:
+            raise
+    return instead()
 
 
 def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, key: tuple) -> Tensor:

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..core import graph, modes
 from ..core.layout import has_internal_overlap
-from ..core.overrides import FACE_CODES, TRANSPARENT, discovers
-from ..core.sparse import SparseOperand
+from ..core.overrides import TRANSPARENT
 from ..core.tensor import Tensor
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
@@ -27,8 +26,8 @@ from .inplace import (
 )
 from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
+from .public import dress, recourse
 from .registry import Op, register
-from .sparse_dispatch import sparse_call
 
 _stack = modes.stack
 _intercept = modes.intercept
@@ -80,7 +79,7 @@ def declare_pointwise(
         changes = {"grad": inplace_grad, "label": inplace_label}
         changes = {option: value for option, value in changes.items() if value is not None}
         op.inplace = _inplace_face(implementation(**changes) if changes else impl)
-    _dress(face, op, formula)
+    dress(face, op, formula)
     return register(op).function
 
 
@@ -97,7 +96,7 @@ def user_pointwise(formula: Callable) -> Callable:
     face = make_face(impl, True)
     inplace, doc = _inplace_face(impl), formula.__doc__ or ""
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)
-    _dress(face, op, formula)
+    dress(face, op, formula)
     return face
 
 
@@ -105,13 +104,6 @@ def _inplace_face(impl: Pointwise) -> Any:
     face = make_inplace_face(impl)
     face.op = Op(impl.name + "_", "pointwise", face, (), face, None, False, True, impl)
     return face
-
-
-def _dress(face: Any, op: Op, source: Callable) -> None:
-    face.__name__ = face.__qualname__ = op.name
-    face.__doc__ = source.__doc__
-    face.__module__ = "flambeau"
-    face.op = op
 
 
 # -- everything else --------------------------------------------------------------------------------------------------
@@ -193,20 +185,20 @@ def _declare(
 ) -> Any:
     """The public faces of an operator: which there are, under what names. `inplace` may be the function that changes the
     tensor itself, `shared` one that does so where elements share memory (see `_assigning_inplace`); `out` is a rule for
-    out= (see `_face_with_out`)."""
+    out= (see `_writing`)."""
     op_name = name or fn.__name__
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     renames = {a: b for a, b in _NUMPY_NAMES.items() if b in parameters and a not in parameters}
     recorded = kind == "primitive" and differentiable
-    face = _face_with_out(op_name, run, out, renames, recorded) if out else _plain_face(run, renames)
+    face = _face(run, renames, _writing(op_name, run, out, recorded) if out else None)
     op = Op(
         op_name, kind, face, namespaces if function else (), face if method else None, None, bool(out), differentiable, impl,
         aliases, fn.__doc__ or "",
     )  # fmt: skip
     if inplace:
         op.inplace = _assigning_inplace(op_name, run, inplace if callable(inplace) else None, shared)
-    _dress(face, op, fn)
+    dress(face, op, fn)
     face.__wrapped__ = fn
     return register(op).function
 
@@ -215,62 +207,44 @@ def _declare(
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 
-def _renamed(kwargs: dict[str, Any], renames: dict[str, str]) -> dict[str, Any]:
-    return {renames.get(key, key): value for key, value in kwargs.items()}
+def _face(run: Callable, renames: dict[str, str], writing: Callable | None) -> Any:
+    """The public function. A call that gives out= is made by `writing`, if there is one."""
 
-
-def _plain_face(run: Callable, renames: dict[str, str]) -> Any:
     def face(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not renames.keys().isdisjoint(kwargs):
-            kwargs = _renamed(kwargs, renames)
+        call = run
+        if kwargs:
+            if not renames.keys().isdisjoint(kwargs):
+                kwargs = {renames.get(key, key): value for key, value in kwargs.items()}
+            if writing is not None and "out" in kwargs:
+                call = writing
         if _stack:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
         try:
-            return run(*args, **kwargs)
-        except SparseOperand as problem:
-            reason = problem.reason
-        except Exception:
-            if discovers(args, kwargs):
-                return face(*args, **kwargs)
-            raise
-        return sparse_call(face.op.name, args, kwargs, reason)  # type: ignore[attr-defined]
+            return call(*args, **kwargs)
+        except Exception as problem:
+            instead = recourse(face, problem, args, kwargs)
+            if instead is None:
+                raise
+        return instead()
 
-    FACE_CODES.add(face.__code__)
     return face
 
 
-def _face_with_out(name: str, run: Callable, rule: bool | str, renames: dict[str, str], recorded: bool) -> Any:
-    """A function that takes out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share
-    memory with an input either; `recorded`: the operator is differentiable, so nothing here may require grad."""
+def _writing(name: str, run: Callable, rule: bool | str, recorded: bool) -> Callable:
+    """A call with out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share memory with an
+    input either; `recorded`: the operator is differentiable, so nothing here may require grad."""
     disjoint, exact = rule == "disjoint", rule in ("disjoint", "exact")
 
-    def face(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not renames.keys().isdisjoint(kwargs):
-            kwargs = _renamed(kwargs, renames)
-        if _stack:
-            return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
-        out = None
-        try:
-            if "out" in kwargs:
-                out = kwargs.pop("out")
-                if out is not None:
-                    if recorded:
-                        check_unrecorded(name, *(x for x in (out, *args) if isinstance(x, Tensor)))
-                    if disjoint:
-                        check_disjoint(out, args)
-                    return write_out(name, out, run(*args, **kwargs), exact=exact)
+    def writing(*args: Any, out: Any, **kwargs: Any) -> Any:
+        if out is None:
             return run(*args, **kwargs)
-        except SparseOperand as problem:
-            reason = problem.reason
-        except Exception:
-            given = kwargs if out is None else {**kwargs, "out": out}
-            if discovers(args, given):
-                return face(*args, **given)
-            raise
-        return sparse_call(name, args, {**kwargs, "out": out}, reason)
+        if recorded:
+            check_unrecorded(name, *(x for x in (out, *args) if isinstance(x, Tensor)))
+        if disjoint:
+            check_disjoint(out, args)
+        return write_out(name, out, run(*args, **kwargs), exact=exact)
 
-    FACE_CODES.add(face.__code__)
-    return face
+    return writing
 
 
 def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, shared: Callable | None) -> Any:
@@ -279,28 +253,17 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, s
     only the elements concerned of an expanded tensor, which PyTorch allows a few operators, with a warning."""
     name = base_name + "_"
 
-    def face(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if _stack:
-            return _intercept(face.op, face, (self, *args), kwargs)  # type: ignore[attr-defined]
-        try:
-            if shared is not None and has_internal_overlap(self.shape, self._strides):
-                return _change_shared(name, run, shared, self, args, kwargs)
-            check_writable(self, name)
-            if direct is not None and _is_apart(self, args, kwargs) and direct(self, *args, **kwargs):
-                self._bump(name)
-                return self
-            return assign(self, run(self, *args, **kwargs), name)
-        except SparseOperand as problem:
-            reason = problem.reason
-        except Exception:
-            if discovers((self, *args), kwargs):
-                return face(self, *args, **kwargs)
-            raise
-        return sparse_call(name, (self, *args), kwargs, reason)
+    def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if shared is not None and has_internal_overlap(self.shape, self._strides):
+            return _change_shared(name, run, shared, self, args, kwargs)
+        check_writable(self, name)
+        if direct is not None and _is_apart(self, args, kwargs) and direct(self, *args, **kwargs):
+            self._bump(name)
+            return self
+        return assign(self, run(self, *args, **kwargs), name)
 
-    FACE_CODES.add(face.__code__)
-    face.__name__ = face.__qualname__ = name
-    face.op = Op(name, "composite", face, (), face)  # type: ignore[attr-defined]
+    face = _face(change, {}, None)
+    dress(face, Op(name, "composite", face, (), face), change)
     return face
 
 

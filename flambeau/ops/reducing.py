@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..core import modes
-from ..core.overrides import FACE_CODES, discovers
-from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
 from .inplace import check_out_dtype, check_unrecorded, write_out
+from .public import dress, recourse
 from .reduction import Reduction, Rule, same_dtype
 from .registry import Op, register
-from .sparse_dispatch import sparse_call
 
 _stack = modes.stack
 _intercept = modes.intercept
@@ -46,15 +44,12 @@ def reduction(
     def declare(formula: Callable) -> Any:
         op_name = name or formula.__name__
         impl = Reduction(op_name, formula, combine, final, rule, grad, labels, check)
-        face = _face_with_dtype(impl) if takes_dtype else _face(impl, check_out)
+        face = _face(impl, takes_dtype, _into_chosen if takes_dtype else _into(check_out))
         op = Op(
             op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
             grad is not None, impl, aliases, formula.__doc__ or "",
         )  # fmt: skip
-        face.__name__ = face.__qualname__ = op_name
-        face.__doc__ = formula.__doc__
-        face.__module__ = "flambeau"
-        face.op = op
+        dress(face, op, formula)
         return register(op).function
 
     return declare
@@ -83,88 +78,66 @@ def read_aliases(name: str, dim: Any, keepdim: Any, others: dict[str, Any]) -> t
     return dim, bool(keepdim)
 
 
-def _given(input: Any, dim: Any, keepdim: Any) -> tuple:
-    """The positional arguments as the user gave them: an override need not take more."""
-    if keepdim is not False:
-        return input, dim, keepdim
-    return (input,) if dim is None else (input, dim)
+def _given(input: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, others: dict[str, Any]) -> tuple[tuple, dict]:
+    """The arguments as the user gave them: an override need not take more."""
+    args = (input, dim, keepdim) if keepdim is not False else (input,) if dim is None else (input, dim)
+    return args, {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
 
 
-def _options(others: dict[str, Any], out: Any, dtype: Any = None) -> dict[str, Any]:
-    return {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
-
-
-def _face(impl: Reduction, check_out: Callable | None) -> Any:
-    name = impl.name
-
-    def face(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **others: Any) -> Tensor:
-        if _stack:
-            return _intercept(face.op, face, _given(input, dim, keepdim), _options(others, out))  # type: ignore[attr-defined]
-        try:
-            if not isinstance(input, Tensor):
-                need_tensor(name, input)
-            if others or type(keepdim) is not bool:
-                dim, keepdim = read_aliases(name, dim, keepdim, others)
-            if type(dim) is not int and dim is not None:
-                dim = plain_dim(dim)
-            if out is None:
-                try:
-                    return impl.call(input, dim, keepdim)
-                except SparseOperand:
-                    pass
-                return sparse_call(name, (input,) if dim is None else (input, dim, keepdim), {})
-            if impl.grad is not None and isinstance(out, Tensor):
-                check_unrecorded(name, out, input)
-            if check_out is not None and isinstance(out, Tensor):
-                check_out(impl, input, out)
-                return write_out(name, out, impl.call(input, dim, keepdim).to(out.dtype))
-            return write_out(name, out, impl.call(input, dim, keepdim), exact=True)
-        except Exception:
-            args, kwargs = _given(input, dim, keepdim), _options(others, out)
-            if discovers(args, kwargs):
-                return face(*args, **kwargs)
-            raise
-
-    FACE_CODES.add(face.__code__)
-    return face
-
-
-def _face_with_dtype(impl: Reduction) -> Any:
+def _face(impl: Reduction, takes_dtype: bool, write: Callable) -> Any:
+    """The public function; a call that gives out= is made by `write`."""
     name = impl.name
 
     def face(
         input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
     ) -> Tensor:
         if _stack:
-            return _intercept(face.op, face, _given(input, dim, keepdim), _options(others, out, dtype))  # type: ignore[attr-defined]
+            return _intercept(face.op, face, *_given(input, dim, keepdim, dtype, out, others))  # type: ignore[attr-defined]
         try:
             if not isinstance(input, Tensor):
                 need_tensor(name, input)
             if others or type(keepdim) is not bool:
                 dim, keepdim = read_aliases(name, dim, keepdim, others)
+                others = {}
             if type(dim) is not int and dim is not None:
                 dim = plain_dim(dim)
             if dtype is not None:
+                if not takes_dtype:
+                    raise TypeError(f"{name}() got an unexpected keyword argument 'dtype'")
                 dtype = as_dtype(dtype, name)
             if out is None:
-                try:
-                    return impl.call(input, dim, keepdim, dtype)
-                except SparseOperand:
-                    pass
-                return sparse_call(name, (input, dim, keepdim), {} if dtype is None else {"dtype": dtype})
-            if isinstance(out, Tensor):
-                check_unrecorded(name, out, input)
-                if dtype is not None:
-                    check_out_dtype(out, dtype)
-                elif impl.check is not None:
-                    impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
-                dtype = out.dtype
-            return write_out(name, out, impl.call(input, dim, keepdim, dtype))
-        except Exception:
-            args, kwargs = _given(input, dim, keepdim), _options(others, out, dtype)
-            if discovers(args, kwargs):
-                return face(*args, **kwargs)
-            raise
+                return impl.call(input, dim, keepdim, dtype)
+            return write(impl, input, dim, keepdim, dtype, out)
+        except Exception as problem:
+            instead = recourse(face, problem, *_given(input, dim, keepdim, dtype, out, others))
+            if instead is None:
+                raise
+        return instead()
 
-    FACE_CODES.add(face.__code__)
     return face
+
+
+def _into(check_out: Callable | None) -> Callable:
+    """Into out= of the result's dtype, or of any other that `check_out` lets pass."""
+
+    def write(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype: None, out: Any) -> Tensor:
+        if impl.grad is not None and isinstance(out, Tensor):
+            check_unrecorded(impl.name, out, input)
+        if check_out is None or not isinstance(out, Tensor):
+            return write_out(impl.name, out, impl.call(input, dim, keepdim), exact=True)
+        check_out(impl, input, out)
+        return write_out(impl.name, out, impl.call(input, dim, keepdim).to(out.dtype))
+
+    return write
+
+
+def _into_chosen(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype: Any, out: Any) -> Tensor:
+    """Into out=, whose dtype is the one to compute in."""
+    if isinstance(out, Tensor):
+        check_unrecorded(impl.name, out, input)
+        if dtype is not None:
+            check_out_dtype(out, dtype)
+        elif impl.check is not None:
+            impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
+        dtype = out.dtype
+    return write_out(impl.name, out, impl.call(input, dim, keepdim, dtype))

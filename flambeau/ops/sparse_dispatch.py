@@ -1,7 +1,7 @@
 """Which operators sparse tensors have, and how a call finds them.
 
-The faces of operators catch `SparseOperand` (core.sparse) and call `sparse_call` with what they were given. What is not
-in the table is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
+The faces of operators that meet a `SparseOperand` (core.sparse) call `sparse_call` with what they were given (ops.public).
+What is not in the table is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
 
 from __future__ import annotations
 
@@ -48,14 +48,6 @@ def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | No
         )
     out._adopt(result)
     return out
-
-
-def sparse_pointwise(name: str, operands: tuple, parameters: tuple, values: tuple, out: Any) -> Any:
-    """The same for pointwise operators: operands and the values of their parameters."""
-    named: dict[str, Any] = {n: v for (n, default), v in zip(parameters, values) if v is not default}
-    if out is not None:
-        named["out"] = out
-    return sparse_call(name, operands, named)
 
 
 def _refusal(name: str, args: tuple, kwargs: dict[str, Any]) -> str:

@@ -14,17 +14,15 @@ from typing import Any
 from ..core import graph, modes
 from ..core.caching import remember
 from ..core.graph import Meta, Node, gradient_edge, mode, named_class, user_trace
-from ..core.overrides import FACE_CODES, discovers
 from ..core.size import Size, make_size
-from ..core.sparse import SparseOperand
 from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
 from .parameters import NO_DEFAULT, parameters, takes_options
 from .primitive import remember_no_grad_view
+from .public import dress, recourse
 from .registry import Op, register
-from .sparse_dispatch import sparse_call
 
 _new_object = object.__new__
 _sequence = graph._sequence
@@ -207,8 +205,8 @@ def declare_geometry_view(
     face = _public_face(impl, fn) if function or method else _internal_face(impl)
     op = Op(op_name, "view", face, ("torch",) if function else (), face if method else None, impl=impl, aliases=aliases)
     op.doc = fn.__doc__ or ""
-    face.__name__ = face.__qualname__ = op_name
-    face.__doc__, face.__module__, face.op, face.__wrapped__ = fn.__doc__, "flambeau", op, fn
+    dress(face, op, fn)
+    face.__wrapped__ = fn
     return register(op).function
 
 
@@ -223,9 +221,11 @@ def _internal_face(impl: ViewOp) -> Any:
             return _intercept(face.op, face, (input, *args), {})
         try:
             return impl.place(input, args, args, 0)
-        except SparseOperand:
-            pass
-        return sparse_call(impl.name, (input, *args), {})
+        except Exception as problem:
+            instead = recourse(face, problem, (input, *args), {})
+            if instead is None:
+                raise
+        return instead()
 
     return face
 
@@ -248,15 +248,12 @@ def _public_face(impl: ViewOp, fn: Callable) -> Any:
                     args = tuple([as_int(a, impl.name, n, i + 2) for i, (n, a) in enumerate(zip(names, args))])
                     break
             return impl.place(input, args, args, 0)
-        except SparseOperand:
-            pass
-        except Exception:
-            if discovers((input, *given), kwargs):
-                return face(input, *given, **kwargs)
-            raise
-        return sparse_call(impl.name, (input, *args), {})
+        except Exception as problem:
+            instead = recourse(face, problem, (input, *given), kwargs)
+            if instead is None:
+                raise
+        return instead()
 
-    FACE_CODES.add(face.__code__)
     return face
 
 
