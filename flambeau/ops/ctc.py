@@ -14,7 +14,7 @@ from ..kernels.library import ctc as kernels
 from .arguments import need_tensors
 from .declare import composite, internal
 from .dtype_rules import unsupported
-from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
+from .loss_arguments import numbered_form, read_reduction, reduce_loss
 from .memory import dense
 
 
@@ -134,14 +134,15 @@ def _losses(
     return ctc_losses(log_probs, labels, *lengths, alpha, blank, zero_infinity), alpha, wanted
 
 
+@numbered_form("ctc_loss")
 def _ctc(
     log_probs: Any,
     targets: Any,
     input_lengths: Any,
     target_lengths: Any,
-    blank: int,
-    reduction: str,
-    zero_infinity: bool,
+    blank: int = 0,
+    reduction: str = "none",
+    zero_infinity: bool = False,
 ) -> Tensor:
     need_tensors("ctc_loss", log_probs=log_probs, targets=targets)
     single = len(log_probs.shape) == 2
@@ -168,19 +169,4 @@ def ctc_loss(
     """The negative log-likelihood of label sequences under (steps, samples, classes) log-probabilities, over all ways to
     align them."""
     chosen = read_reduction(reduction)
-    return _ctc(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)
-
-
-@composite(name="ctc_loss", method=False)
-def _ctc_by_number(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: int = DEFAULT_NUMBER,
-    zero_infinity: bool = False,
-) -> Tensor:
-    """`nn.functional.ctc_loss` with the reduction as a number."""
-    chosen = numbered_reduction("ctc_loss", reduction, 6)
     return _ctc(log_probs, targets, input_lengths, target_lengths, blank, chosen, zero_infinity)

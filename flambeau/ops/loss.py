@@ -14,7 +14,7 @@ from .arguments import need_tensors
 from .declare import composite
 from .dtype_rules import type_word, unsupported
 from .element_loss import broadcast, same_shapes
-from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
+from .loss_arguments import numbered_form, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -182,7 +182,11 @@ def binary_cross_entropy_with_logits(
     return _logits(input, target, weight, pos_weight, reduction)
 
 
-def _logits(input: Tensor, target: Tensor, weight: Any, pos_weight: Any, reduction: str) -> Tensor:
+@numbered_form("binary_cross_entropy_with_logits")
+def _logits(
+    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: str = "none"
+) -> Tensor:
+    need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
     if not target.dtype.is_floating_point and input.dtype.is_floating_point:
         raise RuntimeError(
             f"result type {type_word(input.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"
@@ -199,16 +203,6 @@ def _logits(input: Tensor, target: Tensor, weight: Any, pos_weight: Any, reducti
     return losses.logits_both(input, target, weight, pos_weight, reduction=reduction)
 
 
-@composite(name="binary_cross_entropy_with_logits", method=False)
-def _binary_cross_entropy_with_logits(
-    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = DEFAULT_NUMBER
-) -> Tensor:
-    """`nn.functional.binary_cross_entropy_with_logits` with the reduction as a number."""
-    need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
-    chosen = numbered_reduction("binary_cross_entropy_with_logits", reduction, 5)
-    return _logits(input, target, weight, pos_weight, chosen)
-
-
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +216,6 @@ def kl_div(
     log_target: bool = False,
 ) -> Tensor:
     """target * (log target - input), input being log-probabilities; "batchmean" divides by the first dimension."""
-    need_tensors("kl_div", input=input, target=target)
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only"
@@ -232,22 +225,15 @@ def kl_div(
         )
     by_batch = reduction == "batchmean" and size_average is None and reduce is None
     chosen = "sum" if by_batch else read_reduction(reduction, size_average, reduce)
-    loss = _kl_div(input, target, chosen, log_target)
+    loss = _kl_div(input, target, chosen, log_target=log_target)
     return loss / input.shape[0] if by_batch and len(input.shape) else loss  # type: ignore[operator]
 
 
-def _kl_div(input: Tensor, target: Tensor, reduction: str, log_target: bool) -> Tensor:
+@numbered_form("kl_div")
+def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_target: bool = False) -> Tensor:
+    need_tensors("kl_div", input=input, target=target)
     input, target = broadcast(input, target)
     return (losses.kl_log if log_target else losses.kl)(input, target, reduction=reduction)
-
-
-@composite(name="kl_div", method=False)
-def _kl_div_by_number(
-    input: Tensor, target: Tensor, reduction: int = DEFAULT_NUMBER, *, log_target: bool = False
-) -> Tensor:
-    """`nn.functional.kl_div` with the reduction as a number."""
-    need_tensors("kl_div", input=input, target=target)
-    return _kl_div(input, target, numbered_reduction("kl_div", reduction, 3), log_target)
 
 
 @composite(**_FUNCTIONAL)
@@ -265,20 +251,13 @@ def poisson_nll_loss(
     return _poisson(input, target, log_input, full, eps, read_reduction(reduction, size_average, reduce))
 
 
+@numbered_form("poisson_nll_loss")
 def _poisson(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: str) -> Tensor:
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
         loss = loss + stirling.masked_fill(target <= 1, 0)
     return reduce_loss(loss, reduction)
-
-
-@composite(name="poisson_nll_loss", method=False)
-def _poisson_by_number(
-    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
-) -> Tensor:
-    """`nn.functional.poisson_nll_loss` with the reduction as a number."""
-    return _poisson(input, target, log_input, full, eps, numbered_reduction("poisson_nll_loss", reduction, 6))
 
 
 @composite(**_FUNCTIONAL)

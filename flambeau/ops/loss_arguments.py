@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
 from .arguments import as_int
+from .declare import composite
+from .parameters import parameter_names
 
 _REDUCTIONS = ("none", "mean", "sum")
-DEFAULT_NUMBER = 0  # torch.kl_div(x, y) and the like return all losses, although their schema promises the mean
 
 
 def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> str:
@@ -27,9 +30,31 @@ def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None)
     return reduction
 
 
-def numbered_reduction(name: str, reduction: Any, position: int) -> str:
-    """The reduction of the losses in the torch namespace, which take its number; unknown numbers mean none."""
-    number = as_int(reduction, name, "reduction", position)
+def numbered_form(name: str) -> Callable[[Callable], Callable]:
+    """Declare what computes `nn.functional.NAME` as `torch.NAME` too, where the reduction is a number. Its default is
+    "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean."""
+
+    def declare(loss: Callable) -> Callable:
+        place = parameter_names(loss).index("reduction")
+
+        @functools.wraps(loss)
+        def by_number(*args: Any, **kwargs: Any) -> Tensor:
+            if len(args) > place:
+                args = (*args[:place], _numbered(name, args[place], place), *args[place + 1 :])
+            elif "reduction" in kwargs:
+                kwargs["reduction"] = _numbered(name, kwargs["reduction"], place)
+            return loss(*args, **kwargs)
+
+        by_number.__doc__ = f"`nn.functional.{name}` with the reduction as a number."
+        composite(name=name, method=False)(by_number)
+        return loss
+
+    return declare
+
+
+def _numbered(name: str, reduction: Any, place: int) -> str:
+    """Unknown numbers mean none."""
+    number = as_int(reduction, name, "reduction", place + 1)
     return _REDUCTIONS[number] if 0 <= number < 3 else "none"
 
 

@@ -14,7 +14,7 @@ from .declare import composite
 from .distance import pairwise_distance
 from .dtype_rules import type_word, unsupported
 from .element_loss import logits, soft_margin
-from .loss_arguments import DEFAULT_NUMBER, numbered_reduction, read_reduction, reduce_loss
+from .loss_arguments import numbered_form, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 _COSINE_EPS = 1e-12
@@ -23,7 +23,9 @@ _COSINE_EPS = 1e-12
 # -- two or three tensors -----------------------------------------------------------------------------------------------
 
 
-def _hinge(input: Any, target: Any, margin: float, reduction: str) -> Tensor:
+@numbered_form("hinge_embedding_loss")
+def _hinge(input: Any, target: Any, margin: float = 1.0, reduction: str = "none") -> Tensor:
+    need_tensors("hinge_embedding_loss", input=input, target=target)
     far = (margin - input).clamp_min(0).masked_fill(target == 1, 0)
     return reduce_loss(far + input.masked_fill(target == -1, 0), reduction)
 
@@ -38,18 +40,12 @@ def hinge_embedding_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """The distance `input` itself where the target is 1, and what it lacks to `margin` where the target is -1."""
-    need_tensors("hinge_embedding_loss", input=input, target=target)
     return _hinge(input, target, margin, read_reduction(reduction, size_average, reduce))
 
 
-@composite(name="hinge_embedding_loss", method=False)
-def _hinge_by_number(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = DEFAULT_NUMBER) -> Tensor:
-    """`nn.functional.hinge_embedding_loss` with the reduction as a number."""
-    need_tensors("hinge_embedding_loss", input=input, target=target)
-    return _hinge(input, target, margin, numbered_reduction("hinge_embedding_loss", reduction, 4))
-
-
-def _ranking(input1: Any, input2: Any, target: Any, margin: float, reduction: str) -> Tensor:
+@numbered_form("margin_ranking_loss")
+def _ranking(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "none") -> Tensor:
+    need_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
     if not len(input1.shape) == len(input2.shape) == len(target.shape):
         raise RuntimeError(
             f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: {input1.shape},"
@@ -69,16 +65,7 @@ def margin_ranking_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """Where the target is 1 (-1), by how much input1 fails to exceed (stay below) input2 by `margin`."""
-    need_tensors("margin_ranking_loss", input1=input1, input2=input2, target=target)
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
-
-
-@composite(name="margin_ranking_loss", method=False)
-def _ranking_by_number(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = DEFAULT_NUMBER
-) -> Tensor:
-    """`nn.functional.margin_ranking_loss` with the reduction as a number."""
-    return _ranking(input1, input2, target, margin, numbered_reduction("margin_ranking_loss", reduction, 5))
 
 
 @composite(namespaces=("nn.functional",), method=False)
@@ -93,7 +80,9 @@ def soft_margin_loss(
     return soft_margin(input, target, reduction=reduction)
 
 
-def _angle(input1: Any, input2: Any, target: Any, margin: float, reduction: str) -> Tensor:
+@numbered_form("cosine_embedding_loss")
+def _angle(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "none") -> Tensor:
+    need_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     if len(target.shape) > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     rank = len(target.shape) + 1
@@ -121,16 +110,7 @@ def cosine_embedding_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """1 - cos of the angle between the inputs where the target is 1, cos - margin where it is -1."""
-    need_tensors("cosine_embedding_loss", input1=input1, input2=input2, target=target)
     return _angle(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
-
-
-@composite(name="cosine_embedding_loss", method=False)
-def _angle_by_number(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = DEFAULT_NUMBER
-) -> Tensor:
-    """`nn.functional.cosine_embedding_loss` with the reduction as a number."""
-    return _angle(input1, input2, target, margin, numbered_reduction("cosine_embedding_loss", reduction, 5))
 
 
 # -- triplets -------------------------------------------------------------------------------------------------------------
@@ -156,8 +136,19 @@ def _check_margin(margin: float) -> None:
         raise ValueError(f"margin must be greater than 0, got {margin}")
 
 
-def _powers(p: float, eps: float) -> Callable:
-    return lambda a, b: pairwise_distance(a, b, p, eps)
+@numbered_form("triplet_margin_loss")
+def _by_powers(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "none",
+) -> Tensor:
+    need_tensors("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
 
 @composite(**_FUNCTIONAL)
@@ -174,26 +165,9 @@ def triplet_margin_loss(
     reduction: Any = "mean",
 ) -> Tensor:
     """By how much the anchor is not nearer to `positive` than to `negative` by `margin`."""
-    need_tensors("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
     reduction = read_reduction(reduction, size_average, reduce)
     _check_margin(margin)
-    return _triplet(anchor, positive, negative, _powers(p, eps), margin, swap, reduction)
-
-
-@composite(name="triplet_margin_loss", method=False)
-def _triplet_by_number(
-    anchor: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    margin: float = 1.0,
-    p: float = 2.0,
-    eps: float = 1e-6,
-    swap: bool = False,
-    reduction: int = DEFAULT_NUMBER,
-) -> Tensor:
-    """`nn.functional.triplet_margin_loss` with the reduction as a number."""
-    chosen = numbered_reduction("triplet_margin_loss", reduction, 8)
-    return _triplet(anchor, positive, negative, _powers(p, eps), margin, swap, chosen)
+    return _by_powers(anchor, positive, negative, margin, p, eps, swap, reduction)
 
 
 @composite(**_FUNCTIONAL)
