@@ -6,7 +6,8 @@ steps."""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, NamedTuple
 
 from ..backends.cpu import heavy
 from ..core.device import cpu
@@ -22,6 +23,16 @@ from .matmul import linear
 from .primitive import Saved
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+Steps = tuple[tuple[int, int], ...]  # (first row, rows) of every time step, in the order they are computed
+
+
+class Weights(NamedTuple):
+    """What a layer learns: weights and biases (or None) of all gates, for the input and for the hidden state."""
+
+    w_ih: Tensor
+    w_hh: Tensor
+    b_ih: Any = None
+    b_hh: Any = None
 
 
 def _rows(t: Tensor, start: int, count: int) -> Tensor:
@@ -36,24 +47,20 @@ def _first_rows(t: Tensor, count: int) -> Tensor:
     return t if count == t.shape[0] else _rows(t, 0, count)
 
 
-def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> list[tuple[int, int]]:
-    """(first row, rows) of every time step, in the order they are computed."""
-    starts, position = [], 0
-    for n in batch_sizes:
-        starts.append((position, n))
-        position += n
+def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> Steps:
+    starts = tuple(zip(itertools.accumulate(batch_sizes, initial=0), batch_sizes))
     return starts[::-1] if reverse else starts
 
 
-def _check_shapes(
-    kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple
-) -> None:
+def _check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, steps: Steps) -> None:
     """Kernels trust these shapes: a state or a bias that is too short would be read and written past its end."""
+    w_ih, w_hh, b_ih, b_hh = weights
     if input.shape[-1] != w_ih.shape[1]:
         raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
+    sizes = [n for _, n in steps]
     hidden_size, batch = w_hh.shape[1], max(sizes, default=0)
     if sum(sizes) != input.shape[0]:
-        raise RuntimeError(f"Expected {sum(sizes)} rows for the batch sizes {list(sizes)}, but got {input.shape[0]}")
+        raise RuntimeError(f"Expected {sum(sizes)} rows for the batch sizes {sizes}, but got {input.shape[0]}")
     for i, state in enumerate((h,) if c is None else (h, c)):
         if state.shape[-1] != hidden_size:
             raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {hidden_size}")
@@ -69,18 +76,8 @@ def _check_shapes(
             raise RuntimeError(f"{name} must have {gates * hidden_size} elements, but has the shape {list(bias.shape)}")
 
 
-def _run_forward(
-    kind: str,
-    data: Tensor,
-    h0: Tensor,
-    c0: Any,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Any,
-    b_hh: Any,
-    sizes: tuple,
-    reverse: bool,
-) -> dict:
+def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> dict:
+    w_ih, w_hh, b_ih, b_hh = weights
     rows, hidden, width = data.shape[0], h0.shape[1], GATES[kind] * h0.shape[1]
     d = data.dtype
     pre = empty((rows, width), d)
@@ -93,7 +90,7 @@ def _run_forward(
     recurrent = empty((h0.shape[0], width), d)
     weight = w_hh.t()
     out, h, c, h_before, gates = (kept.get(name) for name in ("out", "h", "c", "h_before", "gates"))
-    for start, n in _steps(sizes, reverse):
+    for start, n in steps:
         heavy.matmul(_first_rows(recurrent, n), _first_rows(kept["h"], n), weight, b_hh)
         if kind == "lstm":
             before, cells = kept["c_before"], kept["cells"]
@@ -106,13 +103,12 @@ def _run_forward(
 
 
 def _layer_backward(
-    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, sizes: tuple, reverse: bool,
+    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
     kept: dict, needs: dict,
 ) -> tuple:  # fmt: skip
-    dout, dhn = g[0], g[1]
-    dcn = g[2] if len(g) > 2 else None
     if mode.enabled:
-        return _composed_backward(kind, data, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes, reverse, dout, dhn, dcn)
+        return _composed_backward(g, kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
     rows, hidden = kept["out"].shape
     width = GATES[kind] * hidden
     d = data.dtype
@@ -124,7 +120,7 @@ def _layer_backward(
     grad_pre = empty((rows, width), d)
     grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
     carry: Any = empty(h0.shape, d) if kind == "gru" else None
-    for start, n in reversed(_steps(sizes, reverse)):
+    for start, n in reversed(steps):
         if kind == "lstm":
             kernels.lstm_step_backward(
                 grad_pre, dc, dout, dh, kept["gates"], kept["cells"], kept["c_before"], start, n, hidden
@@ -157,22 +153,12 @@ def _layer_backward(
     method=False,
 )
 def rnn_layer(
-    kind: str,
-    data: Tensor,
-    h0: Tensor,
-    c0: Any,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Any,
-    b_hh: Any,
-    sizes: tuple,
-    reverse: bool,
+    kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
 ) -> Any:
-    """One layer in one direction over rows of `data` (time steps one after another, sizes[t] rows each)."""
-    _check_shapes(kind, data, h0, c0, w_ih, w_hh, b_ih, b_hh, sizes)
-    biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
-    weights = (w_ih.contiguous(), w_hh.contiguous())
-    kept = _run_forward(kind, data.contiguous(), h0, c0, *weights, biases[0], biases[1], sizes, reverse)
+    """One layer in one direction over rows of `data`, time steps one after another."""
+    weights = Weights(*(None if w is None else w.contiguous() for w in (w_ih, w_hh, b_ih, b_hh)))
+    _check_shapes(kind, data, h0, c0, weights, steps)
+    kept = _run_forward(kind, data.contiguous(), h0, c0, weights, steps)
     result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
     saved = {k: v for k, v in kept.items() if k not in ("h", "c")}
     saved["out"] = kept["out"]._bare_alias()
@@ -182,7 +168,7 @@ def rnn_layer(
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------
 
 
-def cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
+def _cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
     """One step: (new h, new c)."""
     if kind == "lstm":
         i, f, u, o = (pre + rec).chunk(4, -1)
@@ -198,67 +184,40 @@ def cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
     return (total.tanh() if kind == "tanh" else total.relu()), None
 
 
-def composed_layer(
-    kind: str,
-    data: Tensor,
-    h0: Tensor,
-    c0: Any,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Any,
-    b_hh: Any,
-    sizes: tuple,
-    reverse: bool,
-    w_hr: Any = None,
+def _composed_layer(
+    kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps, w_hr: Any = None
 ) -> tuple:
     """rnn_layer step by step with ordinary operators."""
-    pre = linear(data, w_ih, b_ih)
+    pre = linear(data, weights.w_ih, weights.b_ih)
     h, c = h0, c0
     outputs: dict[int, Tensor] = {}
-    for start, n in _steps(sizes, reverse):
-        rec = linear(h[:n], w_hh, b_hh)
-        new_h, new_c = cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
+    for start, n in steps:
+        rec = linear(h[:n], weights.w_hh, weights.b_hh)
+        new_h, new_c = _cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
         if w_hr is not None:
             new_h = new_h.mm(w_hr.t())
         outputs[start] = new_h
         h = _joined(new_h, h[n:])
         c = None if c is None else _joined(new_c, c[n:])
-    rows = [outputs[k] for k in sorted(outputs)]
-    out = rows[0].new_empty((0, rows[0].shape[1])) if not rows else _join_all(rows)
+    out = cat([outputs[k] for k in sorted(outputs)], 0)
     return (out, h, c) if kind == "lstm" else (out, h)
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
-    return a if b.shape[0] == 0 else _join_all([a, b])
+    return a if b.shape[0] == 0 else cat([a, b], 0)
 
 
-def _join_all(parts: list[Tensor]) -> Tensor:
-    return cat(parts, 0)
-
-
-def _composed_backward(
-    kind: str,
-    data: Tensor,
-    h0: Tensor,
-    c0: Any,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Any,
-    b_hh: Any,
-    sizes: tuple,
-    reverse: bool,
-    dout: Any,
-    dhn: Any,
-    dcn: Any,
-) -> tuple:
+def _composed_backward(g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> tuple:
     """Back-propagation through time written out with differentiable operators."""
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
+    w_ih, w_hh, b_ih, b_hh = weights
     pre = linear(data, w_ih, b_ih)
     h, c = h0, c0
     trail = []
-    for start, n in _steps(sizes, reverse):
+    for start, n in steps:
         x, hp, cp = pre[start : start + n], h[:n], None if c is None else c[:n]
         rec = linear(hp, w_hh, b_hh)
-        new_h, new_c = cell_step(kind, x, rec, hp, cp)
+        new_h, new_c = _cell_step(kind, x, rec, hp, cp)
         trail.append((start, n, x, rec, hp, cp, new_h, new_c))
         h = _joined(new_h, h[n:])
         c = None if c is None else _joined(new_c, c[n:])
@@ -275,8 +234,8 @@ def _composed_backward(
         dh = _joined(back if past is None else back + past, dh[n:])
         dc = None if dc is None else _joined(dcell, dc[n:])
     order = sorted(grads_pre)
-    gp, gr = _join_all([grads_pre[k] for k in order]), _join_all([grads_rec[k] for k in order])
-    before = _join_all([befores[k] for k in order])
+    gp, gr = cat([grads_pre[k] for k in order], 0), cat([grads_rec[k] for k in order], 0)
+    before = cat([befores[k] for k in order], 0)
     return (
         gp.mm(w_ih), dh, dc, gp.t().mm(data), gr.t().mm(before),
         None if b_ih is None else gp.sum(0), None if b_hh is None else gr.sum(0),
@@ -292,7 +251,7 @@ def _step_backward(
         i, f, u, o, t = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid(), new_c.tanh()
         dcell = dc + d * o * (1 - t * t)
         parts = [dcell * u * i * (1 - i), dcell * cp * f * (1 - f), dcell * i * (1 - u * u), d * t * o * (1 - o)]
-        g = _columns(parts)
+        g = cat(parts, 1)
         return g, g, None, dcell * f
     if kind == "gru":
         ri, zi, ni = x.chunk(3, -1)
@@ -301,48 +260,41 @@ def _step_backward(
         u = (ni + r * nh).tanh()
         du = d * (1 - z) * (1 - u * u)
         dr, dz = du * nh * r * (1 - r), d * (hp - u) * z * (1 - z)
-        return _columns([dr, dz, du]), _columns([dr, dz, du * r]), d * z, None
+        return cat([dr, dz, du], 1), cat([dr, dz, du * r], 1), d * z, None
     g = d * (1 - new_h * new_h) if kind == "tanh" else d * (new_h > 0).to(d.dtype)
     return g, g, None, None
-
-
-def _columns(parts: list[Tensor]) -> Tensor:
-    return cat(parts, 1)
 
 
 # -- whole networks ---------------------------------------------------------------------------------------------------------
 
 
-def run_stack(
-    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
-    bidirectional: bool, projected: bool = False, composed: bool = False,
-) -> tuple:  # fmt: skip
+def _run_stack(
+    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple, composed: bool
+) -> tuple[Tensor, Tensor, Any]:
     """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
-    directions = 2 if bidirectional else 1
-    per = (4 if has_biases else 2) + (1 if projected else 0)
+    params, has_biases, num_layers, dropout, train, bidirectional = settings
+    projected = c0 is not None and h0.shape[2] != c0.shape[2]
+    orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
+    per = (4 if has_biases else 2) + projected
     final_h, final_c = [], []
     for layer in range(num_layers):
         outputs = []
-        for direction in range(directions):
-            index = layer * directions + direction
+        for direction, steps in enumerate(orders):
+            index = layer * len(orders) + direction
             w = list(params[index * per : (index + 1) * per])
             w_hr = w.pop() if projected else None
-            b_ih, b_hh = (w[2], w[3]) if has_biases else (None, None)
-            c = None if c0 is None else c0[index]
-            given = (kind, data, h0[index], c, w[0], w[1], b_ih, b_hh, sizes, direction == 1)
-            result = composed_layer(*given, w_hr) if composed or w_hr is not None else rnn_layer(*given)
+            weights, c = Weights(*w), None if c0 is None else c0[index]
+            if composed or projected:
+                result = _composed_layer(kind, data, h0[index], c, weights, steps, w_hr)
+            else:
+                result = rnn_layer(kind, data, h0[index], c, *weights, steps)
             outputs.append(result[0])
             final_h.append(result[1])
-            if kind == "lstm":
-                final_c.append(result[2])
-        data = outputs[0] if directions == 1 else _columns(outputs)
+            final_c += result[2:]
+        data = outputs[0] if len(outputs) == 1 else cat(outputs, 1)
         if dropout > 0 and train and layer < num_layers - 1:
             data = apply_dropout(data, dropout, True)
-    return data, _stacked(final_h), (_stacked(final_c) if final_c else None)
-
-
-def _stacked(parts: list[Tensor]) -> Tensor:
-    return stack(parts, 0)
+    return data, stack(final_h, 0), stack(final_c, 0) if final_c else None
 
 
 def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]]:
@@ -361,18 +313,15 @@ def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
             " arguments"
         )
     if isinstance(args[1], Tensor) and isinstance(args[3], (tuple, list)):  # data, batch_sizes, hx, params, ...
-        data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional = args
+        data, batch_sizes, hx, *settings = args
         sizes = tuple(int(n) for n in batch_sizes.tolist())
         shape, batch_first = None, False
     else:
-        input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first = args
+        input, hx, *settings, batch_first = args
         data, sizes = _sequence(input, batch_first)
         shape = (len(sizes), sizes[0] if sizes else 0)
     h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
-    projected = c0 is not None and h0.shape[2] != c0.shape[2]
-    out, hn, cn = run_stack(
-        kind, data, sizes, h0, c0, params, has_biases, num_layers, dropout, train, bidirectional, projected, composed
-    )
+    out, hn, cn = _run_stack(kind, data, sizes, h0, c0, tuple(settings), composed)
     if shape is not None:
         out = out.reshape(*shape, out.shape[-1])
         out = out.transpose(0, 1) if batch_first else out
@@ -409,40 +358,38 @@ def composed_network(kind: str, *args: Any) -> tuple:
     return _network(kind, args, composed=True)
 
 
-def composed_cell(
-    kind: str, input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
-) -> Any:
+def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any) -> Any:
     """lstm_cell and its relatives out of ordinary operators."""
     h, c = hx if kind == "lstm" else (hx, None)
-    _check_shapes(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],))
-    new_h, new_c = cell_step(kind, linear(input, w_ih, b_ih), linear(h, w_hh, b_hh), h, c)
+    w = Weights(*weights, **named)
+    _check_shapes(kind, input, h, c, w, _steps((input.shape[0],), False))
+    new_h, new_c = _cell_step(kind, linear(input, w.w_ih, w.b_ih), linear(h, w.w_hh, w.b_hh), h, c)
     return (new_h, new_c) if kind == "lstm" else new_h
 
 
-def _cell(kind: str, input: Tensor, h: Tensor, c: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any) -> tuple:
-    return rnn_layer(kind, input, h, c, w_ih, w_hh, b_ih, b_hh, (input.shape[0],), False)
+def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
+    return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
 
 
 @composite(method=False)
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
     """One LSTM step: (h, c)."""
-    _, h, c = _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
-    return h, c
+    return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
 @composite(method=False)
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One GRU step."""
-    return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
+    return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
 @composite(method=False)
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with tanh."""
-    return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
+    return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
 @composite(method=False)
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with relu."""
-    return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[1]
+    return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
