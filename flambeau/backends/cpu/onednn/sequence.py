@@ -46,22 +46,13 @@ def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]]) -> Any
     return (ctypes.c_int64 * len(words))(*words)
 
 
-_TEXT = """
-define void @run(ptr %table, ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5) {
-  %pointers = alloca [6 x ptr]
-  %slot0 = getelementptr ptr, ptr %pointers, i64 0
-  store ptr %p0, ptr %slot0
-  %slot1 = getelementptr ptr, ptr %pointers, i64 1
-  store ptr %p1, ptr %slot1
-  %slot2 = getelementptr ptr, ptr %pointers, i64 2
-  store ptr %p2, ptr %slot2
-  %slot3 = getelementptr ptr, ptr %pointers, i64 3
-  store ptr %p3, ptr %slot3
-  %slot4 = getelementptr ptr, ptr %pointers, i64 4
-  store ptr %p4, ptr %slot4
-  %slot5 = getelementptr ptr, ptr %pointers, i64 5
-  store ptr %p5, ptr %slot5
-  %set = load ptr, ptr %table
+_STORES = "".join(
+    f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i}\n  store ptr %p{i}, ptr %slot{i}\n" for i in range(POINTERS)
+)
+_TEXT = f"""
+define void @run(ptr %table, {", ".join(f"ptr %p{i}" for i in range(POINTERS))}) {{
+  %pointers = alloca [{POINTERS} x ptr]
+{_STORES}  %set = load ptr, ptr %table
   %execute_at = getelementptr i64, ptr %table, i64 1
   %execute = load ptr, ptr %execute_at
   %stream_at = getelementptr i64, ptr %table, i64 2
@@ -114,5 +105,5 @@ failed:
   br label %end
 end:
   ret void
-}
+}}
 """
