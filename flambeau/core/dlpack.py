@@ -126,8 +126,7 @@ def load(capsule: Any) -> Imported:
     if not _is_valid(capsule, name):
         raise RuntimeError(
             "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you"
-            " might"
-            " have already constructed a tensor from it once."
+            " might have already constructed a tensor from it once."
         )
     address = _pointer(capsule, name)
     managed: Any = (_Versioned if versioned else _Managed).from_address(address)

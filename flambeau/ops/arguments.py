@@ -83,8 +83,7 @@ def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -
         if type(n) is not int and not is_int(n):
             raise TypeError(
                 f"{name}(): argument '{argument}' (position {position}) must be tuple of ints, but found element of"
-                " type"
-                f" {type_name(n)} at pos {i}"
+                f" type {type_name(n)} at pos {i}"
             )
     return tuple([n if type(n) is int else int(n) for n in values])
 

@@ -52,10 +52,8 @@ def reversed_dims(self: Tensor) -> Any:
     if n not in (0, 2):
         warnings.warn(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will"
-            " throw"
-            " an error in a future release. Consider `x.mT` to transpose batches of matrices or"
-            " `x.permute(*torch.arange"
-            "(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+            " throw an error in a future release. Consider `x.mT` to transpose batches of matrices or"
+            " `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
             UserWarning,
             stacklevel=2,
         )

@@ -90,8 +90,7 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
     if first.dtype is not second.dtype:
         raise RuntimeError(
             f"Expected object of scalar type {type_word(first.dtype)} but got scalar type {type_word(second.dtype)}"
-            " for second"
-            " argument"
+            " for second argument"
         )
     return first.dtype.to_complex()
 

@@ -170,9 +170,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if not ndarray.flags.writeable:
         warnings.warn(
             "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means"
-            " writing"
-            " to this tensor will result in undefined behavior. You may want to copy the array to protect its data or"
-            " make it writable before converting it to a tensor.",
+            " writing to this tensor will result in undefined behavior. You may want to copy the array to protect its"
+            " data or make it writable before converting it to a tensor.",
             UserWarning,
             stacklevel=3,
         )
@@ -205,8 +204,7 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
     if count > 0 and offset + count * size > total:
         raise ValueError(
             f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than"
-            " actual"
-            f" buffer length ({total} bytes)"
+            f" actual buffer length ({total} bytes)"
         )
     if count < 0:
         if (total - offset) % size:
@@ -218,9 +216,8 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
     if view.readonly:
         warnings.warn(
             "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can"
-            " write"
-            " to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to"
-            " protect its data or make it writable before converting it to a tensor.",
+            " write to the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the"
+            " buffer to protect its data or make it writable before converting it to a tensor.",
             UserWarning,
             stacklevel=4,
         )

@@ -96,9 +96,8 @@ def _bad_to(args: tuple) -> TypeError:
     given = ", ".join(type_name(a) for a in args)
     return TypeError(
         f"to() received an invalid combination of arguments - got ({given}), but expected one of: (torch.device"
-        " device, torch.dtype"
-        " dtype, bool non_blocking, bool copy), (torch.dtype dtype, bool non_blocking, bool copy), (Tensor tensor, bool"
-        " non_blocking, bool copy)"
+        " device, torch.dtype dtype, bool non_blocking, bool copy), (torch.dtype dtype, bool non_blocking, bool copy),"
+        " (Tensor tensor, bool non_blocking, bool copy)"
     )
 
 
@@ -150,8 +149,7 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
     if t.device.type == "meta" and where.type != "meta":
         raise NotImplementedError(
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of"
-            " torch.nn.Module.to()"
-            " when moving module from meta to a different device."
+            " torch.nn.Module.to() when moving module from meta to a different device."
         )
     return convert(t, d, where, fmt)
 

@@ -28,8 +28,7 @@ def _check_neighbour(input: Tensor, other: Tensor, d: int) -> None:
         if n != m and i != d:
             raise RuntimeError(
                 "diff expects the shape of tensor to prepend or append to match that of input except along the"
-                " differencing"
-                f" dimension; input.size({i}) = {n}, but got tensor.size({i}) = {m}"
+                f" differencing dimension; input.size({i}) = {n}, but got tensor.size({i}) = {m}"
             )
 
 

@@ -68,8 +68,7 @@ def refuse_empty(name: str, a: Tensor, dim: Any, dims: tuple[int, ...]) -> None:
     if dim is None or dim == ():
         raise (IndexError if name.startswith("arg") else RuntimeError)(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with"
-            " the"
-            " 'dim' argument."
+            " the 'dim' argument."
         )
     for d in dims:
         if a.shape[d] == 0:
@@ -204,8 +203,7 @@ def _check_whole(name: str, input: Tensor) -> None:
     if not numel_of(input.shape):
         raise RuntimeError(
             f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with"
-            " the"
-            " 'dim' argument."
+            " the 'dim' argument."
         )
     if input.dtype.is_complex:
         raise unsupported(f"{name}_all", input.dtype)

@@ -132,8 +132,7 @@ def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim
         if len(bins.shape) != 1:
             raise RuntimeError(
                 f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in"
-                " the bins"
-                f" tensor for dimension {dim}"
+                f" the bins tensor for dimension {dim}"
             )
         if bins.dtype is not kind:
             raise RuntimeError(
@@ -167,8 +166,7 @@ def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> n
     if weight.dtype is not kind:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same"
-            " dtype, but"
-            f" got input(dtype={kind.name}), and weight(dtype={weight.dtype.name})"
+            f" dtype, but got input(dtype={kind.name}), and weight(dtype={weight.dtype.name})"
         )
     return _values(weight).reshape(-1)
 

@@ -126,8 +126,7 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
     if dense:
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
-            " memory"
-            " location. Please clone() the tensor before performing the operation."
+            " memory location. Please clone() the tensor before performing the operation."
         )
 
 
@@ -365,10 +364,9 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
     if out.numel() != 0:
         warnings.warn(
             f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not"
-            " match"
-            f" the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch release"
-            " outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by"
-            " resizing it, inplace, to zero elements with t.resize_(0).",
+            f" match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch"
+            " release outputs will not be resized unless they have zero elements. You can explicitly reuse an out"
+            " tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
             stacklevel=4,
         )

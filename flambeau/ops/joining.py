@@ -191,8 +191,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
         if isinstance(t, Tensor) and isinstance(out, Tensor) and (t is out or needs_copy_before_write(out, t)):
             raise RuntimeError(
                 "unsupported operation: the input tensors cannot refer to any of the output memory locations. Found"
-                " overlap"
-                f" in input tensor {i}"
+                f" overlap in input tensor {i}"
             )
     result = joined(tensors, dim)
     if isinstance(out, Tensor) and not can_cast(result.dtype, out.dtype):

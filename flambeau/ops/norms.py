@@ -122,8 +122,7 @@ def _check_dtype(name: str, x: Tensor, wanted: dtype_type | None) -> None:
     if promote_types(x.dtype, wanted) is not wanted:
         raise RuntimeError(
             f"{name}: the dtype of the input ({type_word(x.dtype)}) should be convertible without narrowing to the"
-            " specified"
-            f" dtype ({type_word(wanted)})"
+            f" specified dtype ({type_word(wanted)})"
         )
 
 
@@ -135,9 +134,8 @@ def _check_identity(x: Tensor, order: float, dim: Any) -> None:
     tail = "because this dimension is empty and the operation does not have an identity"
     if dim is None or dim == ():
         raise RuntimeError(
-            f"linalg.vector_norm cannot compute the {word} norm on an empty tensor because the operation does not"
-            " have an"
-            " identity"
+            f"linalg.vector_norm cannot compute the {word} norm on an empty tensor because the operation does not have"
+            " an identity"
         )
     for d in reduced_dims(dim, len(x.shape)):
         if x.shape[d] == 0:

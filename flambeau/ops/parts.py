@@ -142,8 +142,7 @@ def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ..
     if sum(parts) != total:
         raise RuntimeError(
             f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {d}),"
-            " but got"
-            f" split_sizes={list(parts)}"
+            f" but got split_sizes={list(parts)}"
         )
     return d, parts
 
@@ -232,8 +231,7 @@ def _cut_points(input: Tensor, cuts: Any, d: int, name: str) -> list[int]:
         if len(cuts.shape) > 1:
             raise RuntimeError(
                 f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but"
-                " got a"
-                f" tensor with {len(cuts.shape)} dims"
+                f" got a tensor with {len(cuts.shape)} dims"
             )
         cuts = cuts.tolist()
     if not is_int(cuts):
@@ -281,8 +279,7 @@ def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> t
         if pieces == 0 or input.shape[axis] % pieces:
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension"
-                f" {input.shape[axis]} is"
-                f" not divisible by the split_size {pieces}!"
+                f" {input.shape[axis]} is not divisible by the split_size {pieces}!"
             )
     return tensor_split(input, cuts, axis)
 

@@ -337,8 +337,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     if len(widths) // 2 > n:
         raise RuntimeError(
             "Length of pad should be no more than twice the number of dimensions of the input. Pad length is"
-            f" {len(widths)}"
-            f" while the input has {n} dimensions."
+            f" {len(widths)} while the input has {n} dimensions."
         )
     shape = list(input.shape)
     source, cuts = input, []
@@ -349,8 +348,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
         if shape[d] < 0:
             raise RuntimeError(
                 f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
-                " output"
-                f" size, which is invalid. Check dimension {d} of your input."
+                f" output size, which is invalid. Check dimension {d} of your input."
             )
         start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
         if stop < start:

@@ -37,8 +37,7 @@ def infer_shape(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:
             raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
         raise RuntimeError(
             f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1"
-            " can be"
-            " any value and is ambiguous"
+            " can be any value and is ambiguous"
         )
     if numel % known:
         raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
@@ -145,8 +144,7 @@ def _check_bitcast(input: Tensor, d: dtype, old: int, new: int) -> None:
             if s % ratio:
                 raise RuntimeError(
                     f"self.stride({i}) must be divisible by {ratio} to view {_word(input.dtype)} as {_word(d)}"
-                    " (different"
-                    f" element sizes), but got {s}"
+                    f" (different element sizes), but got {s}"
                 )
 
 
@@ -167,8 +165,7 @@ def view_(self: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
     if not shape:
         raise TypeError(
             "view() received an invalid combination of arguments - got (), but expected (torch.dtype dtype) or (tuple"
-            " of ints"
-            " size)"
+            " of ints size)"
         )
     return view_shape(self, varargs_ints(shape, "view"))
 

@@ -36,8 +36,7 @@ def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
     if len(dims) != n:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired"
-            " ordering"
-            f" of dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(dims)}"
+            f" ordering of dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(dims)}"
         )
     order = [wrap_dim(d, n) for d in dims]
     if len(set(order)) != n:
@@ -65,8 +64,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     if len(sources) != len(targets):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same"
-            " number of"
-            f" dims as destination ({list(targets)} dims)"
+            f" number of dims as destination ({list(targets)} dims)"
         )
     old, new = [wrap_dim(d, n) for d in sources], [wrap_dim(d, n) for d in targets]
     for name, wrapped, given in (("source", old, sources), ("destination", new, targets)):
@@ -160,8 +158,7 @@ def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
     if shift < 0:
         raise RuntimeError(
             f"expand({self.type()}{{{list(self.shape)}}}, size={sizes}): the number of sizes provided ({len(sizes)})"
-            " must be"
-            f" greater or equal to the number of dimensions in the tensor ({len(self.shape)})"
+            f" must be greater or equal to the number of dimensions in the tensor ({len(self.shape)})"
         )
     for i, n in enumerate(sizes):
         if i < shift:
@@ -176,8 +173,7 @@ def expanded_shape(self: Tensor, sizes: list[int]) -> tuple[int, ...]:
         elif n != have and (have != 1 or n < 0):
             raise RuntimeError(
                 f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton"
-                " dimension"
-                f" {i}.  Target sizes: {sizes}.  Tensor sizes: {list(self.shape)}"
+                f" dimension {i}.  Target sizes: {sizes}.  Tensor sizes: {list(self.shape)}"
             )
     return tuple(sizes)
 

@@ -239,8 +239,7 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
         if isinstance(t, Tensor) and t._storage is input._storage and numel_of(t.shape):
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single"
-                " memory"
-                " location. Please clone() the tensor before performing the operation."
+                " memory location. Please clone() the tensor before performing the operation."
             )
     return write_out(name, out, result, exact=True)
 

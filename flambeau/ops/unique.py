@@ -134,8 +134,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     if not given:
         raise TypeError(
             f"isin() received an invalid combination of arguments: got ({type_name(elements)},"
-            f" {type_name(test_elements)}), one"
-            " must be a Tensor"
+            f" {type_name(test_elements)}), one must be a Tensor"
         )
     for x in given:
         if x.dtype.is_complex or x.dtype is dt.bool_:
@@ -170,9 +169,8 @@ def _check_search(boundaries: Tensor, values: Any, sorter: Tensor | None, side: 
     if len(boundaries.shape) != 1 and boundaries.shape[:-1] != shape[:-1]:
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries"
-            " tensor"
-            f" and input value tensor must match, but we got boundaries tensor {list(boundaries.shape)} and input value"
-            f" tensor {list(shape)}"
+            f" tensor and input value tensor must match, but we got boundaries tensor {list(boundaries.shape)} and"
+            f" input value tensor {list(shape)}"
         )
     if sorter is not None:
         _check_sorter(boundaries, sorter)
@@ -210,10 +208,8 @@ def _search(
     if out is not None and out.dtype is not kind:
         raise RuntimeError(
             "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending"
-            " on"
-            f" whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and out_int32"
-            " flag is"
-            f" {out_int32}"
+            f" on whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and"
+            f" out_int32 flag is {out_int32}"
         )
     result = empty(shape, kind)
     count = numel_of(shape)

@@ -121,13 +121,11 @@ class Traversal:
     def get_extra_state(self) -> Any:
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. Please override"
-            " get_extra_state together"
-            " with set_extra_state."
+            " get_extra_state together with set_extra_state."
         )
 
     def set_extra_state(self, state: Any) -> None:
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called. Please override"
-            " set_extra_state together"
-            " with get_extra_state."
+            " set_extra_state together with get_extra_state."
         )

@@ -47,7 +47,8 @@ def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]]) -> Any
 
 
 _STORES = "".join(
-    f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i}\n  store ptr %p{i}, ptr %slot{i}\n" for i in range(POINTERS)
+    f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i}\n  store ptr %p{i}, ptr %slot{i}\n"
+    for i in range(POINTERS)
 )
 _TEXT = f"""
 define void @run(ptr %table, {", ".join(f"ptr %p{i}" for i in range(POINTERS))}) {{
