@@ -156,7 +156,8 @@ def rnn_layer(
     kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
 ) -> Any:
     """One layer in one direction over rows of `data`, time steps one after another."""
-    weights = Weights(*(None if w is None else w.contiguous() for w in (w_ih, w_hh, b_ih, b_hh)))
+    biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
+    weights = Weights(w_ih.contiguous(), w_hh.contiguous(), *biases)
     _check_shapes(kind, data, h0, c0, weights, steps)
     kept = _run_forward(kind, data.contiguous(), h0, c0, weights, steps)
     result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
@@ -276,7 +277,8 @@ def _run_stack(
     projected = c0 is not None and h0.shape[2] != c0.shape[2]
     orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
     per = (4 if has_biases else 2) + projected
-    final_h, final_c = [], []
+    final_h: list[Tensor] = []
+    final_c: list[Tensor] = []
     for layer in range(num_layers):
         outputs = []
         for direction, steps in enumerate(orders):
