@@ -23,8 +23,9 @@ class UntypedStorage:
     """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file).
 
     `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage,
-    so that the next change remembers who made it (`last_write`). `aliases` (storages over the same bytes) and `fixed`
-    (the address was given away, so it may not move) are rare and left unset until needed."""
+    so that the next change remembers who made it (`last_write`). `aliases` (storages over the same bytes), `fixed`
+    (the address was given away, so it may not move) and `origin` (where in its file it begins, of a storage on the device meta)
+    are rare and left unset until needed."""
 
     __slots__ = (
         "ptr",
@@ -37,6 +38,7 @@ class UntypedStorage:
         "last_write",
         "aliases",
         "fixed",
+        "origin",
         "__weakref__",
     )
 
@@ -50,6 +52,7 @@ class UntypedStorage:
     last_write: tuple | None
     aliases: list[weakref.ref]
     fixed: bool
+    origin: int | None
 
     def __init__(self, nbytes: int = 0, where: Device = cpu):
         self.device = where
@@ -126,6 +129,15 @@ class UntypedStorage:
             twin = reference()
             if twin is not None:
                 twin.ptr, twin.size_bytes = ptr, nbytes
+
+    @property
+    def _cdata(self) -> int:
+        """A number that tells storages apart."""
+        return id(self.owner if isinstance(self.owner, UntypedStorage) else self)
+
+    @property
+    def _checkpoint_offset(self) -> int | None:
+        return getattr(self, "origin", None)
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
@@ -257,9 +269,15 @@ class UntypedStorage:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            part = self.numpy()[index].copy()
-            return UntypedStorage.borrow(part.ctypes.data, part.nbytes, part)
+            return self._part(*index.indices(self.size_bytes))
         return int(self.numpy()[index])
+
+    def _part(self, start: int, stop: int, step: int) -> UntypedStorage:
+        """A storage over some of the bytes."""
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
+        self.fix()
+        return UntypedStorage.borrow(self.ptr + start, max(0, stop - start), self.buffer())
 
     def __setitem__(self, index: Any, value: int) -> None:
         self.numpy()[index] = value

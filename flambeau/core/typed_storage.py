@@ -46,6 +46,14 @@ class TypedStorage:
     def is_cuda(self) -> bool:
         return self._untyped.is_cuda
 
+    @property
+    def _cdata(self) -> int:
+        return self._untyped._cdata
+
+    @property
+    def _untyped_storage(self) -> UntypedStorage:
+        return self._untyped
+
     def untyped(self) -> UntypedStorage:
         return self._untyped
 

@@ -16,6 +16,7 @@ from ..core.device import cpu, default_device
 from ..core.dtype import dtype
 from ..core.float8 import readable
 from ..core.graph import mode
+from ..core.object_state import object_state, set_object_state
 from ..core.overrides import DisableTorchFunctionSubclass
 from ..core.promotion import get_default_dtype
 from ..core.size import make_size
@@ -268,16 +269,12 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
     t = function(*args)
     if type(t) is not cls:
         t = t.as_subclass(cls) if not t.requires_grad else Tensor._make_subclass(cls, t.detach(), True)
-    if hasattr(cls, "__setstate__") and cls.__setstate__ is not Tensor.__setstate__:
-        t.__setstate__(state)
-    else:
-        t.__dict__.update(state)
-    return t
+    return set_object_state(t, state)
 
 
 def reduce_ex(self: Tensor, protocol: int) -> tuple:
     args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
-    state = self.__getstate__() if "__getstate__" in type(self).__dict__ else dict(self.__dict__)
+    state = object_state(self)
     if type(self) is Tensor and not state:
         return (rebuild_tensor, args)
     return (rebuild_subclass, (rebuild_tensor, type(self), args, state))
@@ -316,9 +313,8 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
     if self.grad is not None:
         t._ensure_meta().grad = copy.deepcopy(self.grad, memo)
     memo[id(self)] = t
-    if self.__dict__:
-        t.__dict__.update(copy.deepcopy(self.__dict__, memo))
-    return t
+    state = object_state(self)
+    return set_object_state(t, copy.deepcopy(state, memo)) if state else t
 
 
 _SPECIAL = {

@@ -3,28 +3,52 @@
 import importlib as _importlib
 
 from ..core.naming import no_attribute as _no_attribute
-from .reader import (
-    add_safe_globals,
-    clear_safe_globals,
-    get_safe_globals,
-    get_unsafe_globals_in_checkpoint,
-    load,
-    safe_globals,
+from .internals import _is_zipfile as _is_zipfile
+from .internals import _open_file_like as _open_file_like
+from .internals import _open_zipfile_reader as _open_zipfile_reader
+from .internals import _open_zipfile_writer as _open_zipfile_writer
+from .names import StorageType
+from .options import (
+    LoadEndianness,
+    get_crc32_options,
+    get_default_load_endianness,
+    get_default_mmap_options,
+    set_crc32_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+    skip_data,
 )
+from .places import default_restore_location, location_tag, register_package, validate_cuda_device
+from .reader import get_unsafe_globals_in_checkpoint, load
+from .unpickler import SourceChangeWarning, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .writer import DEFAULT_PROTOCOL, save
 
 __all__ = [
     "DEFAULT_PROTOCOL",
+    "LoadEndianness",
+    "SourceChangeWarning",
+    "StorageType",
     "add_safe_globals",
     "clear_safe_globals",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
     "load",
     "load_sharded",
     "load_sharded_checkpoint",
+    "location_tag",
+    "register_package",
     "safe_globals",
     "save",
     "save_sharded",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
+    "validate_cuda_device",
 ]
 
 _SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core import layout as layouts
 from ..core.device import device
 from ..core.dtype import dtype
+from ..core.object_state import set_object_state
 from ..core.size import make_size
 from ..core.sparse import new_csr
 from ..core.storage import UntypedStorage
@@ -15,6 +19,34 @@ from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
 from ..ops.sparse_coo import check_invariants_of, sparse_coo_tensor
 from ..ops.sparse_csr import check_compressed
+
+
+class _Later(threading.local):
+    """The older format keeps the numbers behind the objects: what looks at numbers waits there until they are read."""
+
+    steps: list[Callable[[], Any]] | None = None
+
+
+_later = _Later()
+
+
+@contextlib.contextmanager
+def numbers_come_later() -> Iterator[None]:
+    """In this block tensors are built over memory that is filled before its end."""
+    before, _later.steps = _later.steps, []
+    try:
+        yield
+        for step in _later.steps:
+            step()
+    finally:
+        _later.steps = before
+
+
+def _with_numbers(step: Callable[[], Any]) -> None:
+    if _later.steps is None:
+        step()
+    else:
+        _later.steps.append(step)
 
 
 def _integers(values: Any, what: str) -> tuple[int, ...]:
@@ -60,7 +92,23 @@ def tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    return tensor(storage, storage_offset, size, stride).requires_grad_(bool(requires_grad))
+    t = _turned(tensor(storage, storage_offset, size, stride), metadata)
+    return t.requires_grad_(bool(requires_grad))
+
+
+def _turned(t: Tensor, metadata: Any) -> Tensor:
+    """PyTorch marks a conjugate or negative instead of computing it, and its files keep the mark."""
+    marks = metadata if isinstance(metadata, dict) else {}
+    if not marks.get("conj") and not marks.get("neg"):
+        return t
+    result = empty_strided(tuple(t.shape), tuple(t._strides), t.dtype, t.device)
+
+    def turn() -> None:
+        turned = t.conj() if marks.get("conj") else t
+        result.detach().copy_(-turned if marks.get("neg") else turned)
+
+    _with_numbers(turn)
+    return result
 
 
 def tensor_v3(
@@ -75,7 +123,8 @@ def tensor_v3(
 ) -> Tensor:
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
-    return _build(_loaded(storage).untyped(), kind, storage_offset, size, stride).requires_grad_(bool(requires_grad))
+    t = _turned(_build(_loaded(storage).untyped(), kind, storage_offset, size, stride), metadata)
+    return t.requires_grad_(bool(requires_grad))
 
 
 def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:
@@ -86,29 +135,21 @@ def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:
 
 def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, state: Any) -> Parameter:
     result = parameter(data, requires_grad, backward_hooks)
-    return _set_state(result, state)
-
-
-def _set_state(t: Any, state: Any) -> Any:
-    parts = state if isinstance(state, tuple) else (state,)
-    for part in parts:
-        if isinstance(part, dict):
-            t.__dict__.update(part)
-    return t
+    return set_object_state(result, state)  # type: ignore[return-value]
 
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
     if (
-        function not in (tensor_v2, tensor_v3, tensor, parameter)
+        function not in (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor)
         or not isinstance(kind, type)
         or not issubclass(kind, Tensor)
     ):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {function!r} as {kind!r}")
     t = function(*args)
     if type(t) is not kind:
-        t = t.as_subclass(kind)
-    return _set_state(t, state)
+        t = Tensor._make_subclass(kind, t.detach(), t.requires_grad)
+    return set_object_state(t, state)
 
 
 def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
@@ -130,11 +171,11 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
     if compressed:
         compressed_part, plain, values = parts
-        check_compressed(compressed_part, plain, values, shape, kind)
+        _with_numbers(lambda: check_compressed(compressed_part, plain, values, shape, kind))
         return new_csr(compressed_part, plain, values, shape, kind)
-    t: Any = sparse_coo_tensor(*parts, shape)
+    t: Any = sparse_coo_tensor(*parts, shape, check_invariants=False)
     t._is_coalesced = len(data) == 4 and bool(data[3])
-    check_invariants_of(t)
+    _with_numbers(lambda: check_invariants_of(t))
     return t
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import pickle
@@ -10,42 +11,44 @@ import struct
 import sys
 import tempfile
 import types
-import zipfile
-import zlib
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..core.dtype import dtype, uint8
 from ..core.layout import layout
+from ..core.naming import PACKAGE
+from ..core.object_state import object_state
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
-from ..nn.parameter import Parameter
+from ..nn.modules.module import Module
+from ..nn.parameter import Parameter, UninitializedTensorMixin
 from . import rebuild
+from .archive import ArchiveWriter
 from .names import STORAGE_OF, STORAGE_TYPES, UNTYPED, StorageType, written_name
+from .options import save_options
+from .options import state as options_state
+from .places import location_tag
 
-ALIGNMENT = 64
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 DEFAULT_PROTOCOL = 2  # of pickle
 
 
-class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
-    """Pickles with PyTorch's names; storages become persistent ids and are collected on the side.
-
-    The pure-Python pickler, because only it lets the names of classes and functions be chosen."""
-
-    dispatch: ClassVar[Any] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+class _TorchNames:
+    """What every pickler of checkpoints adds to its base: PyTorch's names, and storages collected on the side."""
 
     def __init__(self, file: Any, protocol: int, legacy: bool = False):
-        super().__init__(file, protocol)
+        super().__init__(file, protocol)  # type: ignore[call-arg]
         self.legacy = legacy
         self.storages: dict[str, UntypedStorage] = {}
         self.numels: dict[str, tuple[int, dtype | None]] = {}
         self._keys: dict[tuple[int, int], str] = {}
-        self._keep: list = []
+        self._dtypes: dict[int, dtype | None] = {}
+        self._classes: set[type] = set()  # of modules, written once with their source
 
     def key_of(self, storage: UntypedStorage) -> str:
         """Tensors over the same memory share one record."""
@@ -54,7 +57,6 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
         if key is None:
             key = self._keys[identity] = str(len(self._keys))
             self.storages[key] = storage
-            self._keep.append(storage)
         return key
 
     def persistent_id(self, obj: Any) -> Any:
@@ -62,19 +64,35 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
             obj = _StorageReference(obj, uint8 if self.legacy else None)  # PyTorch's old reader wants a dtype
         elif isinstance(obj, TypedStorage):
             obj = _StorageReference(obj.untyped(), obj.dtype)
+        elif self.legacy and isinstance(obj, type) and issubclass(obj, Module):
+            if obj in self._classes:
+                return None
+            self._classes.add(obj)
+            return _module_source(obj)
         elif not isinstance(obj, _StorageReference):
             return None
+        self._check_dtype(obj)
         key = self.key_of(obj.storage)
         kind = STORAGE_TYPES[STORAGE_OF[obj.dtype]] if obj.dtype in STORAGE_OF else UNTYPED
         numel = obj.storage.size_bytes // (obj.dtype.itemsize if kind is not UNTYPED else 1)  # type: ignore[union-attr]
         self.numels[key] = (numel, obj.dtype if kind is not UNTYPED else None)
-        base = ("storage", kind, key, str(obj.storage.device), numel)
+        base = ("storage", kind, key, location_tag(obj.storage), numel)
         return (*base, None) if self.legacy else base
 
+    def _check_dtype(self, reference: _StorageReference) -> None:
+        if reference.storage.ptr and reference.dtype is not None:
+            known = self._dtypes.setdefault(reference.storage.ptr, reference.dtype)
+            if known is not reference.dtype:  # a record has one dtype: the other tensor would come back wrong
+                raise RuntimeError(
+                    "Cannot save multiple tensors or storages that view the same data as different types: it is"
+                    f" {known} and {reference.dtype}"
+                )
+
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Tensor):
+        if isinstance(obj, Tensor) and _is_own_reduction(type(obj)):
             return _reduce_tensor(obj)
-        return NotImplemented
+        above: Any = getattr(super(), "reducer_override", None)
+        return NotImplemented if above is None else above(obj)
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         written = written_name(obj)
@@ -93,18 +111,57 @@ class StoragePickler(pickle._Pickler):  # type: ignore[name-defined]
     def save_layout(self, obj: Any) -> None:
         self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)
 
-    def save_type(self, obj: Any) -> None:
+
+def _named_or(otherwise: Any) -> Any:
+    """Writes a class or function under PyTorch's name, or else as the pickler would."""
+
+    def save(self: Any, obj: Any) -> None:
         written = written_name(obj)
         if written is None:
-            super().save_type(obj)  # type: ignore[misc]
+            otherwise(self, obj)
         else:
             self._write_global(*written, obj)
 
-    dispatch[dtype] = save_dtype
-    dispatch[layout] = save_layout
-    dispatch[type] = save_type
-    dispatch[types.FunctionType] = save_global
-    dispatch[StorageType] = save_global
+    return save
+
+
+def pickler_class(module: Any) -> Any:
+    """The pickler of a module with pickle's interface, taught PyTorch's names. Of pickle itself the one in pure Python, because only
+    it lets the names of classes and functions be chosen."""
+    base: Any = pickle._Pickler if module is pickle else module.Pickler  # type: ignore[attr-defined]
+    if not issubclass(base, pickle._Pickler):  # type: ignore[attr-defined]
+        raise NotImplementedError(
+            f"pickle_module={module!r}: its Pickler is not made of pickle's Python code, so that it cannot write PyTorch's names"
+        )
+
+    class Taught(_TorchNames, base):
+        dispatch: ClassVar[Any] = {
+            **base.dispatch,
+            dtype: _TorchNames.save_dtype,
+            layout: _TorchNames.save_layout,
+            StorageType: _TorchNames.save_global,
+            type: _named_or(base.dispatch[type]),
+            types.FunctionType: _named_or(base.dispatch[types.FunctionType]),
+        }
+
+    return Taught
+
+
+StoragePickler = pickler_class(pickle)
+
+
+def _module_source(kind: type) -> tuple | None:
+    """How the older format keeps the class of a module: with its source, to warn when that has changed."""
+    try:
+        lines, _ = inspect.getsourcelines(kind)
+        return ("module", kind, inspect.getsourcefile(kind), "".join(lines))
+    except (OSError, TypeError):
+        warnings.warn(
+            f"Couldn't retrieve source code for container of type {kind.__name__}. It won't be checked for correctness upon"
+            " loading.",
+            stacklevel=2,
+        )
+        return ("module", kind, None, None)
 
 
 class _StorageReference:
@@ -116,79 +173,78 @@ class _StorageReference:
         self.storage, self.dtype = storage, kind
 
 
+def _is_own_reduction(kind: Any) -> bool:
+    """Whether the class leaves pickling to this package; else it knows how to pickle itself."""
+    return kind.__reduce_ex__.__module__.partition(".")[0] == PACKAGE and not issubclass(kind, UninitializedTensorMixin)
+
+
 def _reduce_tensor(t: Tensor) -> tuple:
-    if t.device.type == "meta":
-        return rebuild.meta_tensor, (t.dtype, tuple(t.shape), tuple(t._strides), t.requires_grad)
     if not t.is_leaf:
+        kind = type(t)
+        extra = object_state(t)
         t = t.detach().requires_grad_(t.requires_grad)
-    state = {k: v for k, v in t.__dict__.items() if k != "_is_param"}
+        return _as_subclass(*_reduce_plain(t), kind, extra)
+    state = object_state(t)
     if isinstance(t, Parameter):
-        plain = t.data
         if state:
-            return rebuild.parameter_with_state, (plain, t.requires_grad, OrderedDict(), state)
-        return rebuild.parameter, (plain, t.requires_grad, OrderedDict())
+            return rebuild.parameter_with_state, (t.data, t.requires_grad, OrderedDict(), state)
+        return rebuild.parameter, (t.data, t.requires_grad, OrderedDict())
+    return _as_subclass(*_reduce_plain(t), type(t), state)
+
+
+def _as_subclass(function: Any, args: tuple, kind: type, state: Any) -> tuple:
+    if (kind is Tensor or issubclass(kind, SparseTensor)) and not state:
+        return function, args
+    return rebuild.from_type, (function, kind, args, state)
+
+
+def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
+    """What rebuilds the numbers of a tensor."""
     if isinstance(t, SparseTensor):
         parts: tuple = (*t._parts(), tuple(t.shape))
         if isinstance(t, SparseCoo):
             parts += (t._is_coalesced,)
         return rebuild.sparse_tensor, (t.layout, parts)
-    args: tuple = (
-        _StorageReference(t._storage, t.dtype),
-        t._offset,
-        tuple(t.shape),
-        tuple(t._strides),
-        t.requires_grad,
-        OrderedDict(),
-    )
-    function: Any = rebuild.tensor_v2
-    if t.dtype not in STORAGE_OF:
-        function, args = rebuild.tensor_v3, (*args, t.dtype)
-    if type(t) is Tensor and not state:
-        return function, args
-    return rebuild.from_type, (function, type(t), args, state)
+    if t.device.type == "meta":
+        if options_state.skip_data:
+            warnings.warn(
+                "Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=2
+            )
+        return rebuild.meta_tensor, (t.dtype, tuple(t.shape), tuple(t._strides), t.requires_grad)
+    reference = _StorageReference(t._storage, t.dtype)
+    args: tuple = (reference, t._offset, tuple(t.shape), tuple(t._strides), t.requires_grad, OrderedDict())
+    if t.dtype in STORAGE_OF:
+        return rebuild.tensor_v2, args
+    return rebuild.tensor_v3, (*args, t.dtype)
 
 
 # -- the zip format -------------------------------------------------------------------------------------------------------
 
 
-def write_zip(obj: Any, file: Any, protocol: int, root: str = "archive") -> None:
-    """One stored (uncompressed) archive with everything in the folder `root`: data.pkl, one record per storage at a 64-byte boundary, and markers."""
+def write_zip(
+    obj: Any, file: Any, pickler_type: Any, protocol: int, root: str = "archive", marked: bool = True
+) -> None:
+    """One stored (uncompressed) archive with everything in the folder `root`: data.pkl, one record per storage, and markers."""
     body = io.BytesIO()
-    pickler = StoragePickler(body, protocol)
+    pickler = pickler_type(body, protocol)
     pickler.dump(obj)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        checksum = 0
-        for name, data in (
-            ("data.pkl", body.getvalue()), (".format_version", b"1"), (".storage_alignment", str(ALIGNMENT).encode()),
-            ("byteorder", sys.byteorder.encode()),
-        ):  # fmt: skip
-            _record(archive, f"{root}/{name}", data)
-            checksum = zlib.crc32(data, checksum)
+    with ArchiveWriter(file, root) as archive:
+        archive.write_record("data.pkl", body.getvalue())
+        archive.write_record(".format_version", b"1")
+        archive.write_record(".storage_alignment", str(save_options.storage_alignment))
+        if marked:
+            archive.write_record("byteorder", sys.byteorder)
         for key, storage in pickler.storages.items():
-            contents: Any = memoryview(storage.numpy())  # type: ignore[arg-type]
-            _record(archive, f"{root}/data/{key}", contents)
-            checksum = zlib.crc32(contents, checksum)
-        _record(archive, f"{root}/version", b"3\n")
-        _record(archive, f"{root}/.data/serialization_id", f"{checksum:040d}".encode())
-
-
-def _record(archive: zipfile.ZipFile, name: str, data: Any) -> None:
-    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    info.file_size = len(data)
-    assert archive.fp is not None
-    start = archive.fp.tell() + 30 + len(info.filename.encode())
-    if len(data) >= 0xFFFFFFFF:
-        start += 20  # the zip64 field comes first
-    padding = -(start + 4) % ALIGNMENT
-    info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
-    with archive.open(info, "w") as target:
-        target.write(data)
+            if options_state.skip_data:
+                archive.write_record_metadata(f"data/{key}", storage.size_bytes)
+            else:
+                archive.write_record(f"data/{key}", storage)
 
 
 # -- the older format -----------------------------------------------------------------------------------------------------
 
 
-def write_legacy(obj: Any, file: Any, protocol: int) -> None:
+def write_legacy(obj: Any, file: Any, pickler_type: Any, protocol: int) -> None:
     for header in (
         MAGIC,
         PROTOCOL,
@@ -199,7 +255,7 @@ def write_legacy(obj: Any, file: Any, protocol: int) -> None:
         },
     ):
         pickle.dump(header, file, protocol)
-    pickler = StoragePickler(file, protocol, legacy=True)
+    pickler = pickler_type(file, protocol, legacy=True)
     pickler.dump(obj)
     keys = sorted(pickler.storages)
     pickle.dump(keys, file, protocol)
@@ -207,7 +263,7 @@ def write_legacy(obj: Any, file: Any, protocol: int) -> None:
         storage = pickler.storages[key]
         kind = pickler.numels[key][1]
         file.write(struct.pack("<q", storage.size_bytes // (kind.itemsize if kind else 1)))
-        file.write(storage.numpy().tobytes())
+        file.write(memoryview(storage.numpy()))  # type: ignore[arg-type]
 
 
 # -- the destination ------------------------------------------------------------------------------------------------------
@@ -261,18 +317,24 @@ def save(
 
     >>> flambeau.save(model.state_dict(), "model.pt")
     """
-    if pickle_module is not pickle:
-        raise NotImplementedError(f"files are written with pickle alone, but got pickle_module={pickle_module!r}")
+    kind = StoragePickler if pickle_module is pickle else pickler_class(pickle_module)
     if isinstance(f, (str, os.PathLike)):
         stem = os.path.splitext(os.path.basename(os.fsdecode(f)))[0]
+        root = stem if stem.isascii() and stem else "archive"
         with atomic_file(f) as file:
-            if _use_new_zipfile_serialization:
-                write_zip(obj, file, pickle_protocol, stem if stem.isascii() and stem else "archive")
-            else:
-                write_legacy(obj, file, pickle_protocol)
+            _write(
+                obj, file, kind, pickle_protocol, root, _use_new_zipfile_serialization, not _disable_byteorder_record
+            )
     elif hasattr(f, "write"):
-        (write_zip if _use_new_zipfile_serialization else write_legacy)(obj, f, pickle_protocol)
+        _write(obj, f, kind, pickle_protocol, "archive", _use_new_zipfile_serialization, not _disable_byteorder_record)
     else:
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, got {type(f).__name__}"
         )
+
+
+def _write(obj: Any, file: Any, kind: Any, protocol: int, root: str, zipped: bool, marked: bool) -> None:
+    if zipped:
+        write_zip(obj, file, kind, protocol, root, marked)
+    else:
+        write_legacy(obj, file, kind, protocol)

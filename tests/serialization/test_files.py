@@ -181,15 +181,31 @@ def test_no_room_is_made_for_what_the_file_cannot_hold():
         torch.load(io.BytesIO(file.getvalue().replace(small, huge)))
 
 
-def test_other_pickle_modules_are_refused():
-    other = type("other", (), {"Pickler": pickle.Pickler, "Unpickler": pickle.Unpickler})
-    with pytest.raises(NotImplementedError, match="written with pickle alone"):
-        torch.save({}, io.BytesIO(), pickle_module=other)
+def test_other_pickle_modules():
+    class Counting(pickle._Pickler):
+        dumps = 0
+
+        def dump(self, obj):
+            Counting.dumps += 1
+            super().dump(obj)
+
+    class Failing(pickle.Unpickler):
+        def load(self):
+            raise RuntimeError("this one")
+
     file = io.BytesIO()
-    torch.save({}, file, pickle_module=pickle)
+    torch.save(sample(torch), file, pickle_module=type("other", (), {"Pickler": Counting}))
+    assert Counting.dumps == 1
     file.seek(0)
-    with pytest.raises(NotImplementedError, match="read with pickle alone"):
-        torch.load(file, pickle_module=other, weights_only=False)
+    assert_same(torch.load(file, pickle_module=pickle, weights_only=False), sample(torch))
+    file.seek(0)
+    other = type("other", (), {"Pickler": pickle.Pickler, "Unpickler": pickle.Unpickler})
+    assert_same(torch.load(file, pickle_module=other, weights_only=False), sample(torch))
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="this one"):
+        torch.load(file, pickle_module=type("other", (), {"Unpickler": Failing}), weights_only=False)
+    with pytest.raises(NotImplementedError, match="PyTorch's names"):
+        torch.save({}, io.BytesIO(), pickle_module=other)
 
 
 def test_environment_decides_about_unsafe_files(tmp_path, monkeypatch):

@@ -28,10 +28,11 @@ def example(library: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(("writer", "reader"), [(torch, flambeau), (flambeau, torch), (flambeau, flambeau)])
-def test_round_trip(writer: Any, reader: Any, weights_only: bool) -> None:
+def test_round_trip(writer: Any, reader: Any, zipped: bool, weights_only: bool) -> None:
     file = io.BytesIO()
-    writer.save(example(writer), file)
+    writer.save(example(writer), file, _use_new_zipfile_serialization=zipped)
     file.seek(0)
     found, expected = reader.load(file, weights_only=weights_only), example(reader)
     assert repr(found) == repr(expected)

@@ -1,0 +1,46 @@
+"""What a tensor has besides its numbers: attributes set on it, slots of its class, or what its class says to keep."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+from typing import Any
+
+from .naming import PACKAGE
+from .tensor import Tensor
+
+_DEFAULT = getattr(object, "__getstate__", None)  # Python 3.11 and later have one
+
+
+def object_state(t: Tensor) -> Any:
+    """A dictionary of attributes, or with slots a pair of them, or what the class's own __getstate__ gives."""
+    kind: Any = type(t)
+    if getattr(kind, "__getstate__", None) is not _DEFAULT:
+        return t.__getstate__()  # type: ignore[attr-defined]
+    attributes = {name: value for name, value in t.__dict__.items() if name != "_is_param"}
+    slots = {name: getattr(t, name) for name in _slots_of_users(kind) if hasattr(t, name)}
+    return (attributes, slots) if slots else attributes
+
+
+@functools.lru_cache(maxsize=256)
+def _slots_of_users(kind: type) -> tuple[str, ...]:
+    """The slots a class adds to this package's, which hold what is rebuilt and not copied."""
+    own = next(c for c in kind.__mro__ if c.__module__.partition(".")[0] in (PACKAGE, "torch"))
+    if own is kind:
+        return ()
+    rebuilt = set(copyreg._slotnames(own))  # type: ignore[attr-defined]
+    return tuple(name for name in copyreg._slotnames(kind) if name not in rebuilt)  # type: ignore[attr-defined]
+
+
+def set_object_state(t: Tensor, state: Any) -> Tensor:
+    """Give a tensor what `object_state` told."""
+    kind: Any = type(t)
+    if getattr(kind, "__setstate__", None) is not getattr(Tensor, "__setstate__", None):
+        t.__setstate__(state)  # type: ignore[attr-defined]
+        return t
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    if attributes:
+        t.__dict__.update(attributes)
+    for name, value in (slots or {}).items():
+        setattr(t, name, value)
+    return t

@@ -1,0 +1,107 @@
+"""How files are read and written, where the caller does not say: PyTorch's settings, as functions and as `torch.utils.serialization.config`."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+from mmap import MAP_PRIVATE, MAP_SHARED
+from typing import Any
+
+
+class LoadEndianness(Enum):
+    """The byte order of files that do not say which they have."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+class _LoadOptions:
+    """What `load` does unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.mmap: bool = False
+        self.endianness: LoadEndianness | None = None
+        self.mmap_flags: int | None = MAP_PRIVATE
+        self.calculate_storage_offsets: bool = False  # here offsets are always read from the archive's directory
+
+
+class _SaveOptions:
+    """What `save` does unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.compute_crc32: bool = True
+        self.use_pinned_memory_for_d2h: bool = False
+        self.storage_alignment: int = 64
+
+
+load_options = _LoadOptions()
+save_options = _SaveOptions()
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The byte order taken for files without a mark; None means little-endian."""
+    return load_options.endianness
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Take this byte order for files without a mark."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    load_options.endianness = endianness
+
+
+def get_crc32_options() -> bool:
+    """Whether `save` writes the checksum of each record."""
+    return save_options.compute_crc32
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Without checksums `save` is a little faster, and other zip programs may refuse the file."""
+    save_options.compute_crc32 = compute_crc32
+
+
+def get_default_mmap_options() -> int | None:
+    """The flag that `load(mmap=True)` maps files with."""
+    return load_options.mmap_flags
+
+
+class set_default_mmap_options:
+    """Map files with MAP_PRIVATE (changes stay in memory) or MAP_SHARED (they go to the file), from now on or for a `with` block."""
+
+    def __init__(self, flags: int):
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED,"
+                f" but got {flags}"
+            )
+        self.before = load_options.mmap_flags
+        load_options.mmap_flags = flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: Any) -> None:
+        load_options.mmap_flags = self.before
+
+
+class _State(threading.local):
+    skip_data = False
+
+
+state = _State()
+
+
+class skip_data:
+    """In this block `save` leaves room for the bytes of storages without writing them, and `load` makes storages without reading."""
+
+    def __init__(self, materialize_fake_tensors: bool = False):
+        if materialize_fake_tensors:
+            raise NotImplementedError("skip_data: there are no fake tensors in Flambeau to materialize")
+
+    def __enter__(self) -> None:
+        self.before = state.skip_data
+        state.skip_data = True
+
+    def __exit__(self, *exc: Any) -> None:
+        state.skip_data = self.before
