@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.batched import BatchedTensor
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class, raw_value
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
 from ..ops.inplace import rebase_history
@@ -108,6 +108,10 @@ class FunctionNode(Node):
         """In PyTorch the node of a Function is its ctx: what forward put there can be read here."""
         if name in FunctionNode.__slots__ or name.startswith("__"):
             raise AttributeError(name)
+        if name == "_raw_saved_tensors":
+            if self.saved is None:
+                raise RuntimeError(RETRY_MESSAGE)
+            return raw_value(self.saved)
         return getattr(self.ctx, name)
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+_new_object: Any = object.__new__
 _sequence = itertools.count()
 _ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they are complete
 
@@ -93,9 +94,10 @@ class Meta:
 class SavedTensor:
     """A tensor kept for the backward pass, with the version it had.
 
-    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read."""
+    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read. `tensor` and
+    `packed` are None once the value is freed; `register_hooks` is what users do with one (`grad_fn._raw_saved_self`)."""
 
-    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge")
+    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge", "freed")
 
     def __init__(self, tensor: Any, is_output: bool, output_nr: int = 0):
         storage = tensor._storage
@@ -105,28 +107,78 @@ class SavedTensor:
             refuse_saving()
         self.is_output = is_output
         self.output_nr = output_nr
-        self.unpack_hook = None
-        self.tensor: Any
+        self.unpack_hook: Callable | None = None
+        self.freed = False
+        self.tensor: Any = tensor._bare_alias() if is_output else tensor
         if unusual and mode.saved_hooks:
-            pack, self.unpack_hook = mode.saved_hooks[-1]
-            self.edge = None if is_output else gradient_edge(tensor)
-            self.packed = pack(tensor.detach() if is_output else tensor)
-            self.tensor = None
-        else:
-            self.tensor = tensor._bare_alias() if is_output else tensor
+            self._pack(*mode.saved_hooks[-1])
+
+    @classmethod
+    def holding_nothing(cls, freed: bool) -> SavedTensor:
+        """Stands for None among the saved values, or for a value that is gone."""
+        self = _new_object(cls)
+        self.tensor = self.unpack_hook = None
+        self.freed = freed
+        return self
+
+    def _pack(self, pack: Callable, unpack: Callable) -> None:
+        tensor = self.tensor
+        self.edge = None if self.is_output else gradient_edge(tensor)
+        before, mode.enabled = mode.enabled, False
+        try:
+            self.packed = pack(tensor)
+        finally:
+            mode.enabled = before
+        if tensor._storage.version != self.version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be"
+                " modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you"
+                " need to perform in-place operations on the input to a pack hook."
+            )
+        self.tensor, self.unpack_hook = None, unpack
+
+    def register_hooks(self, pack_hook: Any = None, unpack_hook: Any = None) -> None:
+        """From now on this value is kept as `pack_hook(tensor)`; `unpack_hook` brings it back."""
+        if not callable(pack_hook) or not callable(unpack_hook):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments: expected (pack_hook: Callable, unpack_hook: Callable)"
+            )
+        if self.freed:
+            raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. " + FREED_MESSAGE)
+        if self.unpack_hook is not None:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is"
+                " allowed at a time."
+            )
+        if self.tensor is None:
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        self._pack(pack_hook, unpack_hook)
+
+    @property
+    def data(self) -> Any:
+        """What is kept: the tensor, or what the pack hook made of it."""
+        return self.tensor if self.unpack_hook is None else self.packed
 
     def unpack(self, node: Node) -> Any:
         if self.unpack_hook is not None:
-            result = self.unpack_hook(self.packed)
-            edge = (node, self.output_nr) if self.is_output else self.edge
-            if edge is not None and gradient_edge(result) != edge:  # hooks see to the values; the history is known here
-                result = result._bare_alias()
-                result._set_history(*edge)
-            return result
+            return self._unpack_through_hook(node)
         tensor = self.tensor
         if tensor._storage.version != self.version:
             raise RuntimeError(_modified_message(tensor, self, node))
         return node.as_output(tensor._bare_alias(), self.output_nr) if self.is_output else tensor
+
+    def _unpack_through_hook(self, node: Node) -> Any:
+        assert self.unpack_hook is not None
+        result = self.unpack_hook(self.packed)
+        if not hasattr(result, "_bare_alias"):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(result).__name__
+            )
+        edge = (node, self.output_nr) if self.is_output else self.edge
+        if edge is not None and gradient_edge(result) != edge:  # hooks see to the values; the history is known here
+            result = result._bare_alias()
+            result._set_history(*edge)
+        return result
 
 
 def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
@@ -239,12 +291,55 @@ class Node:
             self.hooks = {}
         return HookHandle(self.hooks, hook)
 
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        """What is kept for backward under PyTorch's names: numbers, SavedTensors and lists of them; GONE where it was freed.
+        If `hookable`, hooks on these SavedTensors are respected by this node."""
+        return {}
+
+    def __getattr__(self, name: str) -> Any:
+        """`grad_fn._saved_self` is what was saved, `_raw_saved_self` the SavedTensor, which takes hooks."""
+        for prefix in ("_saved_", "_raw_saved_"):
+            if name.startswith(prefix):
+                raw, field = prefix == "_raw_saved_", name[len(prefix) :]
+                fields = self.saved_fields(hookable=raw)
+                if field in fields:
+                    return raw_value(fields[field]) if raw else public_value(fields[field], self)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __dir__(self) -> list[str]:
+        fields = self.saved_fields()
+        raw = [f"_raw_saved_{name}" for name, entry in fields.items() if isinstance(entry, (SavedTensor, list))]
+        return [*super().__dir__(), *(f"_saved_{name}" for name in fields), *raw]
+
     def __call__(self, *grads: Any) -> Any:
         result = self.apply(list(grads))
         return result[0] if len(result) == 1 else result
 
     def __repr__(self) -> str:
         return f"<{self.label} object at {id(self):#x}>"
+
+
+GONE = SavedTensor.holding_nothing(freed=True)
+
+
+def public_name(parameter: str) -> str:
+    """PyTorch's name for a saved argument: most of its declarations call the first one `self`."""
+    return "self" if parameter == "input" else parameter
+
+
+def public_value(entry: Any, node: Node) -> Any:
+    """A saved value as users see it."""
+    if entry is GONE:
+        raise RuntimeError(RETRY_MESSAGE)
+    if isinstance(entry, SavedTensor):
+        return entry.unpack(node)
+    return tuple(public_value(e, node) for e in entry) if isinstance(entry, (list, tuple)) else entry
+
+
+def raw_value(entry: Any) -> Any:
+    if isinstance(entry, (list, tuple)):
+        return tuple(SavedTensor.holding_nothing(freed=False) if e is None else raw_value(e) for e in entry)
+    return entry
 
 
 @functools.cache
@@ -261,11 +356,14 @@ def user_trace() -> str:
     return "".join(traceback.format_list(outside))
 
 
-RETRY_MESSAGE = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been"
-    " freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify"
+FREED_MESSAGE = (
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify"
     " retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors"
     " after calling backward."
+)
+RETRY_MESSAGE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been"
+    " freed). " + FREED_MESSAGE
 )
 
 

@@ -175,6 +175,11 @@ class Pointwise:
     def runtime_params(self, params: tuple) -> tuple:
         return tuple(v for v, fixed in zip(params, self.constant_params) if type(v) in _RUNTIME and not fixed)
 
+    def runtime_flags(self, params: tuple) -> list[bool]:
+        """Per parameter: whether its value comes with every call; the others are part of the plan."""
+        flags = [type(v) in _RUNTIME and not fixed for v, fixed in zip(params, self.constant_params)]
+        return flags or [False] * len(self.parameters)
+
     def params_key(self, params: tuple) -> tuple:
         """What of the parameters decides the formula."""
         return tuple(

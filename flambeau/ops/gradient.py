@@ -14,8 +14,10 @@ from ..core.batched import BatchedOperand
 from ..core.device import cpu
 from ..core.dtype import opmath
 from ..core.graph import (
+    GONE,
     INFERENCE,
     RETRY_MESSAGE,
+    AccumulateGrad,
     Meta,
     Node,
     SavedTensor,
@@ -23,6 +25,7 @@ from ..core.graph import (
     mode,
     modified_message,
     named_class,
+    public_name,
     refuse_saving,
     user_trace,
 )
@@ -346,6 +349,36 @@ class PointwiseNode(Node):
         if edge is not None:
             t._set_history(*edge)
         return t
+
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        recipe = self.recipe
+        op, plan = recipe.plan.op, recipe.plan
+        entries = [self._hookable(i, e) for i, e in zip(recipe.keeps, self.saved or ())]
+        if hookable and entries:
+            self.saved, self.hooked = entries, True
+        fields = {public_name(op.operand_names[i]): value for i, value in plan.constants.items()}
+        names = [public_name(name) for name in op.operand_names]
+        for (name, _), value, is_runtime in zip(op.parameters, plan.params or op.defaults, op.runtime_flags(plan.params)):
+            if is_runtime:
+                names.append(name)
+            else:
+                fields[name] = value
+        names.append("result")
+        for i, entry in zip(recipe.keeps, entries or (GONE,) * len(recipe.keeps)):
+            fields[names[i - 1]] = entry
+        return fields
+
+    def _hookable(self, i: int, entry: Any) -> Any:
+        """The entry as a SavedTensor, if it is a tensor."""
+        if type(entry) is not tuple:
+            return entry
+        tensor = self._restored(i, entry)
+        edge = None if i == self.recipe.output else self.edges[i - 1]
+        if edge is not None and type(edge[0]) is AccumulateGrad:
+            tensor = edge[0].variable
+        saved = SavedTensor(tensor, i == self.recipe.output)
+        saved.version = entry[1]
+        return saved
 
     def complain(self, entry: tuple) -> None:
         """Raise the error for a saved tensor that was changed in place."""

@@ -157,22 +157,16 @@ def stack_into(out: Tensor, given: list[Tensor]) -> None:
     _plan(_stack_plans, _stack_plan, given, 0).run_into(out, given)
 
 
-def _cat_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
+def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
     shares: list = []
     start = 0
-    axis = 0 if all(map(_is_skipped, tensors)) else wrap_dim(dim, len(g.shape))
-    for t, wanted in zip(tensors, needs["tensors"]):
-        if _is_skipped(t):
+    axis = 0 if all(shape == (0,) for shape in tensors_shape) else wrap_dim(dim, len(g.shape))
+    for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
+        if shape == (0,):
             shares.append(g.new_zeros((0,)) if wanted else None)
             continue
-        stop = start + t.shape[axis]
-        if wanted:
-            part = slice_dim(g, axis, start, stop, 1)
-            if part.dtype.is_complex and not t.dtype.is_complex:
-                part = part.real
-            shares.append(part.to(t.dtype))
-        else:
-            shares.append(None)
+        stop = start + shape[axis]
+        shares.append(_share(slice_dim(g, axis, start, stop, 1), d) if wanted else None)
         start = stop
     return shares
 
@@ -223,18 +217,15 @@ def _cat_plan(given: list[Tensor], dim: int) -> JoinPlan:
     return plan
 
 
-def _stack_backward(g: Tensor, tensors: list[Tensor], dim: int, needs: dict) -> list:
+def _share(part: Tensor, d: dtype) -> Tensor:
+    """A part of the gradient for a tensor of dtype `d`."""
+    return (part.real if part.dtype.is_complex and not d.is_complex else part).to(d)
+
+
+def _stack_backward(g: Tensor, tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
     axis = wrap_dim(dim, len(g.shape))
-    shares: list = []
-    for i, (t, wanted) in enumerate(zip(tensors, needs["tensors"])):
-        if not wanted:
-            shares.append(None)
-            continue
-        part = g.select(axis, i)
-        if part.dtype.is_complex and not t.dtype.is_complex:
-            part = part.real
-        shares.append(part.to(t.dtype))
-    return shares
+    wanted = zip(tensors_dtype, needs["tensors"])
+    return [_share(g.select(axis, i), d) if yes else None for i, (d, yes) in enumerate(wanted)]
 
 
 @primitive(grads={"tensors": _stack_backward}, out=True, method=False)
@@ -297,26 +288,19 @@ def column_stack(tensors: Any) -> Tensor:
     return hstack(columns)
 
 
-def _block_diag_backward(g: Tensor, tensors: list[Tensor], needs: dict) -> list:
+def _block_diag_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], needs: dict) -> list:
     shares: list = []
     row = column = 0
-    for t, wanted in zip(tensors, needs["tensors"]):
-        height, width = _matrix_shape(t)
-        if wanted:
-            part = slice_dim(slice_dim(g, 0, row, row + height, 1), 1, column, column + width, 1)
-            if part.dtype.is_complex and not t.dtype.is_complex:
-                part = part.real
-            shares.append(part.reshape(t.shape).to(t.dtype))
-        else:
-            shares.append(None)
+    for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
+        height, width = _matrix_shape(shape)
+        part = slice_dim(slice_dim(g, 0, row, row + height, 1), 1, column, column + width, 1) if wanted else None
+        shares.append(None if part is None else _share(part.reshape(shape), d))
         row, column = row + height, column + width
     return shares
 
 
-def _matrix_shape(t: Tensor) -> tuple[int, int]:
-    if len(t.shape) == 2:
-        return t.shape[0], t.shape[1]
-    return 1, t.numel()
+def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (shape[0], shape[1]) if len(shape) == 2 else (1, numel_of(shape))
 
 
 @internal(grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag")
@@ -328,7 +312,7 @@ def block_diagonal(tensors: list[Tensor]) -> Tensor:
                 " dimensions"
             )
     where = _check_devices(tensors)
-    shapes = [_matrix_shape(t) for t in tensors]
+    shapes = [_matrix_shape(t.shape) for t in tensors]
     shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
     out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))
     offset = 0

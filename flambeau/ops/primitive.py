@@ -16,7 +16,18 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..core import graph
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class, unusual, user_trace
+from ..core.graph import (
+    GONE,
+    RETRY_MESSAGE,
+    Node,
+    SavedTensor,
+    gradient_edge,
+    mode,
+    named_class,
+    public_name,
+    unusual,
+    user_trace,
+)
 from ..core.tensor import Tensor
 from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, starred
@@ -218,6 +229,18 @@ class PrimitiveNode(Node):
                 saved[read] = SavedTensor(value, False) if isinstance(value, Tensor) else _pack(value)
         self.saved = saved
 
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        keeps_input = self.label in _FIRST_ARGUMENT_IS_INPUT
+        fields: dict[str, Any] = {}
+        for read, name, field in self.needs.reads:
+            entry = GONE if self.saved is None else self.saved[read]
+            if read == "out" and not self.single and entry is not GONE:
+                fields.update((f"result{i}", part) for i, part in enumerate(entry))
+                continue
+            parameter = "result" if read == "out" else name if keeps_input else public_name(name)
+            fields[parameter + (_HEADER_NAMES[field] if field in _HEADER_NAMES else "")] = entry
+        return fields
+
     def release(self) -> None:
         if self.saved and any(type(value) in (SavedTensor, list) for value in self.saved.values()):
             self.saved = None
@@ -253,6 +276,20 @@ def _flag(wanted: Any) -> bool:
 
 
 _HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device"}
+
+
+# How PyTorch calls these when they are saved, behind the name of the argument.
+_HEADER_NAMES = {
+    "shape": "_sym_sizes",
+    "_strides": "_sym_strides",
+    "_offset": "_sym_storage_offset",
+    "dtype": "_scalar_type",
+    "device": "_device",
+}
+_FIRST_ARGUMENT_IS_INPUT = frozenset(
+    f"{name}Backward0"
+    for name in ("Convolution", "NativeBatchNorm", "NativeLayerNorm", "NativeGroupNorm", "GridSampler2D", "GridSampler3D")
+)
 
 
 def _header_field(read: str, names: tuple) -> tuple[str, str | None]:

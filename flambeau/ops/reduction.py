@@ -16,7 +16,7 @@ from ..core.batched import BatchedTensor
 from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
-from ..core.graph import RETRY_MESSAGE, Meta, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import GONE, RETRY_MESSAGE, Meta, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import expand_strides, wrap_dim
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
@@ -353,3 +353,11 @@ class ReductionNode(Node):
         if result.dtype is not self.dtype:
             result = (result.real if result.dtype.is_complex and not self.dtype.is_complex else result).to(self.dtype)
         return (result,)
+
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        fields: dict[str, Any] = {"self_sym_sizes": self.shape}
+        if self.label == self.op.labels[-1]:
+            fields.update(dim=self.dims, keepdim=self.keepdim)
+        for read in set(self.op.reads) & {"input", "out"}:
+            fields["self" if read == "input" else "result"] = GONE if self.saved is None else self.saved[read]
+        return fields

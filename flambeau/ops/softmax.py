@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..core.dtype import dtype as dtype_type
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
@@ -75,6 +75,9 @@ class _SoftmaxNode(Node):
             return (self.op.backward(g, out, self.dim),)
         backward = log_softmax_backward if self.op.log_result else softmax_backward
         return (backward(g, out, self.dim, out.dtype),)
+
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        return {"dim": self.dim, "result": GONE if self.saved is None else self.saved}
 
 
 _softmax, _log_softmax = _Softmax("softmax", False), _Softmax("log_softmax", True)

@@ -19,7 +19,7 @@ from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
 from .arguments import as_int
 from .formula import camel
-from .parameters import NO_DEFAULT, parameters, takes_options
+from .parameters import NO_DEFAULT, parameter_names, parameters, takes_options
 from .primitive import remember_no_grad_view
 from .public import dress, recourse
 from .registry import Op, register
@@ -45,6 +45,9 @@ class ViewNode(Node):
     def apply(self, grads: list) -> tuple:
         (g,) = grads
         return (None if g is None else self.op.backward(g, self.shape, *self.args),)
+
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        return {"self_sym_sizes": self.shape, **dict(zip(parameter_names(self.op.backward)[2:], self.args))}
 
     def release(self) -> None:
         pass
