@@ -13,6 +13,7 @@ from ..core.naming import submodule
 from ..core.overrides import overridable
 from ..core.tensor import Tensor
 from ..ops.creation import ones
+from .duals import carry
 from .engine import TensorHook, run_backward
 
 
@@ -261,6 +262,8 @@ def detach_(self: Tensor) -> Tensor:
         )
     if self._meta is not None:
         self._meta.grad_fn, self._meta.output_nr, self._meta.requires_grad = None, 0, False
+    if "_tangent" in self.__dict__:
+        carry(self, None)
     return self
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..core import modes
 from ..core.batched import BatchedTensor
 from ..core.graph import mode
 from ..core.naming import no_attribute
 from ..core.tensor import Tensor
+from .duals import DualLevel, carry, give, laid_out_like, levels_closed, open_levels, tangent_of
 from .engine import LinearPass, run_backward
 
 
@@ -30,29 +30,25 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
-class _Level(modes.Mode):
-    """An open dual level."""
+class _Level(DualLevel):
+    """Sees every operator call while it is open."""
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        found = [x for x in _tensors((args, tuple(kwargs.values()))) if tangent_of(x) is not None]
+        given = _tensors((args, tuple(kwargs.values())))
+        out = kwargs.get("out")
+        if out is not None and any(tangent_of(x) is not None for x in (*given, *_tensors(out))):
+            raise RuntimeError(
+                f"{op.name}(): Trying to use forward AD with an out= function: functions with out=... arguments don't support"
+                " forward derivatives"
+            )
+        found = list({id(x): x for x in given if tangent_of(x) is not None}.values())  # each once: x * x
         if not found:
             return function(*args, **kwargs)
-        if any(isinstance(x, BatchedTensor) for x in _tensors((args, tuple(kwargs.values())))):
+        if any(isinstance(x, BatchedTensor) for x in given):
             raise NotImplementedError("forward_ad does not work on tensors inside vmap: use torch.func.jvp there")
-        if kwargs.get("out") is not None:
-            raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support forward derivatives")
         if op.name.endswith("_") and not op.name.startswith("_"):
-            return _push_in_place(self, function, args, kwargs, found)
-        return _push(self, function, args, kwargs, found)
-
-
-_open: list[_Level] = []
-
-
-def tangent_of(x: Tensor) -> Tensor | None:
-    """The tangent that x carries at the open level."""
-    held = x.__dict__.get("_tangent") if _open else None
-    return held[1] if held is not None and held[0] is _open[-1] else None
+            return _push_in_place(function, args, kwargs, found)
+        return _push(function, args, kwargs, found)
 
 
 def _tensors(tree: Any) -> list[Tensor]:
@@ -69,7 +65,7 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
     return type(tree)(_replaced(v, new) for v in tree) if type(tree) in (tuple, list) else tree
 
 
-def _push(level: _Level, function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
+def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
     """Call the operator, and give its results their tangents."""
     records = mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
     before, mode.enabled = mode.enabled, True
@@ -77,32 +73,47 @@ def _push(level: _Level, function: Callable, args: tuple, kwargs: dict, duals: l
         starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
         result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
         outputs = [t for t in _tensors(result) if t.requires_grad]
-        tangents = _tangents(outputs, [(starts[id(x)], tangent_of(x)) for x in duals], records)
+        viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
+        tangents = [] if viewed is not None else _tangents(outputs, starts, duals, records)
     finally:
         mode.enabled = before
+    if viewed is not None:
+        return _push_view(function, args, kwargs, viewed)
+    for out in _tensors(result):
+        if any(out._storage is x._storage for x in duals):  # detached
+            carry(out, None)
     new = {}
     for out, tangent in zip(outputs, tangents):
         new[id(out)] = carrier = out if records else out.detach()
-        carrier.__dict__["_tangent"] = (level, tangent)
-        for x in duals:
-            if (
-                x._storage is carrier._storage
-            ):  # a view: neither may be changed now, the other's tangent would not follow
-                x.__dict__["_shared"] = carrier.__dict__["_shared"] = level
+        carry(carrier, laid_out_like(tangent, carrier))
     if isinstance(result, tuple) and type(result) is not tuple:  # a named result, made of one iterable
         return type(result)(new.get(id(t), t) for t in result)
     return _replaced(result, new)
+
+
+def _push_view(function: Callable, args: tuple, kwargs: dict, viewed: Tensor) -> Any:
+    """The tangents of views are the same views of the tangent."""
+    tangent = tangent_of(viewed)
+    assert tangent is not None
+    result = function(*args, **kwargs)
+    parts = function(*_replaced(args, {id(viewed): tangent}), **_replaced(kwargs, {id(viewed): tangent}))
+    for out, part in zip(_tensors(result), _tensors(parts)):
+        carry(out, part)
+    return result
 
 
 def _leaf(x: Tensor) -> Tensor:
     return x.detach().requires_grad_()
 
 
-def _tangents(outputs: list[Tensor], starts: list[tuple], create_graph: bool) -> list[Tensor]:
+def _tangents(
+    outputs: list[Tensor], starts: dict[int, Tensor], duals: list[Tensor], create_graph: bool
+) -> list[Tensor]:
     """For each output the Jacobian times the tangents."""
     if not outputs:
         return []
-    points, vectors = [p for p, _ in starts], [v for _, v in starts]
+    points: list = [starts[id(x)] for x in duals]
+    vectors: list = [tangent_of(x) for x in duals]
     seeds = [o.new_ones(o.shape).requires_grad_() for o in outputs]
     rows = run_backward(outputs, seeds, True, True, points, False, LinearPass)
     reached = [(r, v) for r, v in zip(rows, vectors) if r is not None and r.requires_grad]
@@ -112,23 +123,14 @@ def _tangents(outputs: list[Tensor], starts: list[tuple], create_graph: bool) ->
     return [o.new_zeros(o.shape) if f is None else f for o, f in zip(outputs, found)]
 
 
-def _push_in_place(level: _Level, function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
-    target = args[0]
-    if target.__dict__.get("_shared") is level:
-        raise NotImplementedError(
-            "forward_ad: a tensor that carries a tangent cannot be changed in place through a view, nor while it has views"
-        )
-
+def _push_in_place(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
     def out_of_place(first: Tensor, *rest: Any, **options: Any) -> Any:
         return function(first.clone(), *rest, **options)
 
-    before, mode.enabled = mode.enabled, False
-    try:
-        result = _push(level, out_of_place, args, kwargs, duals)
-    finally:
-        mode.enabled = before
+    pushed = _push(out_of_place, args, kwargs, duals)
+    tangent = tangent_of(pushed)
     changed = function(*args, **kwargs)
-    target.__dict__["_tangent"] = (level, tangent_of(result))
+    give(args[0], pushed.new_zeros(pushed.shape) if tangent is None else tangent)
     return changed
 
 
@@ -137,23 +139,25 @@ def _push_in_place(level: _Level, function: Callable, args: tuple, kwargs: dict,
 
 def enter_dual_level() -> int:
     """Open a level and return its number."""
-    if _open:
+    if open_levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
     level = _Level()
-    _open.append(level)
+    open_levels.append(level)
     level.__enter__()
     return 0
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level: tensors carry tangents no longer."""
-    if not _open:
+    if not open_levels:
         raise RuntimeError("Dual level must be a positive number.")
     if level not in (None, 0):
         raise RuntimeError(
             f"Trying to exit a forward AD level that was not the last one that was created: expected 0, got {level}."
         )
-    _open.pop().__exit__()
+    closed = open_levels.pop()
+    closed.__exit__()
+    closed.close()
 
 
 class dual_level:  # noqa: N801  PyTorch's name
@@ -168,14 +172,14 @@ class dual_level:  # noqa: N801  PyTorch's name
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A view of `tensor` that carries `tangent`."""
-    if not _open:
+    if not open_levels:
         raise RuntimeError(
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
     for what, x in (("primal", tensor), ("tangent", tangent)):
         if not (x.dtype.is_floating_point or x.dtype.is_complex):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {x.dtype}")
-    if tangent_of(tensor) is not None:
+    if tangent_of(tensor) is not None or tangent_of(tangent) is not None:
         raise RuntimeError(
             "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is not supported."
         )
@@ -186,7 +190,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f" {list(tangent.shape)}."
         )
     dual = tensor.view_as(tensor)
-    dual.__dict__["_tangent"] = (_open[-1], tangent)
+    carry(dual, laid_out_like(tangent, dual))
     return dual
 
 
@@ -195,11 +199,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     tangent = tangent_of(tensor)
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
-    _open[-1].__exit__()  # the primal is a plain view
-    try:
-        return UnpackedDualTensor(tensor.view_as(tensor), tangent)
-    finally:
-        _open[-1].__enter__()
+    with levels_closed():
+        primal = tensor.view_as(tensor)
+    carry(primal, None)
+    return UnpackedDualTensor(primal, tangent)
 
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -208,5 +211,5 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 def __getattr__(name: str) -> Any:
     """`_current_level` is how programs written for PyTorch ask whether a level is open: its number, or -1."""
     if name == "_current_level":
-        return len(_open) - 1
+        return len(open_levels) - 1
     raise no_attribute(__name__, name)

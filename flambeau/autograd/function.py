@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.batched import BatchedTensor
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class, raw_value
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, raw_value
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
-from ..ops.inplace import rebase_history
+from ..ops.inplace import check_history_writable, rebase_history
+from .duals import has_tangent
+from .function_forward import apply_forwards
 
 
 class FunctionCtx:
@@ -24,6 +28,9 @@ class FunctionCtx:
         self._dirty: tuple = ()
         self._non_differentiable: tuple = ()
         self._node: FunctionNode | None = None
+        self._for_forward: tuple = ()
+        self._pushing_forward = False  # while jvp runs
+        self._spent = False
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors for backward, checked for in-place changes when they are read."""
@@ -51,12 +58,25 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple:
-        if self._node is None:
+        if self._pushing_forward:
+            return self._for_forward
+        node = self._node
+        if node is None:
             return self._to_save
-        saved = self._node.saved
-        if saved is None:
-            raise RuntimeError(RETRY_MESSAGE)
-        return tuple(s.unpack(self._node) if isinstance(s, SavedTensor) else s for s in saved)
+        if node.saved is None:
+            raise RuntimeError(_SPENT_MESSAGE if self._spent else RETRY_MESSAGE)
+        found = tuple(s.unpack(node) if isinstance(s, SavedTensor) else s for s in node.saved)
+        if node.cls.clear_saved_tensors_on_access:
+            node.saved, self._spent = None, True
+        return found
+
+    @property
+    def saved_variables(self) -> tuple:
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+
+_SPENT_MESSAGE = "ctx.saved_tensors can only be accessed once where clear_saved_tensors_on_access is set. Keep what it returned instead."
 
 
 class FunctionNode(Node):
@@ -74,7 +94,8 @@ class FunctionNode(Node):
             raise RuntimeError(RETRY_MESSAGE)
         if ctx.materialize_grads:
             grads = [_zeros(info) if g is None and info is not None else g for g, info in zip(grads, self.output_info)]
-        result = self.cls.backward(ctx, *grads)
+        rule = _reverse_rule(self.cls)
+        result = rule(ctx, list(grads)) if self.cls.boxed_grads_call else rule(ctx, *grads)
         given = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         expected = len(ctx.needs_input_grad)
         while len(given) > expected and given[-1] is None:
@@ -138,8 +159,24 @@ class Function:
     """
 
     generate_vmap_rule = False
+    boxed_grads_call = False  # whether backward gets its gradients as one list, which it may clear to free them early
+    clear_saved_tensors_on_access = False  # whether ctx.saved_tensors lets go of what it returns
+    _backward_cls: type
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        label = cls.__name__ + "Backward"
+        cls._backward_cls = type(label, (FunctionNode,), {"__module__": cls.__module__, "label": label})
 
     def __init__(self, *args: Any, **kwargs: Any):
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them"
+            " on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with"
             " static forward method."
@@ -160,19 +197,32 @@ class Function:
             " mode AD."
         )
 
+    vjp = backward  # another name for it: a Function has one of them
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        raise NotImplementedError("vmap is not implemented: to use autograd.Function with vmap, define it.")
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            signature = inspect.signature(cls.forward)
-            split = cls.setup_context is not Function.setup_context
-            bound = signature.bind(*args, **kwargs) if split else signature.bind(None, *args, **kwargs)
-            bound.apply_defaults()
-            args = tuple(bound.args) if split else tuple(bound.args)[1:]
+        if kwargs or cls.setup_context is not Function.setup_context:
+            args = _positional(cls, args, kwargs)
         if modes.stack:
-            _refuse_tangents(cls, args)
             if any(isinstance(a, BatchedTensor) for a in args):
                 return _apply_batched(cls, args)
-        ctx = FunctionCtx()
+            if has_tangent(args):
+                return apply_forwards(cls, FunctionCtx(), args)
+        return cls._call(FunctionCtx(), args)
+
+    @classmethod
+    def _call(cls, ctx: FunctionCtx, args: tuple) -> Any:
+        """Run forward, and record the call where a gradient flows."""
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         recording = mode.enabled and any(ctx.needs_input_grad)
@@ -186,15 +236,20 @@ class Function:
                 result = cls.forward(ctx, *args)
         finally:
             mode.enabled = before
-        if not recording:
-            return result
-        return cls._record(ctx, args, positions, edges, result)
+        if ctx._dirty:
+            _check_dirty(ctx, args, result)
+        if recording:
+            return cls._record(ctx, args, positions, edges, result)
+        if mode.enabled:
+            for out in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(out, Tensor) and out._base is not None and not any(out is a for a in args):
+                    _mark_as_view(out, out)
+        return result
 
     @classmethod
     def _record(cls, ctx: FunctionCtx, args: tuple, positions: list[int], edges: tuple, result: Any) -> Any:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        label = cls.__name__ + "Backward"
-        node = named_class(FunctionNode, label)(label, edges)
+        node: Any = cls._backward_cls(cls.__name__ + "Backward", edges)
         node.cls, node.ctx, node.positions = cls, ctx, positions
         node.extra = tuple(args[i].shape for i in positions)
         node.output_count = len(outputs)
@@ -207,6 +262,7 @@ class Function:
             if not (out.dtype.is_floating_point or out.dtype.is_complex):
                 continue
             if id(out) in dirty:
+                check_history_writable(out)
                 out._bump(cls.__name__)
                 rebase_history(out, node, i)
             else:
@@ -227,6 +283,64 @@ class Function:
         if not isinstance(result, (tuple, list)):
             return outputs[0]
         return tuple(outputs)
+
+
+def _reverse_rule(cls: Any) -> Callable:
+    """backward, or vjp, which is another name for it."""
+    if cls.vjp is Function.vjp:
+        return cls.backward
+    if cls.backward is not Function.backward:
+        raise RuntimeError(
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+        )
+    return cls.vjp
+
+
+_signature = functools.lru_cache(maxsize=1024)(inspect.signature)
+
+
+def _positional(cls: Any, args: tuple, kwargs: dict) -> tuple:
+    """The arguments of forward in order, with its defaults."""
+    split = cls.setup_context is not Function.setup_context
+    given = args if split else (None, *args)
+    signature = _signature(cls.forward)
+    try:
+        signature.bind_partial(*given, **kwargs)  # complains of what is too much before it misses anything
+    except TypeError as problem:
+        raise TypeError(f"{cls.__name__}.forward() {problem}".replace("() multiple", "() got multiple")) from None
+    bound = signature.bind(*given, **kwargs)
+    bound.apply_defaults()
+    return tuple(bound.args) if split else tuple(bound.args)[1:]
+
+
+def _check_dirty(ctx: FunctionCtx, args: tuple, result: Any) -> None:
+    """What mark_dirty was given must be inputs that forward returns."""
+    outputs = result if isinstance(result, (tuple, list)) else (result,)
+    for t in ctx._dirty:
+        is_input = any(t is a for a in args)
+        if not any(t is out for out in outputs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are"
+                " modified inplace must all be outputs of the Function."
+            )
+        if not is_input and t._base is not None:
+            raise RuntimeError(
+                "mark_dirty received a tensor that was not an input. Only inputs that forward changes in place are to be marked."
+            )
+        if not is_input:
+            warnings.warn(
+                "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass"
+                " it to mark_dirty().",
+                stacklevel=4,
+            )
+        elif t._base is not None and len(outputs) > 1:
+            raise RuntimeError(
+                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more"
+                " than one Tensor. This is not supported by the current autograd engine. You should either make sure the input"
+                " is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting"
+                " it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other"
+                " operations)."
+            )
 
 
 def _mark_as_view(out: Tensor, of: Tensor) -> None:
@@ -253,7 +367,7 @@ class VmapInfo(NamedTuple):
 def _apply_batched(cls: Any, args: tuple) -> Any:
     """A Function inside vmap: its own vmap method if it has one, else (generate_vmap_rule) one element at a time."""
     level = max((a._level for a in args if isinstance(a, BatchedTensor)), key=lambda one: one.depth)
-    rule = getattr(cls, "vmap", None)
+    rule = None if cls.vmap is Function.vmap else cls.vmap
     if rule is None and not cls.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap"
@@ -275,14 +389,6 @@ def _apply_batched(cls: Any, args: tuple) -> Any:
     return tuple(o if d is None else level.wrap(o, d) for o, d in zip(outputs, each))
 
 
-def _refuse_tangents(cls: Any, args: tuple) -> None:
-    if any(isinstance(a, Tensor) and "_tangent" in a.__dict__ for a in args):
-        raise RuntimeError(
-            f"Trying to use forward AD with {cls.__name__} that does not support it: the derivative of a custom"
-            " autograd.Function is known in reverse mode only. Use torch.func.jvp, which is made of reverse passes."
-        )
-
-
 def once_differentiable(fn: Callable) -> Callable:
     """Decorator of backward: its result cannot be differentiated again."""
 
@@ -297,14 +403,14 @@ def once_differentiable(fn: Callable) -> Callable:
         outputs = result if isinstance(result, tuple) else (result,)
         for out in outputs:
             if isinstance(out, Tensor):
-                out._set_history(_Refuse(), 0)
+                out._set_history(Error(), 0)
         return result
 
     return wrapper
 
 
-class _Refuse(Node):
-    __slots__ = ()
+class Error(Node):
+    """Where a gradient ends that cannot be differentiated again."""
 
     def __init__(self) -> None:
         super().__init__("Error", ())

@@ -94,10 +94,10 @@ class Meta:
 class SavedTensor:
     """A tensor kept for the backward pass, with the version it had.
 
-    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read. `tensor` and
-    `packed` are None once the value is freed; `register_hooks` is what users do with one (`grad_fn._raw_saved_self`)."""
+    An output is kept without its graph (it would be a reference cycle) and gets it back when it is read.
+    `register_hooks` is what users do with one (`grad_fn._raw_saved_self`)."""
 
-    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge", "freed")
+    __slots__ = ("tensor", "version", "is_output", "output_nr", "packed", "unpack_hook", "edge")
 
     def __init__(self, tensor: Any, is_output: bool, output_nr: int = 0):
         storage = tensor._storage
@@ -108,17 +108,15 @@ class SavedTensor:
         self.is_output = is_output
         self.output_nr = output_nr
         self.unpack_hook: Callable | None = None
-        self.freed = False
         self.tensor: Any = tensor._bare_alias() if is_output else tensor
         if unusual and mode.saved_hooks:
             self._pack(*mode.saved_hooks[-1])
 
     @classmethod
-    def holding_nothing(cls, freed: bool) -> SavedTensor:
-        """Stands for None among the saved values, or for a value that is gone."""
+    def holding_nothing(cls) -> SavedTensor:
+        """Stands for None among the saved values, or (GONE) for a value that was freed."""
         self = _new_object(cls)
         self.tensor = self.unpack_hook = None
-        self.freed = freed
         return self
 
     def _pack(self, pack: Callable, unpack: Callable) -> None:
@@ -143,7 +141,7 @@ class SavedTensor:
             raise TypeError(
                 "register_hooks(): incompatible function arguments: expected (pack_hook: Callable, unpack_hook: Callable)"
             )
-        if self.freed:
+        if self is GONE:
             raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. " + FREED_MESSAGE)
         if self.unpack_hook is not None:
             raise RuntimeError(
@@ -172,7 +170,8 @@ class SavedTensor:
         result = self.unpack_hook(self.packed)
         if not hasattr(result, "_bare_alias"):
             raise TypeError(
-                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + type(result).__name__
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                + type(result).__name__
             )
         edge = (node, self.output_nr) if self.is_output else self.edge
         if edge is not None and gradient_edge(result) != edge:  # hooks see to the values; the history is known here
@@ -319,7 +318,7 @@ class Node:
         return f"<{self.label} object at {id(self):#x}>"
 
 
-GONE = SavedTensor.holding_nothing(freed=True)
+GONE = SavedTensor.holding_nothing()
 
 
 def public_name(parameter: str) -> str:
@@ -338,7 +337,7 @@ def public_value(entry: Any, node: Node) -> Any:
 
 def raw_value(entry: Any) -> Any:
     if isinstance(entry, (list, tuple)):
-        return tuple(SavedTensor.holding_nothing(freed=False) if e is None else raw_value(e) for e in entry)
+        return tuple(SavedTensor.holding_nothing() if e is None else raw_value(e) for e in entry)
     return entry
 
 

@@ -358,7 +358,9 @@ class PointwiseNode(Node):
             self.saved, self.hooked = entries, True
         fields = {public_name(op.operand_names[i]): value for i, value in plan.constants.items()}
         names = [public_name(name) for name in op.operand_names]
-        for (name, _), value, is_runtime in zip(op.parameters, plan.params or op.defaults, op.runtime_flags(plan.params)):
+        for (name, _), value, is_runtime in zip(
+            op.parameters, plan.params or op.defaults, op.runtime_flags(plan.params)
+        ):
             if is_runtime:
                 names.append(name)
             else:

@@ -83,7 +83,9 @@ def _why_view_is_closed(meta: Meta, event: str) -> str:
     if meta.creation == "no_grad":
         what = f"A view was created in no_grad mode and {event} with grad mode enabled."
     else:
-        maker = operation_name(meta.grad_fn) if meta.grad_fn else "a multi-output view"
+        maker = (
+            operation_name(meta.grad_fn) if meta.grad_fn else "a Function" if meta.creation == "custom" else "a view"
+        )
         what = f"Output {meta.output_nr} of {maker} is a view and {event}."
     return f"{what} {_CLOSED_VIEWS[meta.creation]}"
 
@@ -248,6 +250,8 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     if base is None:
         _become_output(t, node, output_nr)
         return
+    if node is not None and t._meta is not None and t._meta.creation:
+        raise RuntimeError(_why_view_is_closed(t._meta, "is being modified inplace"))
     base_node = CopySlices(base, t, node, output_nr)
     if node is not None:
         node.whole = weakref.ref(base_node)

@@ -233,12 +233,12 @@ class PrimitiveNode(Node):
         keeps_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         fields: dict[str, Any] = {}
         for read, name, field in self.needs.reads:
-            entry = GONE if self.saved is None else self.saved[read]
+            entry: Any = GONE if self.saved is None else self.saved[read]
             if read == "out" and not self.single and entry is not GONE:
                 fields.update((f"result{i}", part) for i, part in enumerate(entry))
                 continue
             parameter = "result" if read == "out" else name if keeps_input else public_name(name)
-            fields[parameter + (_HEADER_NAMES[field] if field in _HEADER_NAMES else "")] = entry
+            fields[parameter + _HEADER_NAMES.get(field or "", "")] = entry
         return fields
 
     def release(self) -> None:
@@ -288,7 +288,14 @@ _HEADER_NAMES = {
 }
 _FIRST_ARGUMENT_IS_INPUT = frozenset(
     f"{name}Backward0"
-    for name in ("Convolution", "NativeBatchNorm", "NativeLayerNorm", "NativeGroupNorm", "GridSampler2D", "GridSampler3D")
+    for name in (
+        "Convolution",
+        "NativeBatchNorm",
+        "NativeLayerNorm",
+        "NativeGroupNorm",
+        "GridSampler2D",
+        "GridSampler3D",
+    )
 )
 
 

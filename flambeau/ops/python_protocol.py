@@ -171,6 +171,7 @@ def _text(self: Tensor, contents: str | None) -> str:
     grad_fn = self.grad_fn
     plain = type(self) is Tensor or getattr(type(self), "_prints_as_tensor", False)
     meta = self.device.type == "meta"
+    tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
     where = None if self.device is (cpu if default_device() is cpu else default_device()) else str(self.device)
     return printing.tensor_repr(
         None if meta else self._array(),
@@ -181,6 +182,7 @@ def _text(self: Tensor, contents: str | None) -> str:
         device="meta" if meta else where,
         shape=self.shape if meta else None,
         contents=contents,
+        tangent=None if tangent is None else _text(tangent, None),
         prefix="tensor(" if plain else f"{type(self).__name__}(",
     )
 

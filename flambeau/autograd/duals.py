@@ -1,0 +1,107 @@
+"""Tensors that carry a tangent, for forward-mode derivatives: which level is open, and who carries what.
+
+A tangent is laid out like its tensor, and the tangent of a view is the same view of the tangent: what is written through one
+is seen through the other, as with the tensors themselves."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core import modes
+from ..core.tensor import Tensor
+from ..ops.inplace import view_through
+
+
+class DualLevel(modes.Mode):
+    """An open level; it knows who carries tangents, to take them away at its end."""
+
+    def __init__(self) -> None:
+        self.carriers: list[weakref.ref] = []
+
+    def close(self) -> None:
+        for reference in self.carriers:
+            carrier = reference()
+            if carrier is not None:
+                carrier.__dict__.pop("_tangent", None)
+
+
+open_levels: list[DualLevel] = []
+
+
+def _held(x: Tensor) -> Tensor | None:
+    held = x.__dict__.get("_tangent")
+    return None if held is None else held[1]
+
+
+def tangent_of(x: Tensor) -> Tensor | None:
+    """The tangent that x carries at the open level. A view has that of its base, if that was given one later."""
+    if not open_levels:
+        return None
+    if "_tangent" not in x.__dict__ and x._base is not None and _can_carry(x):
+        whole = _held(x._base)
+        if whole is not None:
+            carry(x, _part(whole, x._base, x))
+    return _held(x)
+
+
+def _can_carry(x: Tensor) -> bool:
+    return x.dtype.is_floating_point or x.dtype.is_complex
+
+
+def carry(x: Tensor, tangent: Tensor | None) -> Any:
+    """From now on x carries this tangent, or none, whatever its base does."""
+    level = open_levels[-1]
+    x.__dict__["_tangent"] = (level, tangent)
+    level.carriers.append(weakref.ref(x))
+    return tangent
+
+
+def _part(whole: Tensor, base: Tensor, view: Tensor) -> Tensor:
+    """The part of base's tangent that belongs to a view of base."""
+    scale = base.dtype.itemsize / view.dtype.itemsize  # a real view of a complex base counts in halves
+    offset = view._offset - int(base._offset * scale) + int(whole._offset * scale)
+    return view_through(whole, view.shape, view._strides, offset, view.dtype)
+
+
+def laid_out_like(tangent: Tensor, x: Tensor) -> Tensor:
+    """The tangent with x's strides: itself, if it has them."""
+    if tangent._strides == x._strides or tangent.is_sparse or x.numel() < 2:
+        return tangent
+    return x.detach().new_empty_strided(x.shape, x._strides).copy_(tangent)
+
+
+def give(x: Tensor, tangent: Tensor) -> None:
+    """The tensor x was changed in place: its tangent gets these values, seen through all views of x."""
+    held = tangent_of(x)
+    if held is not None:
+        held.copy_(tangent)
+        return
+    base = x._base
+    if base is None or not _can_carry(base):
+        carry(x, laid_out_like(tangent, x))
+        return
+    whole = base.detach().new_empty_strided(base.shape, base._strides).zero_()
+    carry(x, _part(carry(base, whole), base, x)).copy_(tangent)
+
+
+@contextmanager
+def levels_closed() -> Iterator[None]:
+    """Inside, tangents are not pushed forward."""
+    closed = [level for level in open_levels if level in modes.stack]
+    for level in closed:
+        level.__exit__()
+    try:
+        yield
+    finally:
+        for level in closed:
+            level.__enter__()
+
+
+def has_tangent(args: Any) -> bool:
+    return bool(open_levels) and any(isinstance(a, Tensor) and tangent_of(a) is not None for a in args)
+
+
+__all__ = ["DualLevel", "carry", "give", "has_tangent", "laid_out_like", "levels_closed", "open_levels", "tangent_of"]

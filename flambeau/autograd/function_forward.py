@@ -1,0 +1,93 @@
+"""Functions in forward mode: tangents of the results come from the user's own `jvp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.tensor import Tensor
+from .duals import carry, laid_out_like, levels_closed, tangent_of
+
+
+def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
+    """Call a Function some of whose arguments carry tangents."""
+    tangents = [tangent_of(a) if isinstance(a, Tensor) else None for a in args]
+    with levels_closed():
+        result = cls._call(ctx, args)
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        dirty = {id(t) for t in ctx._dirty}
+        for i, out in enumerate(outputs):
+            if any(out is a for a in args) and id(out) not in dirty:  # an input as it is: a new view
+                outputs[i] = out.view_as(out)
+        given = [_zeros(a, t) if ctx.materialize_grads else t for a, t in zip(args, tangents)]
+        versions = [None if t is None else t._version for t in given]
+        ctx._pushing_forward = True
+        try:
+            pushed = cls.jvp(ctx, *given)
+        finally:
+            ctx._pushing_forward = False
+    found = list(pushed) if isinstance(pushed, (tuple, list)) else [pushed]
+    if len(found) != len(outputs):
+        raise RuntimeError(
+            f"A custom Function's jvp returned an incorrect number of forward gradients (expected {len(outputs)} but got"
+            f" {len(found)})"
+        )
+    for a, t, version in zip(args, given, versions):
+        if (
+            any(a is d for d in ctx._dirty)
+            and t is not None
+            and (not any(t is f for f in found) or t._version == version)
+        ):
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an"
+                " input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
+    for i, (out, tangent) in enumerate(zip(outputs, found)):
+        _hand_over(ctx, args, given, out, tangent, i)
+    return tuple(outputs) if isinstance(result, (tuple, list)) else outputs[0]
+
+
+def _zeros(argument: Any, tangent: Tensor | None) -> Tensor | None:
+    """The tangent that jvp sees of a tensor that carries none."""
+    if tangent is not None or not _is_differentiable(argument):
+        return tangent
+    return argument.detach().new_zeros(argument.shape)
+
+
+def _is_differentiable(x: Any) -> bool:
+    return isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
+
+
+def _hand_over(ctx: Any, args: tuple, given: list, out: Any, tangent: Any, index: int) -> None:
+    """Let an output carry what jvp returned for it."""
+    if not _is_differentiable(out) or any(out is n for n in ctx._non_differentiable):
+        if tangent is not None:
+            raise RuntimeError(
+                f"A custom Function's jvp returned a forward gradient for output {index}, which is not differentiable. You should"
+                " return None at that position instead."
+            )
+        return
+    if tangent is None:
+        return
+    if not isinstance(tangent, Tensor) or tangent.shape != out.shape:
+        what = list(tangent.shape) if isinstance(tangent, Tensor) else type(tangent).__name__
+        raise RuntimeError(
+            f"A custom Function's jvp returned an invalid forward gradient at index {index}: expected a Tensor of shape"
+            f" {list(out.shape)}, got {what}"
+        )
+    if out._base is not None and not any(out is t for t in ctx._dirty):
+        _check_view(args, given, out, tangent)
+    carry(out, laid_out_like(tangent, out))
+
+
+def _check_view(args: tuple, given: list, out: Tensor, tangent: Tensor) -> None:
+    """A view of an input must have a view of that input's tangent."""
+    for a, t in zip(args, given):
+        if not isinstance(a, Tensor) or t is None or a._storage is not out._storage:
+            continue
+        what = "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view"
+        if tangent._base is None:
+            raise RuntimeError(what + ".")
+        if a._base is not None and tangent._base is not (t if t._base is None else t._base):
+            raise RuntimeError(what + " of the same base as the given grad input.")
+        if a._base is None and tangent._base is not t:
+            raise RuntimeError(what + " of the given grad input.")
