@@ -72,6 +72,11 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """Sum the gradients of `tensors` into the `.grad` of the graph's leaves (or of `inputs` only)."""
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("backward(): grad_variables is the former name of grad_tensors: give only one of them")
+        grad_tensors = grad_variables
     outputs = _as_list(tensors)
     given = _as_list(grad_tensors) if grad_tensors is not None else [None] * len(outputs)
     if len(given) != len(outputs):

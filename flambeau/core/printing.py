@@ -7,7 +7,6 @@ that are shown are ever read, so that the largest tensor prints at once.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -299,12 +298,6 @@ def sparse_repr(
     suffixes += _grad_suffixes(requires_grad, grad_fn_name, None)
     body = (",\n" + " " * indent).join(component.text(indent) for component in components)
     return _assemble(prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo")
-
-
-def wrapper_repr(name: str, value: str, **fields: Any) -> str:
-    """The text of a tensor seen through a function transform: `BatchedTensor(lvl=1, bdim=0, value=...)`."""
-    inner = textwrap.indent(value, "    ")
-    return f"{name}({''.join(f'{key}={field}, ' for key, field in fields.items())}value=\n{inner}\n)"
 
 
 def format_tensor(tensor: Any, spec: str, plain_type: type[Any]) -> str:

@@ -180,12 +180,12 @@ class FunctionLowering(AssignmentLowering):
         if self.depth == 0 and returned is not None:
             self.fail("a kernel returns nothing: store results into its buffers")
         if returned is not None:
-            self._return_values(node, returned)
+            self._return_values(returned)
         if self.loops:
             self._leave_loop()
         return True
 
-    def _return_values(self, node: ast.Return, returned: Any) -> None:
+    def _return_values(self, returned: Any) -> None:
         returns = self.returns
         is_tuple = isinstance(returned, tuple) and not isinstance(returned, Value)
         parts = returned if is_tuple else (returned,)

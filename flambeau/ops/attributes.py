@@ -8,7 +8,7 @@ from typing import Any
 from ..core.device import cpu
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE
-from ..core.layout import strided, wrap_dim
+from ..core.layout import dimension_order, memory_format, strided, wrap_dim
 from ..core.promotion import can_cast as can_cast_dtypes
 from ..core.promotion import promote_types as promote
 from ..core.promotion import result_dtype
@@ -35,8 +35,17 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """Dimensions from the outermost to the innermost in memory."""
-    return tuple(sorted(range(len(self.shape)), key=lambda d: -self._strides[d]))
+    """Dimensions from the outermost to the innermost in memory. `ambiguity_check` refuses tensors of which several orders
+    are true: True all of those, a list of memory formats those that do not have exactly one of these formats."""
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    if ambiguity_check and (len(set(self._strides)) < len(self.shape) or 1 in self.shape):
+        if sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
+    return tuple(reversed(dimension_order(self.shape, [self._strides])))
 
 
 def type_string(self: Tensor) -> str:

@@ -247,7 +247,7 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
     if impl.unrecorded:
         check_writable_memory(self)
     else:
-        check_writable(self, name)
+        check_writable(self)
     params = settle(impl, params)
     sources = tuple(_readable(self, x) for x in operands)
     plan = _inplace_plan(impl, self, sources, params)

@@ -220,7 +220,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
         kind = scalar_dtype(src)
         src = fill_raw(raw_empty(make_size(()), kind), src)
-    check_writable(self, "copy_")
+    check_writable(self)
     if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
     if self is not src:
@@ -269,7 +269,7 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     """Every element becomes `value`, a number or a 0-dim tensor."""
     tensor_value = isinstance(value, Tensor)
     if tensor_value:
-        check_writable(self, name)
+        check_writable(self)
     else:
         check_history_writable(self)
     node = None

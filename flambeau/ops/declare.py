@@ -256,7 +256,7 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, s
     def change(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if shared is not None and has_internal_overlap(self.shape, self._strides):
             return _change_shared(name, run, shared, self, args, kwargs)
-        check_writable(self, name)
+        check_writable(self)
         if direct is not None and _is_apart(self, args, kwargs) and direct(self, *args, **kwargs):
             self._bump(name)
             return self

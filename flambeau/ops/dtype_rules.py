@@ -88,13 +88,6 @@ def integral(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     return d, d
 
 
-def floating_only(op: Any, operands: tuple) -> tuple[dtype, dtype]:
-    d = result_dtype(operands)
-    if d.category < 2:
-        raise unsupported(f"{op.kernel}", d)
-    return d, d
-
-
 def gradient_rule(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     """A derivative computes in the widest dtype of what it reads."""
     return promote_float(op, operands)

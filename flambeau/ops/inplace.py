@@ -34,7 +34,7 @@ def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
 copy_values = Pointwise("copy", lambda src: src, _unchanged)
 
 
-def check_writable(t: Tensor, name: str) -> None:
+def check_writable(t: Tensor) -> None:
     """Raise where PyTorch does: leaves that require grad, inference tensors, views that forbid it, shared cells."""
     check_history_writable(t)
     check_writable_memory(t)
@@ -199,7 +199,7 @@ def _without_grad(function: Any, *args: Any) -> Any:
         mode.enabled = before
 
 
-def check_result(t: Tensor, result: Tensor, name: str) -> None:
+def check_result(t: Tensor, result: Tensor) -> None:
     """An in-place result must keep shape and fit the dtype."""
     if result.shape != t.shape:
         raise RuntimeError(f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}")
@@ -215,9 +215,9 @@ def assign(t: Tensor, result: Tensor, name: str, write: Callable[[], Any] | None
     if result is t:
         return t
     if result.shape != t.shape:
-        check_result(t, result, name)
+        check_result(t, result)
     if result.dtype is not t.dtype:
-        check_result(t, result, name)
+        check_result(t, result)
         result = result.to(t.dtype)
     edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
     if edge is not None:

@@ -73,7 +73,7 @@ def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size
     return parts, d, make_size((*first[:d], total, *first[d + 1 :]))
 
 
-def _channels_last(parts: list[Tensor], shape: Size) -> bool:
+def _channels_last(parts: list[Tensor]) -> bool:
     return bool(parts) and all(suggests_channels_last(t.shape, t._strides) for t in parts)
 
 
@@ -207,7 +207,7 @@ _cat = joined.op.impl  # cat itself has asked the modes already
 def _cat_plan(given: list[Tensor], dim: int) -> JoinPlan:
     parts, axis, shape = _cat_shape(given, dim)
     plan = JoinPlan()
-    plan.lay_out(given, shape, _channels_last(parts, shape))
+    plan.lay_out(given, shape, _channels_last(parts))
     offset = 0
     for i, t in enumerate(given):
         if not _is_skipped(t):

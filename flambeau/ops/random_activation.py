@@ -67,7 +67,7 @@ def rrelu_(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
 ) -> Tensor:
     """`rrelu` in place."""
-    check_writable(input, "rrelu_")
+    check_writable(input)
     return assign(input, _rrelu("rrelu_", input, lower, upper, training, generator), "rrelu_")
 
 

@@ -72,7 +72,7 @@ _FORGOTTEN: dict[str, Primitive] = {}
 def fill_inplace(t: Tensor, name: str, label: str, change: Callable[[], Any]) -> Tensor:
     """The frame of an in-place random operator: may `t` be written, `change` it, and what autograd remembers."""
     need_tensor(name, t, "self")
-    check_writable(t, name)
+    check_writable(t)
     node = None
     if mode.enabled and t.requires_grad:
         primitive = _FORGOTTEN.setdefault(label, _forgotten(label))

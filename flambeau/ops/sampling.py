@@ -66,7 +66,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if out is None:
         return _bernoulli_of(input, source) if p is None else _bernoulli_with(input, p, source)
     resize_out(out, input.shape)
-    check_writable(out, "bernoulli")
+    check_writable(out)
     if p is None:
         fill_bernoulli(out, input, source)
     else:

@@ -81,7 +81,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
 @composite(function=False)
 def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """cumsum into the tensor itself."""
-    check_writable(self, "cumsum_")
+    check_writable(self)
     return assign(self, cumsum(self, dim, dtype=dtype or self.dtype), "cumsum_")
 
 
@@ -141,7 +141,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
 @composite(function=False)
 def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """cumprod into the tensor itself."""
-    check_writable(self, "cumprod_")
+    check_writable(self)
     return assign(self, cumprod(self, dim, dtype=dtype or self.dtype), "cumprod_")
 
 

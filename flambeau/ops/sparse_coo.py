@@ -403,22 +403,23 @@ for _name, _dtype in CASTS.items():
     _declare_cast(_name, _dtype)
 
 
-def _resize_refusal(self: Tensor) -> SparseCoo:
+def _resized(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> tuple[SparseCoo, Any]:
+    """The tensor to resize, and its new shape."""
     t = need_coo(self, "sparse_resize_")
     check_history_writable(t)
-    return t
-
-
-@composite(function=False)
-def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Give a sparse tensor a larger shape, or any shape if it has no entries."""
-    t = _resize_refusal(self)
     shape = _shape(size, 1)
     if len(shape) != sparse_dim + dense_dim:
         raise RuntimeError(
             "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = "
             f"{len(shape)}, sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
         )
+    return t, shape
+
+
+@composite(function=False)
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Give a sparse tensor a larger shape, or any shape if it has no entries."""
+    t, shape = _resized(self, size, sparse_dim, dense_dim)
     if not t._values_part.shape[0]:
         return _cleared(t, shape, sparse_dim)
     if (
@@ -445,7 +446,7 @@ def _cleared(t: SparseCoo, shape: tuple[int, ...], sparse_dim: int) -> SparseCoo
 @composite(function=False)
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Give a sparse tensor another shape, without entries."""
-    return _cleared(_resize_refusal(self), _shape(size, 1), sparse_dim)
+    return _cleared(*_resized(self, size, sparse_dim, dense_dim), sparse_dim)
 
 
 @sparse_form("zeros", "empty")

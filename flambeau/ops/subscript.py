@@ -200,7 +200,7 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
     if has_internal_overlap(part.shape, part._strides):
         part.index_put_(tuple(advanced), value)
         return
-    check_writable(part, "index_put_")
+    check_writable(part)
     if mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:

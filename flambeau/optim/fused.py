@@ -178,7 +178,7 @@ class Variant:
                     f" shape {list(param.shape)}"
                 )
         for position in self.positions:
-            check_writable(tensors[position], self.name)
+            check_writable(tensors[position])
         layouts = [_real_layout(t) for t in tensors]
         compute = opmath(layouts[0].dtype)
         roots = tuple(simplify(r, True) for r in self._typed(compute, [layout.dtype for layout in layouts]))

@@ -32,6 +32,12 @@ t.ipu()
 t.dequantize()
 t.__cuda_array_interface__
 t.dim_order(ambiguity_check=False)
+T.ones(2, 1, 3).dim_order(ambiguity_check=True)
+T.ones(2, 1, 3).dim_order(ambiguity_check=[T.contiguous_format])
+T.ones(2, 1, 4, 5).dim_order(ambiguity_check=[T.contiguous_format, T.channels_last])
+T.ones(2, 3).t().dim_order(ambiguity_check=True)
+t.expand(2, 3).dim_order()
+t.dim_order(ambiguity_check=5)
 """
 
 

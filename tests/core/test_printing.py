@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import flambeau
 from flambeau.core import dtype as dt
 from flambeau.core import print_options, printing
 from flambeau.core.bfloat16 import float32_to_bits
@@ -311,9 +312,8 @@ def test_wrapped_tensors_print_as_in_torch(torch):
         assert ours(torch, values[:3, :3], tangent=ours(torch, values[3:6, :3])) == repr(dual)
 
 
-def test_transformed_tensors_print_as_in_torch(torch):
+def test_batched_tensors_print_as_in_torch(torch):
     values, seen = torch.randn(2, 3), []
     torch.func.vmap(lambda x: seen.append(repr(x)) or x)(values)
-    assert printing.wrapper_repr("BatchedTensor", ours(torch, values), lvl=1, bdim=0) == seen.pop()
-    torch.func.grad(lambda x: seen.append(repr(x)) or x.sum())(values)
-    assert printing.wrapper_repr("GradTrackingTensor", ours(torch, values), lvl=1) == seen.pop()
+    flambeau.func.vmap(lambda x: seen.append(repr(x)) or x)(flambeau.tensor(values.numpy()))
+    assert seen[0] == seen[1]
