@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import string
+from collections import Counter
 from typing import Any
 
 from ..core.tensor import Tensor
 from .declare import composite
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+_NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
 
 
 @composite(method=False)
@@ -19,99 +23,115 @@ def einsum(*args: Any) -> Tensor:
 
 
 def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
-    if not args:
-        raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
-        )
+    if len(args) < 2:
+        raise ValueError(_NOTHING)
     if isinstance(args[0], str):
         operands = args[1:]
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = tuple(operands[0])
-        if not operands:
-            raise ValueError("einsum(): must provide at least one operand")
-        return args[0], operands
-    parts: list[str] = []
-    found: list[Tensor] = []
-    rest = list(args)
-    while len(rest) >= 2:
-        found.append(rest.pop(0))
-        parts.append(_sublist(rest.pop(0)))
-    equation = ",".join(parts)
-    if rest:
-        equation += "->" + _sublist(rest[0])
-    return equation, tuple(found)
+        equation = args[0]
+    else:
+        equation = ",".join(_sublist(items) for items in args[1::2])
+        operands = args[0 : len(args) // 2 * 2 : 2]
+        if len(args) % 2:
+            equation += "->" + _sublist(args[-1])
+    if not operands:
+        raise ValueError(_NOTHING)
+    for i, t in enumerate(operands):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(t).__name__}")
+    return equation, operands
 
 
 def _sublist(items: Any) -> str:
+    """Numbers as letters, the capital ones first: that is their order in an implicit output."""
     text = ""
     for i in items:
         if i is Ellipsis:
             text += "..."
-        elif isinstance(i, int) and 0 <= i < 52:
-            text += _LETTERS[i] if i >= 26 else _LETTERS[26 + i]
+        elif not isinstance(i, int):
+            raise ValueError(
+                f"einsum(): expected subscript to be an integer or Ellipsis, but got an object of type {type(i).__name__}"
+            )
+        elif not 0 <= i < 52:
+            raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52), got {i}")
         else:
-            raise ValueError(f"einsum(): not a valid subscript: {i}; expected an integer within [0, 52)")
+            text += _LETTERS[i]
     return text
 
 
 def _parse_equation(equation: str, operands: tuple[Tensor, ...]) -> tuple[list[list[str]], list[str]]:
-    """Labels per operand dimension; an ellipsis stands for labels '0', '1', ... counted from the right."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
+    """Labels per operand dimension; an ellipsis stands for labels '#0', '#1', ... counted from the right."""
+    left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
         more = "more" if len(terms) < len(operands) else "fewer"
         raise RuntimeError(f"einsum(): {more} operands were provided than specified in the equation")
-    inputs = [_labels(term, len(t.shape), i) for i, (term, t) in enumerate(zip(terms, operands))]
-    counts: dict[str, int] = {}
-    for labels in inputs:
-        for label in labels:
-            counts[label] = counts.get(label, 0) + 1
+    inputs, start = [], 0
+    for i, (term, t) in enumerate(zip(terms, operands)):
+        inputs.append(_labels(_scan(term, start, i), len(t.shape), i))
+        start += len(term) + 1
+    counts = Counter(label for labels in inputs for label in labels)
     hidden = sorted((x for x in counts if x.startswith("#")), key=lambda x: -int(x[1:]))
     if not arrow:
         return inputs, hidden + sorted(x for x, c in counts.items() if c == 1 and not x.startswith("#"))
     output: list[str] = []
-    position = 0
-    while position < len(right):
-        if right[position] == ".":
-            if right[position : position + 3] != "...":
-                raise RuntimeError("einsum(): found '.' for output but an ellipsis (...) was already found")
-            output += hidden
-            position += 3
-            continue
-        letter = right[position]
-        if letter not in _LETTERS:
-            raise RuntimeError(
-                f"einsum(): invalid subscript given at index {position} in the equation string, subscripts must be in [a-zA-Z]"
-            )
-        if letter in output:
-            raise RuntimeError(f"einsum(): output subscript {letter} appears more than once in the output")
-        if letter not in counts:
-            raise RuntimeError(
-                f"einsum(): output subscript {letter} does not appear in the equation for any input operand"
-            )
-        output.append(letter)
-        position += 1
+    for x in _scan(right, len(left) + 2, None):
+        if x in output:
+            raise RuntimeError(f"einsum(): output subscript {x} appears more than once in the output")
+        if x != "..." and x not in counts:
+            raise RuntimeError(f"einsum(): output subscript {x} does not appear in the equation for any input operand")
+        output += hidden if x == "..." else [x]
     return inputs, output
 
 
-def _labels(term: str, ndim: int, which: int) -> list[str]:
-    before, dots, after = term.partition("...")
-    for letter in before + after:
-        if letter not in _LETTERS:
+def _scan(term: str, start: int, which: int | None) -> list[str]:
+    """The letters and the ellipsis of operand number `which` (None: of the output), which begins at `start` in the equation."""
+    found: list[str] = []
+    position = 0
+    while position < len(term):
+        character = term[position]
+        if character == ".":
+            _check_dots(found, term[position : position + 3], which)
+            found.append("...")
+            position += 2
+        elif character in _LETTERS:
+            found.append(character)
+        elif character != " ":
             raise RuntimeError(
-                f"einsum(): invalid subscript given at index {term.index(letter)} in the equation string, subscripts must be in [a-zA-Z]"
+                f"einsum(): invalid subscript given at index {start + position} in the equation string, subscripts must be in"
+                " [a-zA-Z]"
             )
-    named = len(before) + len(after)
+        position += 1
+    return found
+
+
+def _check_dots(found: list[str], dots: str, which: int | None) -> None:
+    where = "output" if which is None else f"operand {which}"
+    if "..." in found:
+        again = (
+            "but an ellipsis (...) was already found" if which is None else "for which an ellipsis was already found"
+        )
+        raise RuntimeError(f"einsum(): found '.' for {where} {again}")
+    if dots != "...":
+        raise RuntimeError(
+            f"einsum(): found '.' for {where} that is not part of any ellipsis{' (...)' if which is None else ''}"
+        )
+
+
+def _labels(term: list[str], ndim: int, which: int) -> list[str]:
+    dots = "..." in term
+    named = len(term) - dots
     if named > ndim or (not dots and named != ndim):
         raise RuntimeError(
             f"einsum(): the number of subscripts in the equation ({named}) {'is more than' if dots else 'does not match'} the number of"
             f" dimensions ({ndim}) for operand {which}{'' if dots else ' and no ellipsis was given'}"
         )
     hidden = [f"#{i}" for i in range(ndim - named - 1, -1, -1)]
-    return [*before, *hidden, *after]
+    return [label for x in term for label in (hidden if x == "..." else [x])]
 
 
-def _diagonals(t: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
+def _diagonals(t: Tensor, labels: list[str], which: int) -> tuple[Tensor, list[str]]:
     """A repeated label within one operand selects a diagonal."""
     labels = list(labels)
     for label in list(dict.fromkeys(labels)):
@@ -120,7 +140,7 @@ def _diagonals(t: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
             j = labels.index(label, i + 1)
             if t.shape[i] != t.shape[j]:
                 raise RuntimeError(
-                    f"einsum(): subscript {label} is repeated for operand 0 but the sizes don't match, {t.shape[j]} != {t.shape[i]}"
+                    f"einsum(): subscript {label} is repeated for operand {which} but the sizes don't match, {t.shape[j]} != {t.shape[i]}"
                 )
             t = t.diagonal(0, i, j)
             labels = [x for k, x in enumerate(labels) if k not in (i, j)] + [label]
@@ -131,7 +151,7 @@ def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]
     sizes: dict[str, int] = {}
     prepared = []
     for n, (t, labels) in enumerate(zip(operands, inputs)):
-        t, labels = _diagonals(t, labels)
+        t, labels = _diagonals(t, labels, n)
         for label, size in zip(labels, t.shape):
             known = sizes.setdefault(label, size)
             if size != known:
@@ -194,6 +214,8 @@ def _pair(
     batch = [x for x in shared if x in keep]
     only_a = [x for x in la if x not in lb]
     only_b = [x for x in lb if x not in la]
+    if [x for x in output if x in only_a + only_b] == only_b + only_a:  # so that the result lies as it is asked for
+        a, la, only_a, b, lb, only_b = b, lb, only_b, a, la, only_a
     left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
     right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
     nb, na, nc = len(batch), len(only_a), len(contracted)
@@ -203,9 +225,9 @@ def _pair(
     left = left.expand(*batch_shape, *left.shape[nb:])
     right = right.expand(*batch_shape, *right.shape[nb:])
     shape_a, shape_b = list(left.shape[nb : nb + na]), list(right.shape[nb + nc :])
-    count = _product(left.shape[nb + na :])
-    left3 = left.reshape(_product(batch_shape), _product(shape_a), count)
-    right3 = right.reshape(_product(batch_shape), count, _product(shape_b))
+    count = math.prod(left.shape[nb + na :])
+    left3 = left.reshape(math.prod(batch_shape), math.prod(shape_a), count)
+    right3 = right.reshape(math.prod(batch_shape), count, math.prod(shape_b))
     out = (
         left3.bmm(right3).reshape(*batch_shape, *shape_a, *shape_b)
         if batch_shape + shape_a + shape_b
@@ -220,13 +242,6 @@ def _without(t: Tensor, labels: list[str], single: list[str]) -> tuple[Tensor, l
         return t, labels
     rest = [x for x in labels if x not in single]
     return t.reshape([t.shape[labels.index(x)] for x in rest]), rest
-
-
-def _product(sizes: Any) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n
 
 
 def _sum_alone(t: Tensor, labels: list[str], others: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:

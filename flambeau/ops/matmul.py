@@ -11,6 +11,7 @@ from ..core.layout import broadcast_shapes, has_internal_overlap
 from ..core.tensor import Tensor, empty
 from .arguments import need_tensors
 from .arithmetic import addcmul
+from .attributes import result_type
 from .creation import fill_raw
 from .declare import composite, primitive
 from .dtype_rules import cpp_name, type_word
@@ -193,11 +194,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a == 1 and b == 2:
         return without_row(mm(input.unsqueeze(0), other))
     if a >= 3 and b <= 2:  # fold the batch into rows
-        rows = (
-            input.reshape(-1, input.shape[-1])
-            if input.shape[-1] or b == 1
-            else input.reshape(_numel(input.shape[:-1]), 0)
-        )
+        rows = input.reshape(_numel(input.shape[:-1]), input.shape[-1])
         if b == 1:
             return unsafe_view(mv(rows, other), tuple(input.shape[:-1]))
         return unsafe_view(mm(rows, other), (*input.shape[:-1], other.shape[-1]))
@@ -274,17 +271,12 @@ def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make:
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2"""
-    if len(mat1.shape) != 2 or len(mat2.shape) != 2:
-        which, t = ("mat1", mat1) if len(mat1.shape) != 2 else ("mat2", mat2)
-        raise RuntimeError(f"{which} must be a matrix, got {len(t.shape)}-D tensor")
+    _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
+    _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
     (n, k), (k2, m) = mat1.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
     _same_dtype_with_bias(input, mat1, mat2)
-    if input.dtype is not mat1.dtype:
-        raise RuntimeError(
-            f"self and mat2 must have the same dtype, but got {type_word(input.dtype)} and {type_word(mat2.dtype)}"
-        )
     if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
         return product(mat1, mat2, (n, m), input)
     if mat1.dtype is not opmath(mat1.dtype):  # half-width floats: rounded once, at the end
@@ -309,9 +301,8 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 
 def _check_input_dtype(input: Tensor, other: Tensor) -> None:
     if input.dtype is not other.dtype:
-        raise RuntimeError(
-            f"Input dtypes must be the same, got: input: {input.dtype}, batch1: {other.dtype}, batch2: {other.dtype}"
-        )
+        first, second = cpp_name(input.dtype), cpp_name(other.dtype)
+        raise RuntimeError(f"Input dtypes must be the same, got: input {first}, batch1: {second}, batch2: {second}")
 
 
 @composite(out="exact", inplace=True, former=_FACTORS)
@@ -323,6 +314,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
         raise RuntimeError(
             f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}"
         )
+    _same_dtype_with_bias(input, batch1, batch2)
     shape = (batch1.shape[1], batch2.shape[2])
     return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
@@ -338,41 +330,33 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
         raise RuntimeError(
             f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
         )
+    if not input.dtype is mat.dtype is vec.dtype:
+        first, second, third = (type_word(t.dtype) for t in (input, mat, vec))
+        raise RuntimeError(f"addmv input tensors must have the same dtype, but got {first}, {second}, and {third}")
     return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
 @composite(out=True, inplace=True, former=_FACTORS)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
-    if len(vec1.shape) != 1 or len(vec2.shape) != 1:
-        raise RuntimeError(
-            f"addr: Expected 1-D argument vec1 and vec2, but got {len(vec1.shape)}-D and {len(vec2.shape)}-D"
-        )
-    shape = (vec1.shape[0], vec2.shape[0])
-    if beta == 1 and input.shape == shape and input.dtype is vec1.dtype is vec2.dtype and input.dtype.is_floating_point:
+    for name, vec in (("vec1", vec1), ("vec2", vec2)):
+        if len(vec.shape) != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {len(vec.shape)}-D")
+    shape, d = (vec1.shape[0], vec2.shape[0]), input.dtype
+    plain = d is vec1.dtype is vec2.dtype and d.is_floating_point and d is opmath(d)
+    if plain and beta == 1 and beta is not True and alpha is not True and input.shape == shape:
         return addcmul(input, vec1.unsqueeze(1), vec2, value=alpha)
-    product_ = outer(vec1, vec2)
-    if product_.dtype.category < 2 and (isinstance(beta, float) or isinstance(alpha, float)):
-        which = "beta" if isinstance(beta, float) else "alpha"
-        raise RuntimeError(
-            f"For integral input tensors, argument {which} must not be a floating point number, but got"
-            f" {beta if which == 'beta' else alpha}."
-        )
-    result = product_ if alpha is True or alpha == 1 else product_ * alpha
-    if beta == 0 or beta is False:
-        input.expand(shape)
+    kind = d if plain else result_type(input, vec1.to(result_type(vec1, vec2)))
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, (float, complex)) and kind.category < 2:
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        if isinstance(factor, bool) and kind.category:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+    bias = input.expand(shape)
+    result = outer(_scaled(vec1.to(kind), alpha).to(kind), vec2.to(kind))  # in this order it is rounded
+    if beta == 0:
         return result
-    if input.dtype.category == 0 and product_.dtype.category == 0:
-        return input.expand(shape) | result
-    return (
-        _scaled(input, beta) + result
-        if tuple(broadcast_shapes(input.shape, shape)) == shape
-        else _bad_expand(input, shape)
-    )
-
-
-def _bad_expand(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return input.expand(shape)  # raises PyTorch's error
+    return bias | result if kind.category == 0 else _scaled(bias.to(kind), beta) + result
 
 
 @composite(out=True, aliases=("ger",))

@@ -142,10 +142,16 @@ def _check_identity(x: Tensor, order: float, dim: Any) -> None:
             raise RuntimeError(f"linalg.vector_norm cannot compute the {word} norm on the dimension {d} {tail}")
 
 
+def _refuse_complex(name: str, order: Any) -> None:
+    if isinstance(order, complex):
+        raise RuntimeError(f"{name}: Expected a non-complex scalar as the order of norm.")
+
+
 def vector_norm_of(x: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
     need_tensor("linalg_vector_norm", x)
     if isinstance(order, Tensor) and order.shape == ():
         order = order.item()
+    _refuse_complex("linalg.vector_norm", order)
     if isinstance(order, bool) or not isinstance(order, (int, float)):
         raise TypeError(f"linalg_vector_norm(): argument 'ord' (position 2) must be Number, not {type_name(order)}")
     wanted = None if dtype is None else as_dtype(dtype, "linalg_vector_norm")
@@ -189,6 +195,7 @@ def _matrix_dims(dim: Any, rank: int) -> tuple[int, int]:
 
 def matrix_norm_of(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:
     need_tensor("linalg_matrix_norm", A)
+    _refuse_complex("linalg.matrix_norm", order)
     wanted = None if dtype is None else as_dtype(dtype, "linalg_matrix_norm")
     rows, columns = _matrix_dims(dim, len(A.shape))
     _check_dtype("linalg.matrix_norm", A, wanted)

@@ -243,7 +243,7 @@ def test_ldl(dtype, hermitian):
 
 def test_ldl_solve_refuses_foreign_pivots():
     for bad in ([0, 1], [-1, 1], [3, 1]):
-        with pytest.raises(RuntimeError, match="pivots must be"):
+        with pytest.raises(RuntimeError, match="[Pp]ivots"):
             pivots = flambeau.tensor(bad, dtype=flambeau.int32)
             flambeau.linalg.ldl_solve(flambeau.eye(2), pivots, flambeau.ones(2, 1))
 

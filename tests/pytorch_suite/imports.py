@@ -115,7 +115,7 @@ def install(posing: bool) -> None:
 def load(path: Path) -> ModuleType:
     """The test file as a module, with placeholders for what it asks for in vain while it is loaded."""
     sys.path[:0] = [str(path.parent), str(path.parents[1])]
-    statements = list(_run_at_import(ast.parse(path.read_text())))
+    statements = list(_statements(path))
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -129,9 +129,21 @@ def load(path: Path) -> ModuleType:
             _provide_attribute(torch, _dotted(statement))
     if not hasattr(torch.autograd, "_force_original_view_tracking"):  # an internal switch that every tearDown resets
         torch.autograd._force_original_view_tracking = lambda mode: contextlib.nullcontext()  # type: ignore[attr-defined]
+    if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
+        sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
+        triton.has_triton = lambda: False  # type: ignore[attr-defined]
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
+
+
+def _statements(path: Path) -> Iterator[ast.AST]:
+    """What importing the file evaluates, in the test files beside it that it imports from too."""
+    for node in _run_at_import(ast.parse(path.read_text())):
+        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
+        if beside != path and beside.exists():
+            yield from _statements(beside)
+        yield node
 
 
 def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
@@ -179,6 +191,8 @@ def _provide_attribute(torch: ModuleType, path: list[str]) -> None:
         return
     owner: Any = torch
     for position, name in enumerate(path[1:], 1):
+        if owner is None:  # torch.version.cuda: what reads it asks first
+            return
         if not hasattr(owner, name):
             _stand_for(owner, ".".join(path[: position + 1]))
             return

@@ -277,14 +277,18 @@ def can_factor(a: np.ndarray, b: np.ndarray) -> bool:
     return routines.available(a.dtype) and bool(a.size) and bool(b.size)
 
 
-def least_squares(a: np.ndarray, b: np.ndarray, rcond: float) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest x that minimise |a @ x - b|, and the ranks of the matrices, by QR with pivoting."""
+def least_squares(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest x that minimise |a @ x - b|, and the ranks of the matrices, by QR with pivoting. With rcond None by plain
+    QR, and instead of ranks `info`: the row of R that shows a matrix not to have full rank, else 0."""
     a, b = broadcast_batches(a, b)
     (m, n), k = a.shape[-2:], b.shape[-1]
     matrices = _by_columns(a)
     x = np.zeros((len(matrices), k, max(m, n)), a.dtype)
     x[..., :m] = _by_columns(b)
-    ranks = [routines.least_squares(c, r, rcond) for c, r in zip(matrices, x)]
+    if rcond is None:
+        ranks = [routines.full_rank_least_squares(c, r) for c, r in zip(matrices, x)]
+    else:
+        ranks = [routines.least_squares(c, r, rcond) for c, r in zip(matrices, x)]
     return _from_columns(x[..., :n], (*b.shape[:-2], n, k)), np.array(ranks).reshape(a.shape[:-2])
 
 

@@ -193,6 +193,15 @@ def eigh(columns: np.ndarray, lower: bool, vectors: bool) -> np.ndarray:
     return values
 
 
+def full_rank_least_squares(columns: np.ndarray, right: np.ndarray) -> int:
+    """`least_squares` for a matrix that has full rank. Returns the row of R that shows it has not, else 0."""
+    n, m = columns.shape
+    d = columns.dtype
+    shape = "N", m, n, len(right), columns, m, right, right.shape[1]
+    (work,) = _workspace("gels", d, *shape)
+    return _call("gels", d, *shape, work, work.size)
+
+
 def least_squares(columns: np.ndarray, right: np.ndarray, rcond: float) -> int:
     """The shortest least-squares solutions in place of the columns `right` (as long as the longer side of the matrix); the
     matrix is destroyed. Returns its rank."""

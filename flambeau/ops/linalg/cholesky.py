@@ -44,7 +44,7 @@ def _checked_factor(name: str, A: Tensor, upper: bool) -> Any:
     return factor_and_info(A, bool(upper))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """linalg.cholesky that reports matrices that are not positive-definite in `info` instead of raising."""
     result = _checked_factor("linalg.cholesky", A, upper)

@@ -83,7 +83,7 @@ def sign_and_logarithm(A: Tensor) -> Any:
     return _slogdet_result((support.by_rows(sign, A.dtype), support.by_rows(logarithm, A.dtype.to_real())))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def slogdet(A: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
     _check("linalg.slogdet", A)
@@ -93,7 +93,7 @@ def slogdet(A: Tensor) -> Any:
 _old_slogdet_result = named_result("slogdet", "sign", "logabsdet")
 
 
-@composite(name="slogdet", out=True)
+@composite(name="slogdet", out="exact")
 def old_slogdet(input: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
     return _old_slogdet_result(slogdet(input))

@@ -18,7 +18,7 @@ _factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 _factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 
 
-@primitive(namespaces=("linalg",), method=False, out=True)
+@primitive(namespaces=("linalg",), method=False, out="exact")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
     name = "torch.linalg.ldl_factor_ex"
@@ -43,7 +43,7 @@ def _raise_zero_pivot(name: str, info: np.ndarray) -> None:
         raise RuntimeError(f"{name}: {where}D[{i},{i}] is zero and using it on ldl_solve would divide by zero.")
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """A = L D L^T (with hermitian=True L D L^H) in one matrix, and the pivots, as linalg.ldl_solve takes them."""
     packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
@@ -85,11 +85,12 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 
 def _check_pivots(pivots: np.ndarray, n: int) -> None:
     """Raise unless the pivots could come from a factorization: in range, negative ones in pairs."""
-    wrong = (np.abs(pivots) > n) | (pivots == 0)
-    if not wrong.any():
-        for row in pivots.reshape(-1, n) if n else ():
-            runs = np.split(row, np.flatnonzero((row[1:] > 0) | (row[:-1] > 0)) + 1)
-            if any(r[0] < 0 and len(r) % 2 for r in runs if len(r)):
-                wrong = np.array(True)
-    if wrong.any():
-        raise RuntimeError("torch.linalg.ldl_solve: pivots must be those that torch.linalg.ldl_factor returned")
+    for wrong, wanted in ((pivots == 0, "|pivot| >= 1"), (np.abs(pivots) > n, "|pivot| <= LD.size(-2)")):
+        if wrong.any():
+            raise RuntimeError(
+                f"Pivots given to ldl_solve must all satisfy {wanted}. Did you properly pass the result of ldl_factor?"
+            )
+    for row in pivots.reshape(-1, n) if n else ():
+        runs = np.split(row, np.flatnonzero((row[1:] > 0) | (row[:-1] > 0)) + 1)
+        if any(r[0] < 0 and len(r) % 2 for r in runs if len(r)):
+            raise RuntimeError("torch.linalg.ldl_solve: pivots must be those that torch.linalg.ldl_factor returned")

@@ -13,10 +13,11 @@ from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided
 from ..declare import composite, internal
+from ..dtype_rules import type_word
 from ..norms import linalg_norm
 from ..primitive import Saved
 from . import support
-from .solving import inv_ex
+from .solving import inv_ex, is_vector
 from .spectral import eigvalsh, svdvals
 
 # -- tolerances -------------------------------------------------------------------------------------------------------
@@ -82,8 +83,12 @@ def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
 @composite(namespaces=("linalg",), method=False, out=True)
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero."""
-    support.check_matrix("linalg.pinv", A)
-    support.check_floating("linalg.pinv", A, False)
+    support.require("linalg.pinv", "input", A)
+    if len(A.shape) < 2 or A.dtype.category < 2:
+        raise RuntimeError(
+            f"linalg.pinv({type_word(A.dtype)}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float,"
+            " double, cfloat or cdouble types"
+        )
     if hermitian:
         support.check_square("linalg.pinv", A)
     support.check_kernel("linalg_svd_cpu", A)
@@ -133,9 +138,10 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not A.shape[-1]:
         return A.new_zeros(A.shape[:-2], dtype=A.dtype.to_real())
     inverse, info = inv_ex(A)
-    singular = (info != 0).unsqueeze(-1).unsqueeze(-1)
-    inverse = inverse.masked_fill(singular, math.inf)
-    return linalg_norm(A, p, dim=(-2, -1)) * linalg_norm(inverse, p, dim=(-2, -1))
+    singular = info != 0
+    inverse = inverse.masked_fill(singular.unsqueeze(-1).unsqueeze(-1), 0)
+    number = linalg_norm(A, p, dim=(-2, -1)) * linalg_norm(inverse, p, dim=(-2, -1))
+    return number.masked_fill(singular, math.inf)
 
 
 # -- least squares ----------------------------------------------------------------------------------------------------
@@ -146,7 +152,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> tuple:
     """The solution is pinv(A) B; the residuals do not change with it to first order, only with A and B themselves."""
-    vector = len(B.shape) == len(A.shape) - 1
+    vector = is_vector(A, B)
     X, right = (t.unsqueeze(-1) if vector else t for t in (out[0], B))
     for_a = for_b = None
     if g[0] is not None:
@@ -168,10 +174,18 @@ def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> 
 
 def _lstsq_arrays(a: np.ndarray, b: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     left, values, right = lapack.svd(a, False)
+    if not b.shape[-1]:  # LAPACK does not even look at the matrix
+        values = np.zeros_like(values)
     counts = values > _threshold(values, 0.0, tolerance)
     scale = np.where(counts, 1 / np.where(counts, values, 1), 0)
     inside = scale[..., None] * (np.swapaxes(left, -2, -1).conj() @ b)
     return np.swapaxes(right, -2, -1).conj() @ inside, counts.sum(-1), values
+
+
+def _relative_tolerance(a: np.ndarray, rcond: float, driver: str) -> float:
+    """The share of the largest singular value from which one counts; LAPACK's drivers take what makes no sense for rounding."""
+    sensible = 0 < rcond < 1 if driver == "gelsd" else rcond >= 0
+    return 0.0 if driver == "gels" else rcond if sensible else float(np.finfo(a.dtype).eps)
 
 
 def _top_of_columns(x: np.ndarray, rows: int, d: dt.dtype, vector: bool) -> Tensor:
@@ -191,28 +205,30 @@ def _top_of_columns(x: np.ndarray, rows: int, d: dt.dtype, vector: bool) -> Tens
 def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
     a, b = A._array(), B._array()
     m, n = a.shape[-2:]
-    vector = len(B.shape) == len(A.shape) - 1
+    vector = is_vector(A, B)
     if vector:
         b = b[..., None]
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a_batch, batch = a.shape[:-2], support.batch_of(A, B if not vector else B.unsqueeze(-1))
     b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
-    tolerance = 0.0 if driver == "gels" else rcond
-    values = np.zeros(1, a.dtype)
+    plain = driver == "gels"
+    values = np.zeros((*a_batch, 1), a.dtype)
     if driver in ("gels", "gelsy") and lapack.can_factor(a, b):
-        x, rank = lapack.least_squares(a, b, tolerance)
+        x, rank = lapack.least_squares(a, b, None if plain else rcond)
+        if plain:
+            support.raise_failures("torch.linalg.lstsq", support.integers(rank), "least squares")
+        rank = rank[tuple(slice(size) for size in a_batch)]
     else:
-        x, rank, values = _lstsq_arrays(a, b, tolerance)
-    rank, values = np.broadcast_to(rank, batch), np.broadcast_to(values, (*batch, values.shape[-1]))
-    nothing, d = empty((0,), A.dtype.to_real()), A.dtype.to_real()
-    residuals = nothing
-    if m > n and driver != "gelsy" and bool(np.all(rank == n)):
+        x, rank, values = _lstsq_arrays(a, b, _relative_tolerance(a, rcond, driver))
+    d = A.dtype.to_real()
+    residuals = empty((0,), d)
+    if m > n and driver != "gelsy" and (plain or bool(np.all(rank == n))):
         residuals = support.by_rows((np.abs(b - a @ x) ** 2).sum(-2), d)
     return Saved(
         _lstsq_result(
             (
                 _top_of_columns(x, max(m, n), A.dtype, vector),
                 residuals,
-                empty((0,), dt.int64) if driver == "gels" else support.integers(rank, dt.int64),
+                empty((0,), dt.int64) if plain else support.integers(rank, dt.int64),
                 support.by_rows(values, d) if driver in ("gelsd", "gelss") else empty((0,), d),
             )
         )
@@ -235,7 +251,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise RuntimeError(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
         )
-    vector = len(B.shape) == len(A.shape) - 1
+    vector = is_vector(A, B)
     if A.shape[-2] != B.shape[-1 if vector else -2]:
         dimension = "-1" if vector else "-2"
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({dimension})")

@@ -100,7 +100,7 @@ def _raise_zero_pivot(name: str, info: Tensor) -> None:
         )
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """linalg.lu_factor that reports zero pivots in `info` instead of raising."""
     result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
@@ -109,7 +109,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row swaps, as linalg.lu_solve takes them."""
     packed, pivots, info = _checked_factors("torch.linalg.lu_factor", A, pivot)
@@ -117,7 +117,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     return _factor_result((packed, pivots))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
     packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
@@ -153,7 +153,7 @@ def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any 
 _unpack_result = named_result("lu_unpack", "P", "L", "U")
 
 
-@composite(method=False, out=True)
+@composite(method=False, out="exact")
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L, U out of what linalg.lu_factor returns."""
     support.require("lu_unpack", "LU_data", LU_data)
@@ -169,20 +169,28 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     P, L, U = nothing, nothing._bare_alias(), nothing._bare_alias()
     if unpack_pivots:
         m = LU_data.shape[-2]
-        _check_pivots(LU_pivots, m)
+        wanted = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
+        if tuple(LU_pivots.shape) != wanted:
+            raise ValueError(
+                f"torch.lu_unpack: Expected LU_pivots to have shape {list(wanted)}, but got {list(LU_pivots.shape)}"
+            )
+        if _out_of_range(LU_pivots, m):
+            raise RuntimeError(
+                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of"
+                " lu_factor?"
+            )
         P = _matrix(LU_pivots, m, LU_data.dtype)
     if unpack_data:
         L, U = _packed_parts(LU_data)
     return _unpack_result((P, L, U))
 
 
-def _check_pivots(pivots: Tensor, m: int) -> None:
+def _out_of_range(pivots: Tensor, m: int) -> str | None:
+    """On which side of the rows 1 to m a pivot lies, if one does."""
     values = pivots._array()
-    if pivots.shape[-1] > m or (values.size and (values.min() < 1 or values.max() > m)):
-        raise RuntimeError(
-            "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass the result of"
-            " lu_factor?"
-        )
+    if not values.size:
+        return None
+    return "low" if values.min() < 1 else "high" if values.max() > m else None
 
 
 # -- solving ----------------------------------------------------------------------------------------------------------
@@ -209,7 +217,11 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
         )
     support.batch_of(LU, B)
     support.check_kernel("lu_solve_cpu", LU)
-    _check_pivots(pivots, LU.shape[-1])
+    if side := _out_of_range(pivots, LU.shape[-1]):
+        wanted = "greater or equal to 1" if side == "low" else "smaller or equal to LU.size(-2)"
+        raise RuntimeError(
+            f"Pivots given to lu_solve must all be {wanted}. Did you properly pass the result of lu_factor?"
+        )
     if not left:  # X A = B is A^H X^H = B^H
         return _lu_solution(LU, pivots, B.mH, not adjoint).mH
     return _lu_solution(LU, pivots, B, adjoint)

@@ -83,7 +83,7 @@ def _meta_factors(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     return A.new_empty((0,) if mode == "r" else (*batch, m, inner)), A.new_empty((*batch, inner, n))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal columns Q and upper triangular R; mode "reduced", "complete" or "r" (R alone)."""
     if mode not in ("reduced", "complete", "r"):
@@ -99,7 +99,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
 _old_qr_result = named_result("qr", "Q", "R")
 
 
-@composite(name="qr", out=True)
+@composite(name="qr", out="exact")
 def old_qr(input: Tensor, some: bool = True) -> Any:
     """The older form of linalg.qr: reduced unless some=False."""
     warnings.warn(
@@ -201,10 +201,10 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     side = -2 if left else -1
     if other.shape[side] < tau.shape[-1]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
-    if tau.shape[-1] != min(other.shape[side], input.shape[-1]):
-        raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
+    if tau.shape[-1] != min(other.shape[side], input.shape[-1]):
+        raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])")
     _check_tau(name, input, tau)
     if other.shape[:-2] != input.shape[:-2]:
         raise RuntimeError(

@@ -18,7 +18,7 @@ from .solving import inv, solve
 # -- vectors ----------------------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="disjoint")
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `dim`."""
     support.require("linalg.cross", "input", input)
@@ -35,7 +35,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
 
 
-@composite(name="cross", out="exact")
+@composite(name="cross", out="disjoint")
 def old_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
     if dim is None:

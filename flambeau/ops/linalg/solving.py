@@ -68,7 +68,7 @@ def _checked_solution(name: str, A: Tensor, B: Tensor, left: bool) -> Any:
     return solution(A, B, left)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """linalg.solve that reports singular matrices in `info` instead of raising."""
     result = _checked_solution("linalg.solve", A, B, left)
@@ -103,7 +103,7 @@ def _checked_inverse(A: Tensor) -> Any:
     return inverse_and_info(A)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """linalg.inv that reports singular matrices in `info` instead of raising."""
     result = _checked_inverse(A)
@@ -120,7 +120,7 @@ def inv(A: Tensor) -> Tensor:
     return result
 
 
-@composite(out=True)
+@composite(out="exact")
 def inverse(input: Tensor) -> Tensor:
     """The inverse of a square matrix, or of each in a batch."""
     return inv(input)

@@ -116,7 +116,7 @@ def _check_svd(name: str, A: Tensor, driver: str | None) -> None:
         )
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vh: orthonormal vectors on both sides, singular values in descending order."""
     _check_svd("linalg.svd", A, driver)
@@ -136,7 +136,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 _old_svd_result = named_result("svd", "U", "S", "V")
 
 
-@composite(name="svd", out=True)
+@composite(name="svd", out="exact")
 def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """The older form of linalg.svd: reduced unless some=False, and V instead of its adjoint."""
     warnings.warn(
@@ -203,7 +203,7 @@ def _check_eigh(name: str, A: Tensor, uplo: Any) -> str:
     return letter
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="exact")
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix, of which one triangle is read."""
     return hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO))

@@ -103,6 +103,8 @@ def integers(array: np.ndarray, d: dtype = dt.int32) -> Tensor:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 _REASONS = {
+    "least squares": "The least squares solution could not be computed because the input matrix does not have full rank"
+    " (error code: {}).",
     "linalg.inv": "The diagonal element {} is zero, the inversion could not be completed because the input matrix is"
     " singular.",
     "solve": "The solver failed because the input matrix is singular.",

@@ -56,7 +56,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 _triangular_result = named_result("triangular_solve", "solution", "cloned_coefficient")
 
 
-@composite(out=True)
+@composite(out="exact")
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:
@@ -75,14 +75,14 @@ def triangular_solve(
             f"torch.triangular_solve: Expected {which} to have at least 2 dimensions, but it has {len(t.shape)} dimensions"
             " instead"
         )
-    _check_legacy("triangular_solve", input, A)
+    check_legacy("triangular_solve", input, A)
     copy = A.expand((*support.batch_of(A, input), *A.shape[-2:])).mT.clone(memory_format=contiguous_format).mT
-    matrix = copy.mH if transpose else copy
+    matrix = copy.mT if transpose else copy
     upper = upper != transpose
     return _triangular_result((solve_triangular(matrix, input, upper=upper, unitriangular=unitriangular), copy))
 
 
-def _check_legacy(name: str, b: Tensor, A: Tensor) -> None:
+def check_legacy(name: str, b: Tensor, A: Tensor) -> None:
     """The shape checks of the older solvers."""
     if A.shape[-1] != A.shape[-2]:
         raise RuntimeError(
@@ -94,6 +94,3 @@ def _check_legacy(name: str, b: Tensor, A: Tensor) -> None:
             f" {b.shape[-2]} by {b.shape[-1]}"
         )
     support.check_same_dtype(name, b, A, "b", "A")
-
-
-check_legacy = _check_legacy

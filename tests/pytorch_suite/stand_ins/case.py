@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .sparse_cases import SparseCases
+
 SEED = 1234
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 
@@ -29,7 +31,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, (torch.Tensor, np.ndarray))
 
 
-class TestCase(unittest.TestCase):
+class TestCase(SparseCases, unittest.TestCase):
     precision: float = 0
     rel_tol: float = 0
     maxDiff = None
