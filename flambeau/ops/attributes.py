@@ -40,11 +40,11 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     formats = ambiguity_check if isinstance(ambiguity_check, list) else []
     if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
-    if ambiguity_check and (len(set(self._strides)) < len(self.shape) or 1 in self.shape):
-        if sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
-            raise RuntimeError(
-                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
-            )
+    ambiguous = len(set(self._strides)) < len(self.shape) or 1 in self.shape
+    if ambiguity_check and ambiguous and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+        )
     return tuple(reversed(dimension_order(self.shape, [self._strides])))
 
 
