@@ -32,12 +32,14 @@ def softmin(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Ten
 
 def cumsum(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """Sums of the chosen elements so far."""
-    return _prepared("cumsum", input, mask, dtype, 0).cumsum(dim)
+    values = _prepared("cumsum", input, mask, dtype, 0)
+    return values.cumsum(dim, dtype=values.dtype)
 
 
 def cumprod(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
     """Products of the chosen elements so far."""
-    return _prepared("cumprod", input, mask, dtype, 1).cumprod(dim)
+    values = _prepared("cumprod", input, mask, dtype, 1)
+    return values.cumprod(dim, dtype=values.dtype)
 
 
 def normalize(input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None) -> Tensor:

@@ -100,7 +100,7 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = Non
     return filled(values, mask, math.nan).nanmedian(dim, keepdim).values
 
 
-def logsumexp(input: Any, dim: Any, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+def logsumexp(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """log(sum(exp)) of the chosen elements over `dim`."""
     values, mask = _prepared("logsumexp", input, mask, dtype)
     return filled(values, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
@@ -135,7 +135,7 @@ def var(
     """The variance of the chosen elements over `dim`, divided by their number less the correction (1 unless told)."""
     if unbiased is not None and correction is not None:
         raise AssertionError("Only one of unbiased and correction may be given")
-    lost = (1 if unbiased in (None, True) else 0) if correction is None else correction
+    lost = int(unbiased in (None, True)) if correction is None else correction + 0  # True counts as 1
     values, mask = _prepared("var", input, mask, dtype)
     if not (values.is_floating_point() or values.is_complex()):
         values = values.to(BY_NAME["float32"])
@@ -144,7 +144,7 @@ def var(
     average = filled(values, mask, 0).sum(dims, keepdim=True) / count
     squares = filled((values - average).abs() ** 2, mask, 0).sum(dims, keepdim=bool(keepdim))
     left = (count if keepdim else _count(values, mask, dims, False)) - lost
-    return squares / left.clamp_min(0)
+    return (squares / left.clamp_min(0)).to(squares.dtype)
 
 
 def std(input: Any, dim: Any = None, unbiased: bool | None = None, **options: Any) -> Tensor:

@@ -168,7 +168,7 @@ def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]
         current, labels = _pair(current, labels, other, other_labels, later, output)
     gone = [i for i, x in enumerate(labels) if x not in output]
     if gone:
-        current = current.sum(gone, dtype=current.dtype)
+        current = current.sum(gone)
         labels = [x for x in labels if x in output]
     if labels == output and (gone or len(operands) > 1):
         return current
@@ -249,4 +249,4 @@ def _sum_alone(t: Tensor, labels: list[str], others: list[str], keep: set[str]) 
     gone = [i for i, x in enumerate(labels) if x not in others and x not in keep]
     if not gone:
         return t, labels
-    return t.sum(gone, dtype=t.dtype), [x for i, x in enumerate(labels) if i not in gone]
+    return t.sum(gone), [x for i, x in enumerate(labels) if i not in gone]

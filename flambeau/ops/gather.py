@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -377,29 +377,36 @@ def _product_grads(
     if include_self:
         others = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
     else:
-        others = (out / input).masked_fill(input == 0, 0)
+        others = _quotient(out, input)
     used = _leading(src, index.shape)
     is_zero = used == 0
     zeros = input.new_zeros(input.shape).scatter_add(dim, index, is_zero.to(g.dtype))
-    if include_self:
-        zeros = zeros + (input == 0).to(g.dtype)
-    without = (out.gather(dim, index) / used).masked_fill(is_zero, 0)
     # Where src holds the only zero, its share is the product of everything else.
     only = is_zero & (zeros.gather(dim, index) == 1)
-    if include_self:
-        rest = input.masked_fill(input == 0, 1)
-    else:
-        rest = _where_scattered(input.new_ones(input.shape), dim, index, input)
-    alone = rest.scatter_reduce(dim, index, used.masked_fill(is_zero, 1), "prod", include_self=include_self)
-    if include_self:
-        alone = alone.masked_fill(input == 0, 0)
-    return g * others, g.gather(dim, index) * without.where(~only, alone.gather(dim, index))
+    rest = input.scatter_reduce(dim, index, used.masked_fill(only, 1), "prod", include_self=include_self)
+    without = _quotient(out.gather(dim, index), used).where(~only, rest.gather(dim, index))
+    grad_src = g.gather(dim, index) * without
+    if grad_src.requires_grad and (zeros > 1).any():
+        grad_src = _several_zeros(grad_src)
+    return g * others, grad_src
 
 
-def _where_scattered(self: Tensor, dim: int, index: Tensor, other: Tensor) -> Tensor:
-    """self where index points, other elsewhere."""
-    touched = self.new_zeros(self.shape).scatter(dim, index, 1)
-    return self.where(touched != 0, other)
+def _refuse_second(g: Tensor) -> NoReturn:
+    raise RuntimeError(
+        "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same position in self"
+    )
+
+
+@internal(grads={"input": _refuse_second}, label="Error")
+def _several_zeros(input: Tensor) -> Tensor:
+    """input, whose own derivative the formula above does not give: that of two zeros in one product."""
+    return input.clone()
+
+
+def _quotient(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is; nothing is divided by zero, so that derivatives are finite too."""
+    is_zero = b == 0
+    return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
 
 @primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact")

@@ -139,7 +139,7 @@ def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype"
                 f" {kind.name} and bins for dimension {dim} with dtype {bins.dtype.name}"
             )
-        edges = _values(bins)
+        edges = np.ascontiguousarray(_values(bins))
         return edges, _places(columns, edges)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}")

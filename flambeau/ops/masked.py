@@ -273,9 +273,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 # -- writing a view into a copy -------------------------------------------------------------------------------------------
 
 
-def _clone_in_place(t: Tensor) -> Tensor:
-    """A copy with the strides and the offset of the original, in a copy of all its memory."""
-    if t._contig or t.device is not cpu or has_internal_overlap(t.shape, t._strides):
+def _clone_in_place(t: Tensor, everything: bool = False) -> Tensor:
+    """A copy with the strides and the offset of the original, in a copy of all its memory. One without gaps does without
+    what lies before and behind it, unless `everything` is wanted."""
+    if (t._contig and not everything) or t.device is not cpu or has_internal_overlap(t.shape, t._strides):
         return t.clone()
     count = t._storage.size_bytes // t.dtype.itemsize
     full = t._view(make_size((count,)), (1,), 0).clone()
@@ -284,8 +285,8 @@ def _clone_in_place(t: Tensor) -> Tensor:
     return out
 
 
-def _written(input: Tensor, src: Tensor, part: Any) -> Tensor:
-    out = _clone_in_place(input)
+def _written(input: Tensor, src: Tensor, part: Any, everything: bool = False) -> Tensor:
+    out = _clone_in_place(input, everything)
     target = part(out)
     if target.shape != src.shape:
         raise RuntimeError(
@@ -351,4 +352,4 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 )
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of input with src in an as_strided view of it."""
-    return _written(input.contiguous(), src, lambda t: t.as_strided(size, stride, storage_offset))
+    return _written(input, src, lambda t: t.as_strided(size, stride, storage_offset), everything=True)

@@ -404,7 +404,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
                 f" dim {y}"
             )
         if a.shape[x] != b.shape[y]:  # a size-one side broadcasts: sum the other first
-            a, b = (a.sum(x, keepdim=True), b) if b.shape[y] == 1 else (a, b.sum(y, keepdim=True))
+            # in their own dtype: sums of integers would be int64
+            a, b = (a.sum(x, True, dtype=a.dtype), b) if b.shape[y] == 1 else (a, b.sum(y, True, dtype=b.dtype))
     free_a = [d for d in range(len(a.shape)) if d not in dims_a]
     free_b = [d for d in range(len(b.shape)) if d not in dims_b]
     k = _numel(tuple(a.shape[d] for d in dims_a))

@@ -163,7 +163,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     chosen = read_options("arange", options)
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
     start, end, step = map(_real, bounds)
-    if d.category == 1:
+    if d is dt.int64:  # computed in integers; narrower ones are counted as given, then truncated
         if step != 0 and int(step) == 0:
             raise ValueError("step must be nonzero")
         start, end, step = int(start), int(end), int(step)

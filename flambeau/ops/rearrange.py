@@ -139,7 +139,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    flat: Any = indices
+    flat: Any = indices.to(dt.int64)
     coordinates = []
     for n in reversed(sizes):
         coordinates.append(flat % n)

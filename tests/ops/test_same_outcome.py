@@ -197,6 +197,42 @@ def empty_rows_gradient(L: Any) -> Any:
     return table.grad.coalesce().to_dense()
 
 
+def second_derivative_of_products(L: Any, zeros: int, include_self: bool = True) -> Any:
+    """index_reduce with none, one or two zeros that meet in one product."""
+    x, source = L.arange(1.0, 7.0).view(3, 2), L.arange(2.0, 10.0).view(4, 2)
+    source[:zeros, 1] = 0
+    x.requires_grad_(), source.requires_grad_()
+    with warnings.catch_warnings():  # PyTorch calls it a beta
+        warnings.simplefilter("ignore")
+        out = x.index_reduce(0, L.tensor([0, 0, 1, 2]), source, "prod", include_self=include_self)
+    first = L.autograd.grad(out.sum(), (x, source), create_graph=True)
+    return L.autograd.grad(sum((t**2).sum() for t in first), (x, source))
+
+
+CASES |= {
+    "prod twice": lambda L: second_derivative_of_products(L, 0),
+    "prod twice, a zero": lambda L: second_derivative_of_products(L, 1),
+    "prod twice, a zero, without self": lambda L: second_derivative_of_products(L, 1, False),
+    "prod twice, two zeros": lambda L: second_derivative_of_products(L, 2),
+    "bins with gaps": lambda L: L.histogram(L.tensor([1.0, 2.5]), L.arange(6.0)[::2])[0],
+    "as_strided_scatter before the view": lambda L: L.as_strided_scatter(L.arange(6.0)[1:4], L.tensor([8.0, 9]), (2,), (1,), 0),
+    "as_strided_scatter, transposed": lambda L: L.as_strided_scatter(L.arange(6.0).view(2, 3).t(), L.tensor([8.0, 9]), (2,), (1,)),
+    "arange of narrow integers": lambda L: tuple(L.arange(0, 5, s, dtype=d) for s in (0.5, 1.5, 2) for d in (L.int32, L.uint8)),
+    "arange to a fraction": lambda L: tuple(L.arange(0, 2.5, dtype=d) for d in (L.int32, L.int64, L.int8)),
+    "arange by less than 1": lambda L: L.arange(0, 2, 0.5, dtype=L.int64),
+    "einsum that only sums": lambda L: L.einsum("ij->j", L.full((3, 2), 200, dtype=L.uint8)),
+    "einsum of sums": lambda L: L.einsum("ij,kl->ik", *[L.full((3, 2), 200, dtype=L.uint8)] * 2),
+    "einsum, one summed first": lambda L: L.einsum("ij,jk->i", *[L.full((2, 2), 200, dtype=L.uint8)] * 2),
+    "unravel_index of bytes": lambda L: L.unravel_index(L.tensor([1, 3], dtype=L.uint8), (2, 2)),
+    "tensordot of bytes, one broadcast": lambda L: L.tensordot(L.ones(1, 1, 1, dtype=L.uint8), L.full((2, 1, 2), 200, dtype=L.uint8), ((0, 1), (2, 0))),
+    "masked cumsum of bytes": lambda L: L.masked.cumsum(L.tensor([1, 2, 3], dtype=L.uint8), 0, mask=L.tensor([True, False, True])),
+    "masked cumprod of bools": lambda L: L.masked.cumprod(L.tensor([True]), 0),
+    "masked var, half": lambda L: L.masked.var(L.arange(4.0).half(), correction=0.5),
+    "masked std, a true correction": lambda L: L.masked.std(L.arange(4.0), correction=True),
+    "masked logsumexp of everything": lambda L: L.masked.logsumexp(L.ones(2, 3), mask=L.tensor([True, False, True])),
+}  # fmt: skip
+
+
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
