@@ -59,6 +59,8 @@ def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype:"
                 f" grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a dtype of {dtype}."
             )
+        elif g.dtype is not dtype:
+            g = g.to(dtype)
         result.append(g)
     return result
 
@@ -139,6 +141,8 @@ def grad(
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _as_list(outputs), _as_list(inputs)
+    if not ins:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     given = _as_list(grad_outputs) if grad_outputs is not None else [None] * len(outs)
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
@@ -153,18 +157,14 @@ def grad(
                     " allow_unused=True if this is the desired behavior."
                 )
             if materialize_grads:
-                results[i] = _zeros_for(ins[i])
+                results[i] = _zeros_for(ins[i], create_graph)
     return tuple(results)
 
 
-def _zeros_for(wanted: Any) -> Tensor:
-    if isinstance(wanted, Tensor):
-        return wanted.new_zeros(wanted.shape)
-    known = _described(wanted)
-    if known is None:
-        raise RuntimeError("materialize_grads: the node of a GradientEdge does not know the shape of its gradient")
-    shape, dtype, device = known
-    return ones(shape, dtype=dtype, device=device).zero_()
+def _zeros_for(wanted: Any, create_graph: bool) -> Tensor:
+    if not isinstance(wanted, Tensor):
+        raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
+    return wanted.new_zeros(wanted.shape).requires_grad_(create_graph)
 
 
 def _batched_grad(

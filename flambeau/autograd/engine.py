@@ -6,7 +6,7 @@ import heapq
 import sys
 import threading
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ..core import modes
@@ -66,6 +66,7 @@ class Pass:
         self.results: list = [None] * count
         self.accumulates = captures is None
         self.reachable: Collection[Node] = ()
+        self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
         counts, reachable = dependencies([r[0] for r in roots])
@@ -251,12 +252,15 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
 
 def apply_watched(node: Node, incoming: list) -> tuple:
     """node.apply; with anomaly detection an error is preceded by the forward call that led to it."""
+    before, mode.evaluating = mode.evaluating, node
     try:
         return node.apply(incoming)
     except Exception:
         if mode.anomaly:
             show_forward_call(node)
         raise
+    finally:
+        mode.evaluating = before
 
 
 def apply_one_by_one(node: Node, incoming: list) -> tuple:
@@ -266,11 +270,31 @@ def apply_one_by_one(node: Node, incoming: list) -> tuple:
 
 
 def show_forward_call(node: Node) -> None:
-    if node.trace:
-        trace = f"Traceback of forward call that caused the error:\n{node.trace}"
-    else:
-        trace = "No forward pass information available. Enable detect anomaly during forward pass for more information."
-    warnings.warn(f"Error detected in {node.name()}. {trace}", UserWarning, stacklevel=2)
+    """Warn with the line that recorded the node, then with those that led to nodes in whose backward it was recorded."""
+    trace = node.trace
+    if trace is None:
+        missing = (
+            "No forward pass information available. Enable detect anomaly during forward pass for more information."
+        )
+        _say(f"Error detected in {node.name()}. {missing}")
+        return
+    _say(f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}")
+    while trace is not None and trace.parent is not None:
+        parent = trace.parent
+        what = f"Previous calculation was induced by {parent.name()}."
+        trace = parent.trace
+        if trace is None:
+            _say(f"{what} No forward pass information available for it.")
+        else:
+            _say(f"{what} Traceback of forward call that induced the previous calculation:\n{trace.text}")
+
+
+def _say(text: str) -> None:
+    """Warn; where warnings are errors, this one must not hide the error that it explains."""
+    try:
+        warnings.warn(text, UserWarning, stacklevel=3)
+    except UserWarning as problem:
+        print(f"UserWarning: {problem}", file=sys.stderr)
 
 
 def check_gradients(node: Node, outgoing: tuple) -> None:
@@ -305,7 +329,8 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
             mode.enabled = before
     if meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
-            hook(variable)
+            if hook(variable) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def recorded_copy(gradient: Tensor, variable: Tensor) -> Tensor:
@@ -400,7 +425,13 @@ def run_backward(
     try:
         if asks_arguments():  # subclasses override what users call, not what derivatives are made of
             with DisableTorchFunctionSubclass():
-                return run.run(roots, wanted)
-        return run.run(roots, wanted)
+                found = run.run(roots, wanted)
+        else:
+            found = run.run(roots, wanted)
+        if run.callbacks:
+            mode.enabled = before
+            for callback in run.callbacks:  # which may add others
+                callback()
+        return found
     finally:
         mode.enabled, running.current = before, outer

@@ -67,15 +67,39 @@ def _check_vector(v: Any, like: Tensors, is_tuple: bool, function: str, what: st
     return tuple(t.view_as(t) if create_graph and t.requires_grad else t.detach() for t in vectors)
 
 
-def _gradients(outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: bool) -> Tensors:
+# What strict=True complains of: results that do not require grad, and inputs that play no part in output {}.
+_OUTPUT = (
+    "Output {} of the user-provided function does not require gradients. The outputs must be computed in a differentiable"
+    " manner from the input when running in strict mode.",
+    "The output of the user-provided function is independent of input {1}. This is not allowed in strict mode.",
+)
+_EACH_OUTPUT = (
+    _OUTPUT[0],
+    "Output {0} of the user-provided function is independent of input {1}. This is not allowed in strict mode.",
+)
+_JACOBIAN = (
+    "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} is independent"
+    " of the inputs or was not computed in a differentiable manner. This is not allowed in strict mode.",
+    "The hessian of the user-provided function is independent of input {1}. This is not allowed in strict mode.",
+)
+_AGAIN = "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode when create_graph=True."
+
+Complaints = tuple[str, str]
+
+
+def _require_gradients(results: Tensors, complaint: str) -> None:
+    for i, t in enumerate(results):
+        if not t.requires_grad:
+            raise RuntimeError(complaint.format(i))
+
+
+def _gradients(
+    outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool, strict: Complaints | None, first: int = 0
+) -> Tensors:
     """One reverse pass; inputs that play no part have zero derivatives (an error if `strict`)."""
     pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
-    if strict and len(pairs) < len(outputs):
-        position = next(i for i, o in enumerate(outputs) if not o.requires_grad)
-        raise RuntimeError(
-            f"Output {position} of the user-provided function does not require gradients. The outputs must be computed"
-            " in a differentiable manner from the input when running in strict mode."
-        )
+    if strict is not None:
+        _require_gradients(outputs, strict[0])
     found: tuple = (None,) * len(inputs)
     if pairs:
         found = grad(
@@ -83,10 +107,8 @@ def _gradients(outputs: Tensors, inputs: Tensors, seeds: Any, create_graph: bool
             create_graph=create_graph, retain_graph=True, allow_unused=True,
         )  # fmt: skip
     for i, g in enumerate(found):
-        if g is None and strict:
-            raise RuntimeError(
-                f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
-            )
+        if g is None and strict is not None:
+            raise RuntimeError(strict[1].format(first, i))
     return tuple(t.new_zeros(t.shape) if g is None else g for g, t in zip(found, inputs))
 
 
@@ -105,7 +127,9 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         points = _prepared(given, create_graph)
         outputs, several = _evaluate(func, points, "vjp")
         vectors = _check_vector(v, outputs, several, "vjp", "the user-provided function returns", create_graph)
-        products = _gradients(outputs, points, vectors, create_graph, strict)
+        products = _gradients(outputs, points, vectors, create_graph, _OUTPUT if strict else None)
+        if strict and create_graph:
+            _require_gradients(products, _AGAIN)
     return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), is_tuple)
 
 
@@ -116,15 +140,19 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         points = _prepared(given, create_graph)
         vectors = _check_vector(v, points, is_tuple, "jvp", "the input to the user-provided function has", create_graph)
         outputs, several = _evaluate(func, points, "jvp")
-        products = _forward(outputs, points, vectors, create_graph, strict)
+        products = _forward(outputs, points, vectors, create_graph, _OUTPUT if strict else None)
+        if strict and create_graph:
+            _require_gradients(products, _AGAIN)
     return _shaped(_finish(outputs, create_graph), several), _shaped(_finish(products, create_graph), several)
 
 
-def _forward(outputs: Tensors, points: Tensors, vectors: Tensors, create_graph: bool, strict: bool) -> Tensors:
+def _forward(
+    outputs: Tensors, points: Tensors, vectors: Tensors, create_graph: bool, strict: Complaints | None
+) -> Tensors:
     """Jacobian times vectors: the vector-Jacobian product is linear in its vector, so its derivative is the Jacobian."""
     seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
     backward = _gradients(outputs, points, seeds, True, strict)
-    return _gradients(backward, seeds, vectors, create_graph, False)
+    return _gradients(backward, seeds, vectors, create_graph, None)
 
 
 def jacobian(
@@ -140,6 +168,12 @@ def jacobian(
     One reverse pass per element of the outputs, or with strategy="forward-mode" one product per element of the inputs; with
     `vectorize` all of them at once.
     """
+    _check_strategy(strict, vectorize, strategy)
+    complaints = _EACH_OUTPUT if strict else None
+    return _jacobian(func, inputs, create_graph, complaints, vectorize, strategy)
+
+
+def _check_strategy(strict: bool, vectorize: bool, strategy: str) -> None:
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
             'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than'
@@ -152,6 +186,11 @@ def jacobian(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please either"
             " set `strict=False` or `vectorize=False`."
         )
+
+
+def _jacobian(
+    func: Callable, inputs: Any, create_graph: bool, strict: Complaints | None, vectorize: bool, strategy: str
+) -> Any:
     given, is_tuple = _as_tuple(inputs, "inputs", "jacobian")
     with enable_grad():
         points = _prepared(given, create_graph)
@@ -162,6 +201,9 @@ def jacobian(
             blocks = [_products_at_once(out, points, create_graph) for out in outputs]
         else:
             blocks = _rows(outputs, points, create_graph, strict)
+            if strict is _EACH_OUTPUT and create_graph:
+                for row in blocks:
+                    _require_gradients(row, _AGAIN)
     table = tuple(_shaped(row, is_tuple) for row in blocks)
     return _finish(_shaped(table, several), create_graph)
 
@@ -176,10 +218,12 @@ def _unit_vectors(like: Tensor) -> list[Tensor]:
     return units
 
 
-def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: bool) -> list[tuple]:
+def _rows(outputs: Tensors, points: Tensors, create_graph: bool, strict: Complaints | None) -> list[tuple]:
     blocks = []
-    for out in outputs:
-        rows = [_gradients((out,), points, (unit,), create_graph, strict) for unit in _unit_vectors(out)]
+    if strict is not None:
+        _require_gradients(outputs, strict[0])
+    for i, out in enumerate(outputs):
+        rows = [_gradients((out,), points, (unit,), create_graph, strict, i) for unit in _unit_vectors(out)]
         blocks.append(tuple(_stacked([r[k] for r in rows], (*out.shape, *p.shape), p) for k, p in enumerate(points)))
     return blocks
 
@@ -198,7 +242,7 @@ def _products_at_once(out: Tensor, points: Tensors, create_graph: bool) -> tuple
 def _columns_at_once(outputs: Tensors, points: Tensors, create_graph: bool) -> list[tuple]:
     """The same table, found from the inputs: rows times unknown vectors, differentiated with respect to the vectors."""
     seeds = tuple(o.new_ones(o.shape).requires_grad_() for o in outputs)
-    backward = _gradients(outputs, points, seeds, True, False)
+    backward = _gradients(outputs, points, seeds, True, None)
     table: list[list] = [[] for _ in outputs]
     for row, point in zip(backward, points):
         for i, block in enumerate(_products_at_once(row, seeds, create_graph)):
@@ -226,11 +270,15 @@ def hessian(
 
     def gradient(*points: Tensor) -> Any:
         outputs, _ = _scalar(func, points, "hessian")
-        gradients = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
+        if strict:
+            _require_gradients(outputs, _OUTPUT[0])
+        gradients = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, None)
         return gradients if is_tuple else gradients[0]
 
+    _check_strategy(strict, vectorize, outer_jacobian_strategy)
     argument = given if is_tuple else given[0]
-    return jacobian(gradient, argument, create_graph, strict, vectorize, outer_jacobian_strategy)
+    complaints = _JACOBIAN if strict else None
+    return _jacobian(gradient, argument, create_graph, complaints, vectorize, outer_jacobian_strategy)
 
 
 def _scalar(func: Callable, points: Tensors, function: str) -> tuple[Tensors, bool]:
@@ -249,8 +297,9 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         points = _prepared(given, create_graph)
         vectors = _check_vector(v, points, is_tuple, "vhp", "the input to the user-provided function has", create_graph)
         outputs, _ = _scalar(func, points, "vhp")
-        first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
-        second = _gradients(first, points, vectors, create_graph, strict)
+        ones = (outputs[0].new_ones(outputs[0].shape),)
+        first = _gradients(outputs, points, ones, True, _OUTPUT if strict else None)
+        second = _gradients(first, points, vectors, create_graph, _JACOBIAN if strict else None)
     return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
 
 
@@ -262,8 +311,9 @@ def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         points = _prepared(given, create_graph)
         vectors = _check_vector(v, points, is_tuple, "hvp", "the input to the user-provided function has", create_graph)
         outputs, _ = _scalar(func, points, "hvp")
-        first = _gradients(outputs, points, (outputs[0].new_ones(outputs[0].shape),), True, strict)
-        second = _forward(first, points, vectors, create_graph, strict)
+        ones = (outputs[0].new_ones(outputs[0].shape),)
+        first = _gradients(outputs, points, ones, True, _OUTPUT if strict else None)
+        second = _forward(first, points, vectors, create_graph, _JACOBIAN if strict else None)
     return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
 
 

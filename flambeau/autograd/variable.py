@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
+from .engine import running
 
 
 class _TensorLike(type):
@@ -12,8 +14,21 @@ class _TensorLike(type):
         return isinstance(instance, Tensor)
 
 
+class Engine:
+    """What PyTorch calls `Variable._execution_engine`."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], None]) -> None:
+        """Call it when the backward pass that is running now is over."""
+        if running.current is None:
+            raise RuntimeError("Final callbacks can only be installed during backward pass.")
+        running.current.callbacks.append(callback)
+
+
 class Variable(metaclass=_TensorLike):
     """Variable(tensor) is the tensor itself, sharing its memory, with `requires_grad` set as asked."""
+
+    _execution_engine = Engine()
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: bool | None = None) -> Any:
         if data is None:

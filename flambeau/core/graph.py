@@ -27,6 +27,7 @@ class GradMode(threading.local):
     anomaly_check_nan = True
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks
     forward_ad = 0
+    evaluating: Node | None = None  # the node whose backward runs, known with anomaly detection
     _anomaly = False
 
     @property
@@ -68,8 +69,9 @@ def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
 
 
 def pop_saved_hooks() -> None:
-    mode.saved_hooks = mode.saved_hooks[:-1]
-    unusual.remove("hooks")
+    if mode.saved_hooks:
+        mode.saved_hooks = mode.saved_hooks[:-1]
+        unusual.remove("hooks")
 
 
 class Meta:
@@ -235,7 +237,7 @@ class Node:
     retain: dict | None = None  # output_nr -> tensor weakref whose .grad is kept
     output_count: int = 1
     output_info: Any = None  # (shape, dtype, device) per output, for missing gradients
-    trace: str | None = None
+    trace: Trace | None = None
     whole: Any = None  # weak reference to the base's node, if the output is a view that was changed in place
     _metadata: dict | None = None
 
@@ -311,6 +313,8 @@ class Node:
         return [*super().__dir__(), *(f"_saved_{name}" for name in fields), *raw]
 
     def __call__(self, *grads: Any) -> Any:
+        if len(grads) != self.output_count:
+            raise TypeError(f"{self.name()} expected {self.output_count} arguments, got {len(grads)} instead")
         result = self.apply(list(grads))
         return result[0] if len(result) == 1 else result
 
@@ -347,12 +351,19 @@ def named_class(base: type, label: str) -> Any:
     return type(label, (base,), {"__module__": "builtins", "label": label})
 
 
-def user_trace() -> str:
+class Trace(NamedTuple):
+    """Where a node was recorded, and the node in whose backward that was, if in any."""
+
+    text: str
+    parent: Node | None
+
+
+def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
     package = __name__.split(".")[0]
     stack = traceback.extract_stack()
     outside = [f for f in stack if f"/{package}/" not in f.filename and f.filename != "<frozen runpy>"]
-    return "".join(traceback.format_list(outside))
+    return Trace("".join(traceback.format_list(outside)), mode.evaluating)
 
 
 FREED_MESSAGE = (

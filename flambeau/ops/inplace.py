@@ -70,6 +70,9 @@ _CLOSED_VIEWS = {
     "no_grad": "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both"
     " the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both"
     " outside (if you want the inplace to be tracked).",
+    "inference": "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both"
+    " the view and the inplace either both inside the inference_mode block (if you don't want the inplace to be tracked) or both"
+    " outside (if you want the inplace to be tracked).",
     "multi": "This view is the output of a function that returns multiple views. Such functions do not allow the output views"
     " to be modified inplace. You should replace the inplace operation by an out-of-place one.",
     "custom": "This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic"
@@ -80,8 +83,9 @@ _CLOSED_VIEWS = {
 
 def _why_view_is_closed(meta: Meta, event: str) -> str:
     """The message about a view whose memory must not change while gradients are recorded, and did or is about to."""
-    if meta.creation == "no_grad":
-        what = f"A view was created in no_grad mode and {event} with grad mode enabled."
+    if meta.creation in ("no_grad", "inference"):
+        outside = "with grad mode enabled" if meta.creation == "no_grad" else "in normal mode"
+        what = f"A view was created in {meta.creation} mode and {event} {outside}."
     else:
         maker = (
             operation_name(meta.grad_fn) if meta.grad_fn else "a Function" if meta.creation == "custom" else "a view"

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from ..core import graph
 from ..core.graph import (
     GONE,
+    INFERENCE,
     RETRY_MESSAGE,
     Node,
     SavedTensor,
@@ -191,12 +192,12 @@ def make_independent(result: Tensor, args: tuple) -> None:
 
 def remember_no_grad_view(result: Any, source: Tensor) -> None:
     """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
-    if source._meta is None or not source.requires_grad or mode.inference:
+    if source._meta is None or not source.requires_grad or source._storage.version >= INFERENCE:
         return
     for out in result if isinstance(result, (tuple, list)) else (result,):
         if out._base is not None:
             meta = out._ensure_meta()
-            meta.creation = "no_grad"
+            meta.creation = "inference" if mode.inference else "no_grad"
             meta.view_version = out._storage.version
 
 

@@ -168,7 +168,11 @@ def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
 
 
 def _text(self: Tensor, contents: str | None) -> str:
-    grad_fn = self.grad_fn
+    try:
+        grad_fn = self.grad_fn
+        grad_fn_name = None if grad_fn is None else grad_fn.name()
+    except RuntimeError:  # a view made in no_grad mode whose memory was changed since has no history to show
+        grad_fn_name = "Invalid"
     plain = type(self) is Tensor or getattr(type(self), "_prints_as_tensor", False)
     meta = self.device.type == "meta"
     tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
@@ -178,7 +182,7 @@ def _text(self: Tensor, contents: str | None) -> str:
         self.dtype,
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,
-        grad_fn_name=None if grad_fn is None else grad_fn.name(),
+        grad_fn_name=grad_fn_name,
         device="meta" if meta else where,
         shape=self.shape if meta else None,
         contents=contents,
