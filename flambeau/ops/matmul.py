@@ -245,14 +245,13 @@ _FACTORS = ("beta", "alpha")
 def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
     beta, alpha = _whole(input, beta, alpha)
-    try:
-        input.expand(shape)
-    except RuntimeError:
+    extra = len(shape) - len(input.shape)
+    if extra < 0 or any(own not in (1, wanted) for own, wanted in zip(input.shape, shape[extra:])):
         raise RuntimeError(
             f"The expanded size of the tensor ({shape[-1]}) must match the existing size"
             f" ({input.shape[-1] if input.shape else 1}) at non-singleton dimension {len(shape) - 1}.  Target sizes: {list(shape)}. "
             f" Tensor sizes: {list(input.shape)}"
-        ) from None
+        )
     result = _scaled(make(), alpha)
     if beta == 0:
         return result

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.graph import gradient_edge, mode
 from ..core.layout import broadcast_shapes
 from ..core.promotion import can_cast, result_dtype
+from ..core.size import make_size
 from ..core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ..core.tensor import Tensor
 from .creation import fill_raw
@@ -19,10 +20,10 @@ from .joining import cat
 from .registry import OPS
 from .sparse_coo import (
     add_at,
+    clone,
     coalesce,
     coo_from_parts,
     new_values,
-    rebuilt,
     values_at,
     values_in_place_of,
     with_values,
@@ -48,6 +49,8 @@ def _reduced(g: Tensor, like: Any, factor: Any = 1) -> Tensor:
     label="AddBackward0",
 )
 def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    if isinstance(input, SparseCsr) and isinstance(other, Tensor) and not isinstance(other, SparseTensor):
+        return _strided_plus_sparse(other if alpha == 1 else other * alpha, input, 1)
     if not isinstance(other, SparseTensor):
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if not isinstance(input, SparseTensor):
@@ -65,7 +68,11 @@ def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
         raise RuntimeError(
             f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != {list(b.shape)}"
         )
-    if isinstance(a, SparseCoo) and isinstance(b, SparseCoo) and a._index_part.shape[0] != b._index_part.shape[0]:
+    if not (isinstance(a, SparseCoo) and isinstance(b, SparseCoo)) or not (
+        a._values_part.shape[0] and b._values_part.shape[0]
+    ):
+        return
+    if a._index_part.shape[0] != b._index_part.shape[0]:
         raise RuntimeError(
             "add: expected 'self' and 'other' to have same density, but 'self' has"
             f" {a._index_part.shape[0]} sparse dimensions while 'other' has {b._index_part.shape[0]} sparse dimensions"
@@ -76,6 +83,9 @@ def _sum(a: SparseCoo, b: SparseCoo, alpha: Any, d: Any) -> SparseCoo:
     """Equal places that meet share an entry; values that are not laid out in order are only listed one after the other."""
     left, right = a._values_part.to(d), b._values_part.to(d)
     right = right if alpha == 1 else right * alpha
+    for nothing, other, values in ((a, b, right), (b, a, left)):
+        if not nothing._values_part.shape[0]:
+            return new_coo(other._index_part.clone(), values.clone(), a.shape, other._is_coalesced, other._in_bounds)
     if not (a._values_part._contig and b._values_part._contig):
         indices = cat((a._index_part, b._index_part), 1)
         return new_coo(indices, cat((left, right), 0), a.shape, False, a._in_bounds and b._in_bounds)
@@ -143,7 +153,8 @@ def mul(input: Any, other: Any) -> Tensor:
     if not isinstance(other, Tensor) or not other.shape:
         return with_values(input, _times(input, other, lambda v, x: v * x))
     if isinstance(input, SparseCsr) or isinstance(other, SparseCsr):
-        raise NotImplementedError(f"the product of layouts {input.layout!r} and {other.layout!r} is not implemented")
+        factor = other.to_sparse_coo() if isinstance(other, SparseTensor) else other
+        return mul(input.to_sparse_coo(), factor).to_sparse(layout=input.layout)
     if isinstance(other, SparseCoo):
         return _times_sparse(input, other)
     if broadcast_shapes(input.shape, other.shape) != input.shape:
@@ -163,7 +174,8 @@ def _times(t: SparseTensor, other: Any, combine: Any) -> Tensor:
 
 
 def _times_sparse(a: SparseCoo, b: SparseCoo) -> SparseCoo:
-    if a.shape != b.shape or a._index_part.shape[0] != b._index_part.shape[0]:
+    sparse = a._index_part.shape[0]
+    if a.shape[:sparse] != b.shape[:sparse] or b._index_part.shape[0] != sparse or len(a.shape) != len(b.shape):
         raise RuntimeError(
             "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse"
             " dimensions, and shape of sparse dimensions"
@@ -174,7 +186,8 @@ def _times_sparse(a: SparseCoo, b: SparseCoo) -> SparseCoo:
     kept = index_tensor(np.flatnonzero(at))
     values = keep._values_part.index_select(0, kept)
     indices = keep._index_part.index_select(1, kept)
-    return new_coo(indices, values * values_at(held, indices, keys[at]), a.shape, keep._is_coalesced)
+    shape = make_size(broadcast_shapes(a.shape, b.shape))
+    return new_coo(indices, values * values_at(held, indices, keys[at]), shape, keep._is_coalesced)
 
 
 def _walked(a: SparseCoo, b: SparseCoo) -> tuple[SparseCoo, SparseCoo]:
@@ -218,6 +231,8 @@ def div(input: Any, other: Any, rounding_mode: Any = None) -> Tensor:
 
 @sparse_form("floor_divide")
 def floor_divide(input: Any, other: Any) -> Tensor:
+    if isinstance(other, SparseTensor):
+        raise RuntimeError("Sparse floor division requires a scalar or zero-dim dense tensor divisor")
     return div(input, other, rounding_mode="floor")
 
 
@@ -362,6 +377,11 @@ def _rescaled(self: Any, other: Any, combine: Any, name: str) -> Any:
     return become(self, result, name)
 
 
+@sparse_form("floor_divide_")
+def floor_divide_(self: Tensor, other: Any) -> Tensor:
+    return _rescaled(self, other, floor_divide, "floor_divide_")
+
+
 @sparse_form("neg_")
 def neg_(self: Any) -> Any:
     check_history_writable(self)
@@ -394,7 +414,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
                 f"copy_(): a sparse tensor of shape {list(src.shape)} cannot be copied into one of shape"
                 f" {list(self.shape)}"
             )
-        return become(self, rebuilt(src, [p.clone() for p in src.to(self.dtype)._parts()]), "copy_")
+        return become(self, clone(src).to(self.dtype), "copy_")
     raise RuntimeError(
         "copy_() between dense and sparse Tensors is not implemented! Found self type = "
         f"{self.type()} and src type = {src.type()}"

@@ -351,16 +351,16 @@ _sparse_mask = Primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0")
 @composite(function=False)
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     """The entries of this tensor at the places that `mask` lists."""
-    if not isinstance(mask, SparseCoo):
-        if isinstance(mask, SparseTensor):
-            raise NotImplementedError(f"sparse_mask with a mask of layout {mask.layout!r} is not implemented")
-        _sparse_only(mask, "_nnz")
+    _sparse_only(mask, "_nnz")
     if self.shape != mask.shape:
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size"
             f" {list(mask.shape)}"
         )
-    return _sparse_mask(self, mask)
+    if isinstance(mask, SparseCoo):
+        return _sparse_mask(self, mask)
+    source = self.to_sparse_coo() if isinstance(self, SparseTensor) else self
+    return values_in_place_of(values_at(source, *listed_places(mask)), mask.detach())
 
 
 # -- shapes and copies -------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
 @sparse_form("zeros", "empty")
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "zeros")
-    kind = options.pop("layout")
+    kind = options.pop("layout", sparse_coo)  # or out= is a sparse tensor
     chosen = read_options("zeros", options)
     where, d = chosen.device or default_device(), chosen.dtype or get_default_dtype()
     made = empty_coo(shape, d, None, where) if kind is sparse_coo else _empty_compressed(shape, d, kind, where)
@@ -470,6 +470,8 @@ def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTenso
 @sparse_form("zeros_like", "empty_like")
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     kind = options.pop("layout", input.layout)
+    if options.pop("memory_format", None) is not None:
+        raise RuntimeError("memory format option is only supported by strided tensors")
     chosen = read_options("zeros_like", options)
     d, where = chosen.dtype or input.dtype, chosen.device or input.device
     if kind is strided:

@@ -17,7 +17,7 @@ from .construct import from_data
 from .creation import finish
 from .declare import composite
 from .primitive import Primitive
-from .sparse_coo import coalesce, layout_word, strided_to_coo
+from .sparse_coo import coalesce, layout_word, strided_to_coo, values_in_place_of
 from .sparse_index import index_tensor
 
 _LINES = {sparse_csr: ("crow_indices", "col_indices"), sparse_csc: ("ccol_indices", "row_indices")}
@@ -71,24 +71,8 @@ def _compressed(
     if len(shape) != 2:
         raise RuntimeError(f"{name}(): size must have 2 dimensions, got {list(shape)}")
     check_compressed(starts, places, held, shape, kind)
-    return finish(compressed_from_parts(held, starts, places, shape, kind), chosen.requires_grad)
-
-
-def _values_of_grad(g: Any, starts: Tensor, places: Tensor, shape: Any, kind: layout) -> Tensor:
-    if isinstance(g, SparseCsr):
-        return g._values_part
-    lines = line_of_entries(starts)
-    rows, columns = (lines, places) if kind is sparse_csr else (places, lines)
-    return g[rows, columns]
-
-
-compressed_from_parts = Primitive(
-    lambda values, starts, places, shape, kind: new_csr(
-        starts._bare_alias(), places._bare_alias(), values._bare_alias(), shape, kind
-    ),
-    {"values": _values_of_grad},
-    "SparseCompressedTensorBackward0",
-)
+    like = new_csr(starts._bare_alias(), places._bare_alias(), held.detach(), shape, kind)
+    return finish(values_in_place_of(held, like), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)

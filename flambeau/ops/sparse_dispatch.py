@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.sparse import SparseCsr, SparseRefusal, SparseTensor
-from .inplace import write_out
+from .inplace import check_out, write_out
 from .primitive import Primitive
 
 _KERNELS: dict[str, Callable] = {}
@@ -46,7 +46,8 @@ def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | No
         raise RuntimeError(
             f"{name}(): the result has layout {result.layout!r}, but out= has layout {out.layout!r}"  # type: ignore[union-attr]
         )
-    out._adopt(result)
+    check_out(name, out, result.dtype, result.device, False)
+    out._adopt(result if result.dtype is out.dtype else result.to(out.dtype))
     return out
 
 

@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 from .arguments import as_shape, read_options
 from .creation import finish
 from .python_protocol import rebuild_subclass
+from .sparse_arithmetic import become
 from .sparse_coo import coo_to_dense, rebuilt
 from .sparse_csr import as_coo
 from .sparse_dispatch import sparse_form
@@ -149,6 +150,20 @@ def _no_elements(self: Any, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
 
 
+@sparse_form("t_")
+def t_(self: Any) -> Tensor:
+    return become(self, self.t(), "t_")
+
+
+@sparse_form("transpose_", "swapaxes_", "swapdims_")
+def transpose_(self: Any, dim0: int, dim1: int) -> Tensor:
+    return become(self, self.transpose(dim0, dim1), "transpose_")
+
+
+def _no_assignment(self: Any, key: Any, value: Any) -> None:
+    raise TypeError("Cannot assign to a sparse tensor")
+
+
 def contiguous(self: Any, memory_format: Any = None) -> Tensor:
     raise SparseRefusal("unsupported memory format option Contiguous")
 
@@ -157,7 +172,7 @@ _METHODS: dict[str, Any] = {
     "to_dense": to_dense, "sparse_dim": sparse_dim, "dense_dim": dense_dim, "new_zeros": new_zeros, "new_empty": new_zeros,
     "new_ones": _refuse_fill, "new_full": _refuse_fill, "numpy": _no_numpy, "contiguous": contiguous, "dim_order": _no_elements,
     "data": property(get_data, set_data), "__repr__": text, "__array__": _no_numpy, "__dlpack__": _no_export,
-    "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "__getitem__": getitem,
+    "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "__getitem__": getitem, "__setitem__": _no_assignment,
 }  # fmt: skip
 
 for _name, _method in _METHODS.items():

@@ -25,11 +25,10 @@ from .sparse_index import by_row, entry_keys, index_tensor, keys_of
 
 def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """Where rows start, the order of entries by row (None: as they lie) and their columns."""
-    if isinstance(t, SparseCsr):
-        if t.layout is sparse_csr:
-            return t._compressed_part._array().astype(np.int64), None, t._plain_part._array().astype(np.int64)
-        t = t.to_sparse_coo()
-    rows, columns = t.check_bounds()._index_part._array()
+    if isinstance(t, SparseCsr) and t.layout is sparse_csr:
+        return t._compressed_part._array().astype(np.int64), None, t._plain_part._array().astype(np.int64)
+    places = listed_places(t)[0] if isinstance(t, SparseCsr) else t.check_bounds()._index_part
+    rows, columns = places._array()
     return *by_row(rows, t.shape[0]), np.ascontiguousarray(columns)
 
 
@@ -70,6 +69,8 @@ def _check_operands(a: Any, b: Any) -> None:
 
 def _product(a: Any, b: Any) -> Tensor:
     """Any mix of sparse and dense matrices."""
+    if not isinstance(a, SparseTensor) and not isinstance(b, SparseTensor):
+        return a.mm(b)
     _check_operands(a, b)
     if isinstance(a, SparseTensor) and isinstance(b, SparseTensor):
         return sparse_times_sparse(a, b)
@@ -130,14 +131,14 @@ def _scaled(t: Tensor, factor: Any) -> Tensor:
 
 
 def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
-    if isinstance(input, SparseTensor):
+    if isinstance(input, SparseCoo):
         raise RuntimeError("addmm_sparse_dense: expected strided result tensor, got tensor with layout Sparse")
-    _check_operands(mat1, mat2)
     if input.dtype is not mat1.dtype:
         raise RuntimeError(f"expected scalar type {type_word(mat1.dtype)} but found {type_word(input.dtype)}")
     product = _scaled(_product(mat1, mat2), alpha)
-    if isinstance(product, SparseTensor):
-        product = product.to_dense()
+    if isinstance(input, SparseTensor) and isinstance(product, SparseTensor):
+        return product if beta == 0 else _scaled(input, beta) + product
+    input, product = (t.to_dense() if isinstance(t, SparseTensor) else t for t in (input, product))
     return product if beta == 0 else _scaled(input, beta).expand(product.shape) + product
 
 
@@ -160,7 +161,11 @@ def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
     return out if bias is None else out + bias
 
 
-@sparse_form("bmm")
+@sparse_form(
+    "bmm",
+    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: _transposed(input).bmm(g)},
+    label="BmmBackward0",
+)
 def bmm(input: Any, mat2: Any) -> Tensor:
     if isinstance(mat2, SparseTensor):
         raise RuntimeError("bmm_sparse: Tensor 'mat2' must be dense")
@@ -170,6 +175,22 @@ def bmm(input: Any, mat2: Any) -> Tensor:
             f"bmm: Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
         )
     return stack([mm(input.select(0, i), mat2.select(0, i)) for i in range(b)])
+
+
+def _transposed(input: Any) -> Any:
+    turned = input.transpose(1, 2)
+    return turned.conj() if turned.dtype.is_complex else turned
+
+
+@composite(name="sspaddmm", out=True, aliases=("saddmm",))
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) as a sparse matrix, for sparse input and mat1."""
+    for name, t in (("self", input), ("mat1", mat1)):
+        if not isinstance(t, SparseCoo):
+            raise RuntimeError(f"sspaddmm: expected '{name}' to be sparse, got layout {t.layout!r}")
+    if isinstance(mat2, SparseTensor):
+        raise RuntimeError(f"sspaddmm: expected 'mat2' to be dense, got layout {mat2.layout!r}")
+    return _scaled(input, beta) + _scaled(smm(mat1, mat2), alpha)
 
 
 # -- torch.sparse: gradients of sparse matrices are sparse -----------------------------------------------------------
@@ -290,7 +311,7 @@ def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
     return out.index_reduce(0, rows, terms, reduce, include_self=False)
 
 
-@composite(name="spmm", method=False)
+@composite(name="spmm", method=False, aliases=("dsmm",))
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """mm, by its old name."""
     return input.mm(mat2)
@@ -302,7 +323,7 @@ def _hybrid(mat1: SparseCoo, mat2: Tensor) -> SparseCoo:
     return new_coo(index_tensor(rows[None]), product, (mat1.shape[0], mat2.shape[1]), True)
 
 
-@composite(method=False)
+@composite(method=False, aliases=("hsmm",))
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as the rows that are not zero."""
     if not isinstance(mat1, SparseCoo):

@@ -132,7 +132,7 @@ def select(input: Any, dim: int, index: int) -> Tensor:
         return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
     keep = np.flatnonzero(rows[d] == index)
     if sparse == 1:
-        return uncoalesced_values(t).index_select(0, index_tensor(keep)).sum(0)
+        return uncoalesced_values(t).index_select(0, index_tensor(keep)).sum(0, dtype=t.dtype)
     return entries_kept(t, keep, np.delete(rows, d, 0)[:, keep], shape)
 
 
@@ -220,7 +220,8 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
         same = [a == b for i, (a, b) in enumerate(zip(t.shape, first.shape)) if i != d]
         if len(t.shape) != len(first.shape) or not all(same) or t._index_part.shape[0] != sparse:
             raise RuntimeError(
-                f"cat(): expected sizes {list(first.shape)} except in dimension {d}, got {list(t.shape)}"
+                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension {d}), but got"
+                f" {list(t.shape)}"
             )
     shape = list(first.shape)
     shape[d] = sum(t.shape[d] for t in tensors)
