@@ -28,6 +28,7 @@ from .loops import (
     pi,
     scalar_function,
     sin,
+    trunc,
     sqrt,
 )
 
@@ -302,7 +303,9 @@ def _three_terms(x, n, slope, start, xk, x1, ck, c1, backwards_k, backwards_1, d
 
 
 def _degree(n: Expr) -> Expr:
-    return formulas.trunc(special.double(n))
+    """n as a whole number; infinite, undefined and out of the range of integers it counts as negative."""
+    whole = formulas.trunc(special.double(n))
+    return formulas.where(formulas.abs_(whole) < 2.0**63, whole, -1.0)
 
 
 def hermite_polynomial_h(x: Expr, n: Expr) -> Expr:
@@ -316,17 +319,26 @@ def hermite_polynomial_he(x: Expr, n: Expr) -> Expr:
 
 
 def laguerre_polynomial_l(x: Expr, n: Expr) -> Expr:
-    return _three_terms(special.double(x), _degree(n), -1.0, 1.0, 0.0, -1.0, 2.0, 1.0, 1.0, 0.0, 1.0, 1.0)
+    x, n = special.double(x), _degree(n)
+    n = formulas.where(x == 0, formulas.minimum(n, 0.0), n)  # 1 for every degree
+    return _three_terms(x, n, -1.0, 1.0, 0.0, -1.0, 2.0, 1.0, 1.0, 0.0, 1.0, 1.0)
 
 
 def legendre_polynomial_p(x: Expr, n: Expr) -> Expr:
-    return _three_terms(special.double(x), _degree(n), 1.0, 0.0, 2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0)
+    x, n = special.double(x), _degree(n)
+    n = formulas.where((formulas.abs_(x) == 1) & (n > 0), n - 2 * formulas.trunc(n / 2), n)  # the sign alternates
+    return _three_terms(x, n, 1.0, 0.0, 2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0)
 
 
 @scalar_function
-def _chebyshev(x, n, slope, start, offset, sines):
+def _chebyshev(x, n, slope, start, offset, sines, right, left):
     """Inside (-1, 1) for higher degrees the sine or cosine of (n + offset) acos(x) over that of offset acos(x),
-    elsewhere the recurrence."""
+    right n + 1 at 1, left n + 1 with alternating sign at -1, elsewhere the recurrence."""
+    if n >= 0 and x == 1:
+        return right * n + 1
+    if n >= 0 and x == -1:
+        sign = 1 - 2 * (n - 2 * trunc(n / 2))
+        return sign * (left * n + 1)
     if n > 8 and abs_(x) < 1:
         angle = acos(x)
         if sines > 0:
@@ -337,19 +349,19 @@ def _chebyshev(x, n, slope, start, offset, sines):
 
 def chebyshev_polynomial_t(x: Expr, n: Expr) -> Expr:
     """First kind: cos(n t) with x = cos(t)."""
-    return _chebyshev(special.double(x), _degree(n), 1.0, 0.0, 0.0, 0.0)
+    return _chebyshev(special.double(x), _degree(n), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def chebyshev_polynomial_u(x: Expr, n: Expr) -> Expr:
     """Second kind: sin((n + 1) t) / sin(t)."""
-    return _chebyshev(special.double(x), _degree(n), 2.0, 0.0, 1.0, 1.0)
+    return _chebyshev(special.double(x), _degree(n), 2.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 
 
 def chebyshev_polynomial_v(x: Expr, n: Expr) -> Expr:
     """Third kind: cos((n + 1/2) t) / cos(t / 2)."""
-    return _chebyshev(special.double(x), _degree(n), 2.0, -1.0, 0.5, 0.0)
+    return _chebyshev(special.double(x), _degree(n), 2.0, -1.0, 0.5, 0.0, 0.0, 2.0)
 
 
 def chebyshev_polynomial_w(x: Expr, n: Expr) -> Expr:
     """Fourth kind: sin((n + 1/2) t) / sin(t / 2)."""
-    return _chebyshev(special.double(x), _degree(n), 2.0, 1.0, 0.5, 1.0)
+    return _chebyshev(special.double(x), _degree(n), 2.0, 1.0, 0.5, 1.0, 2.0, 0.0)

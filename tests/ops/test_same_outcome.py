@@ -209,11 +209,19 @@ def second_derivative_of_products(L: Any, zeros: int, include_self: bool = True)
     return L.autograd.grad(sum((t**2).sum() for t in first), (x, source))
 
 
+POLYNOMIALS = [f"chebyshev_polynomial_{kind}" for kind in "tuvw"] + ["legendre_polynomial_p", "laguerre_polynomial_l"]
 CASES |= {
     "prod twice": lambda L: second_derivative_of_products(L, 0),
     "prod twice, a zero": lambda L: second_derivative_of_products(L, 1),
     "prod twice, a zero, without self": lambda L: second_derivative_of_products(L, 1, False),
     "prod twice, two zeros": lambda L: second_derivative_of_products(L, 2),
+    "polynomials of no degree": lambda L: tuple(
+        getattr(L.special, f)(L.tensor([0.5, 1, 2]), L.tensor(n)) for f in POLYNOMIALS for n in (math.inf, -math.inf, math.nan, -3)
+    ),
+    "polynomials of a great degree": lambda L: tuple(  # at the ends, where counting up to it would not end
+        getattr(L.special, f)(L.tensor([1.0, -1.0]), L.tensor(n)) for f in POLYNOMIALS[:-1] for n in (1e9, 1e9 + 1)
+    ),
+    "Laguerre at 0": lambda L: L.special.laguerre_polynomial_l(L.zeros(1), L.tensor(1e9)),
     "bins with gaps": lambda L: L.histogram(L.tensor([1.0, 2.5]), L.arange(6.0)[::2])[0],
     "as_strided_scatter before the view": lambda L: L.as_strided_scatter(L.arange(6.0)[1:4], L.tensor([8.0, 9]), (2,), (1,), 0),
     "as_strided_scatter, transposed": lambda L: L.as_strided_scatter(L.arange(6.0).view(2, 3).t(), L.tensor([8.0, 9]), (2,), (1,)),
