@@ -28,8 +28,8 @@ from .loops import (
     pi,
     scalar_function,
     sin,
-    trunc,
     sqrt,
+    trunc,
 )
 
 # B(2k) / (2k)! of Euler and Maclaurin's formula.
