@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.dtype import dtype, opmath
 from .node import Expr, as_expr, binary, bitcast, call, cast, const, node
 
 __all__ = [
@@ -11,7 +12,7 @@ __all__ = [
     "complex_", "conj", "const", "copysign", "cos", "cosh", "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
     "floor", "floordiv", "fma", "fmax", "fmin", "fmod", "gelu_gate", "imag", "isfinite", "isinf", "isnan", "lgamma",
     "log", "log10", "log1p", "log2", "logical_not", "maximum", "minimum", "nextafter", "pow_", "real", "round_",
-    "rsqrt", "sign", "sigmoid", "signbit", "sin", "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "where",
+    "rounded", "rsqrt", "sign", "sigmoid", "signbit", "sin", "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip
 
 
@@ -60,6 +61,13 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
 def fma(a: Any, b: Any, c: Any) -> Expr:
     """a * b + c with one rounding."""
     return node("fma", a, b, c)
+
+
+def rounded(x: Any, d: dtype | None) -> Expr:
+    """x as `d` holds it, where that is less precise than the computation: PyTorch's kernels for 16-bit numbers round between
+    some steps."""
+    x = as_expr(x)
+    return x if d is None or opmath(d) is d or not d.is_floating_point else cast(cast(x, d), opmath(d))
 
 
 def sigmoid(x: Any) -> Expr:

@@ -117,7 +117,7 @@ def plan_reduction(
     reduced_sizes, reduced_strides = _merge(reduced, shape, inputs)
     if not reduced_sizes:
         reduced_sizes, reduced_strides = [1], [[1] for _ in inputs]
-    inner = _inner(kept_sizes, kept_strides[1:], reduced_sizes, reduced_strides)
+    inner = _inner(kept_sizes, kept_strides[1:], reduced_sizes, reduced_strides, foldable=not ordered)
     rows = kept_strides[1:] if inner == "kept" else reduced_strides
     numbers = [*kept_sizes, *reduced_sizes, *kept_strides[0]]
     for k, r in zip(kept_strides[1:], reduced_strides, strict=True):
@@ -125,11 +125,16 @@ def plan_reduction(
     return ReductionPlan(len(kept_sizes), len(reduced_sizes), inner, kinds_of([s[-1] for s in rows]), tuple(numbers))
 
 
-def _inner(kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]]) -> str:
-    """Which dimension the innermost loop takes: the one with the smaller steps through memory."""
+def _inner(
+    kept_sizes: list[int], kept: list[list[int]], reduced_sizes: list[int], reduced: list[list[int]], foldable: bool
+) -> str:
+    """Which dimension the innermost loop takes: the one with the smaller steps through memory. Short rows that follow each
+    other without gaps count as long ones where they can be `foldable`: column reductions fold many into one."""
     if not kept_sizes:
         return "reduced"
-    if kept_sizes[-1] < _SHORT_ROW and reduced_sizes[-1] >= 4 * _SHORT_ROW:
+    width = kept_sizes[-1]
+    gapless = len(reduced_sizes) == 1 and all(k[-1] == 1 and r[-1] == width for k, r in zip(kept, reduced, strict=True))
+    if width < _SHORT_ROW and reduced_sizes[-1] >= 4 * _SHORT_ROW and not (foldable and gapless):
         return "reduced"
     for k, r in zip(kept, reduced, strict=True):
         x, y = abs(k[-1]), abs(r[-1])

@@ -126,7 +126,7 @@ def as_number(value: Any, name: str, argument: str, position: int) -> Any:
     """A Python number; NumPy scalars and 0-dim tensors are read."""
     if isinstance(value, (int, float, complex)):
         return value
-    if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.shape == ()):
+    if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.shape == () and not value.requires_grad):
         return value.item()
     raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Number, not {type_name(value)}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import dtype as dt
-from ..core.dtype import dtype
+from ..core.dtype import dtype, opmath
 from ..core.promotion import get_default_dtype, result_dtype
 from ..core.tensor import Tensor
 from ..expr import Expr
@@ -125,14 +125,17 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 def _check_lerp(op: Pointwise, operands: tuple) -> None:
     input, end, weight = operands
     for name, x in (("end", end), ("weight", weight)):
-        if isinstance(x, Tensor) and x.dtype is not input.dtype:
+        promotes = name == "weight" and isinstance(x, Tensor) and not x.shape
+        if isinstance(x, Tensor) and x.dtype is not input.dtype and not promotes:
             raise RuntimeError(f"expected dtype {cpp_name(input.dtype)} for `{name}` but got dtype {cpp_name(x.dtype)}")
     if not isinstance(weight, Tensor):
-        check_fits(weight, input.dtype)
+        check_fits(weight, opmath(input.dtype))
 
 
 def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
-    return operands[0].dtype, operands[0].dtype
+    """A weight without dimensions counts as a number does."""
+    d = result_dtype(operands) if isinstance(operands[2], Tensor) else operands[0].dtype
+    return d, d
 
 
 @pointwise(
@@ -225,10 +228,23 @@ def div(input, other, *, rounding_mode=None, compute=None):
     if rounding_mode is None:
         return input / other
     if rounding_mode == "floor":
-        return input // other
+        return _floored(input, other, compute)
     if compute is not None and compute.category < 2:
         return (input - f.fmod(input, other)) // other  # no remainder, so the direction of rounding does not matter
-    return f.trunc(input / other)
+    return f.trunc(f.rounded(input / other, compute))
+
+
+def _floored(a: Expr, b: Expr, d: dtype | None) -> Expr:
+    """The quotient rounded down, by the steps of PyTorch's kernels, which 16-bit numbers are rounded after."""
+    if d is None or opmath(d) is d:
+        return a // b
+    remainder = f.fmod(a, b)
+    quotient = f.rounded(f.rounded(a - remainder, d) / b, d)
+    lower = (remainder != 0) & ((b < 0) != (remainder < 0))
+    quotient = f.where(lower, f.rounded(quotient - 1, d), quotient)
+    whole = f.floor(quotient)
+    whole = f.where(quotient - whole > 0.5, f.rounded(whole + 1, d), whole)
+    return f.where(b == 0, a / b, f.where(quotient == 0, f.copysign(0.0, a / b), whole))
 
 
 @composite(out=True, inplace=True)
@@ -247,9 +263,9 @@ def rdiv(input, other):
     numbers=_BOTH, only_numbers=True, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor,
     grad=no_derivative("floor_divide"), label="NotImplemented",
 )  # fmt: skip
-def floor_divide(input, other):
+def floor_divide(input, other, compute=None):
     """The quotient, rounded down."""
-    return input // other
+    return _floored(input, other, compute)
 
 
 def _remainder_label(operands: tuple) -> str:

@@ -64,11 +64,14 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any
         plan = impl.calls.get(key)
         if plan is not None:
             runtime = impl.runtime_params(params) if params else ()
-            if out is None:
-                return _run(plan, operands, runtime)
-            if _fits(out, plan) and _is_quiet(out, operands):
-                _write(plan, out, operands + runtime, impl.name)
-                return out
+            try:
+                if out is None:
+                    return _run(plan, operands, runtime)
+                if _fits(out, plan) and _is_quiet(out, operands):
+                    _write(plan, out, operands + runtime, impl.name)
+                    return out
+            except OverflowError:  # a whole number that only uint64 holds: see as_operand
+                pass
         return _first_call(impl, operands, params, out, key)
     except Exception as problem:
         instead = recourse(face, problem, operands, _options(impl, params, out))
@@ -206,15 +209,17 @@ def settle(impl: Pointwise, params: tuple) -> tuple:
     """Parameter values as Python numbers; () when all are the defaults."""
     if not params:
         return ()
-    values = tuple(_parameter(v) for v in params)
+    values = tuple(
+        v if type(v) in _PLAIN else _parameter(v, impl.name, n) for v, (n, _) in zip(params, impl.parameters)
+    )
     unchanged = all(v is d or (type(v) is type(d) and v == d) for v, d in zip(values, impl.defaults))
     return () if unchanged else values
 
 
-def _parameter(value: Any) -> Any:
+def _parameter(value: Any, op_name: str, name: str) -> Any:
     """A 0-dim tensor or NumPy scalar given where a number belongs."""
-    if value is None or type(value) in (int, float, bool, str, complex):
-        return value
+    if isinstance(value, Tensor) and (value.shape or value.requires_grad):
+        raise TypeError(f"{op_name}(): argument '{name}' must be Number, not Tensor")
     return value.item() if hasattr(value, "item") else value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
-from .arguments import need_tensor
+from .arguments import as_number, need_tensor
 from .declare import composite
 from .reduction import reduced_dims
 from .registry import lookup
@@ -179,16 +179,23 @@ def _widths(name: str, y: Tensor, x: Tensor, d: int) -> Tensor:
     return diff(x, dim=d)
 
 
-def _points(x: Any, dx: Any) -> tuple[Tensor | None, Any]:
+def _points(name: str, x: Any, dx: Any) -> tuple[Tensor | None, Any]:
     """trapezoid(y, x) and trapezoid(y, dx=...)"""
-    return (x, 1) if isinstance(x, Tensor) else (None, dx if x is None else x)
+    if x is not None and dx is not None:
+        raise TypeError(f"{name}() received an invalid combination of arguments: both `x` and `dx`")
+    if isinstance(x, Tensor):
+        return x, 1
+    width = 1 if x is None and dx is None else as_number(dx if x is None else x, name, "dx", 2)
+    if isinstance(width, complex):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
+    return None, width
 
 
 @composite(method=False)
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
-    """The integral of samples y by the trapezoid rule, at points x or dx apart."""
-    x, dx = _points(x, dx)
-    if y.shape and y.shape[wrap_dim(dim, len(y.shape))] == 0 and x is None:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral of samples y by the trapezoid rule, at points x or dx (1) apart."""
+    x, dx = _points("trapezoid", x, dx)
+    if y.shape and y.shape[wrap_dim(dim, len(y.shape))] == 0:
         return _nothing(y, dim)
     widths, d = _checked("trapezoid", y, x, dx, dim)
     if x is None:  # every sample counts twice but the first and the last
@@ -203,15 +210,15 @@ def _nothing(y: Tensor, dim: int) -> Tensor:
 
 
 @composite(method=False)
-def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """Another name of trapezoid."""
     return trapezoid(y, x, dx=dx, dim=dim)
 
 
 @composite(method=False)
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral of samples y by the trapezoid rule."""
-    x, dx = _points(x, dx)
+    x, dx = _points("cumulative_trapezoid", x, dx)
     widths, d = _checked("cumulative_trapezoid", y, x, dx, dim)
     sums = _pair_sums(y, d)
     return cumsum(sums * (widths / 2.0) if x is None else sums * widths / 2.0, d)

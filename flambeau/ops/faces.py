@@ -90,7 +90,10 @@ _NUMBER_CASE = """
             if _fn is None{unpassed}:
                 _plan.run(_result, ({a}, {b}))
             else:
-                _fn(_plan.first, _storage.ptr, {address_of_a}, {b})
+                try:
+                    _fn(_plan.first, _storage.ptr, {address_of_a}, {b})
+                except OverflowError:
+                    return _general(_impl, ({a}, {b}), (), None, _face)
             if ({meta_of_a}) and _plan.records and _mode.enabled:
                 _record(_plan, ({a}, {b}), (), _result)
             return _result"""

@@ -22,7 +22,7 @@ from ..core.graph import mode
 from ..core.layout import broadcast_two, expand_strides
 from ..core.promotion import depends_on_default_dtype
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, copy_of_array
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ..expr import functions as vocabulary
 from ..expr.node import cast
@@ -43,6 +43,7 @@ _new_object = object.__new__
 _NUMBERS = (bool, int, float, complex)
 _RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel
 _MAX_PLANS = 4096
+_LARGEST = 2**63 - 1  # of the whole numbers that kernels take by value
 
 
 OPTIONAL: Any = type(
@@ -52,8 +53,10 @@ OPTIONAL: Any = type(
 
 def as_operand(x: Any, op_name: str, position: int) -> Any:
     """Tensors and Python numbers pass; NumPy scalars become numbers; anything else is the user's mistake."""
-    if isinstance(x, np.generic) or (isinstance(x, np.ndarray) and x.ndim == 0):
+    if isinstance(x, np.generic):
         return x.item()  # before the next test: np.float64 is a float too
+    if type(x) is int and _LARGEST < x <= 2 * _LARGEST + 1:
+        return copy_of_array(np.array(x, np.uint64), dt.uint64)
     if isinstance(x, (Tensor, *_NUMBERS)) or x is None:
         return x
     raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
@@ -271,7 +274,7 @@ class Pointwise:
         symbols += self._parameter_symbols(plan.params, math_type, inputs)
         plan.in_dtypes = tuple(d for d, _ in inputs)
         plan.passing = self._passing(plan, operands, inputs)
-        root = self.evaluate(symbols, compute)
+        root = self.evaluate(symbols, self._step_dtype(operands, compute))
         if compute.is_complex and plan.natural.is_complex and plan.dtype is dt.bool_:
             root = root != 0  # an imaginary number is true, too
         elif compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
@@ -292,6 +295,11 @@ class Pointwise:
         if self.sees_dtype:
             named["compute"] = compute
         return as_expr(self.formula(*symbols[: self.arity], **named))
+
+    def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
+        """What a formula may round its steps to: beside a number that is not rounded, nothing is."""
+        apart = _UNROUNDED.get(self.name, ()) if self.sees_dtype else ()
+        return opmath(compute) if any(not isinstance(operands[i], Tensor) for i in apart) else compute
 
     def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
         """Whether operand i loses precision before the computation."""

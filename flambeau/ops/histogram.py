@@ -97,12 +97,12 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
     """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
     need_tensor("histc", input)
-    if not input.dtype.is_floating_point:
-        raise unsupported("histogram_cpu", input.dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     if min > max:
         raise RuntimeError("torch.histc: max must be larger than min")
+    if not input.dtype.is_floating_point:
+        raise unsupported("histogram_cpu", input.dtype)
     x = bare(input)
     flat = _values(x).reshape(-1)
     low, high = float(min), float(max)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..core import modes
 from ..core.dtype import FROM_NUMPY
 from ..core.overrides import FACE_CODES, discovers, overriding_arguments
 from ..core.tensor import Tensor, copy_of_array
-from .calls import general
+from .calls import general, run_inplace
 from .faces import make_face
 from .formula import Pointwise
 from .registry import OPS, Op
@@ -51,6 +52,13 @@ def _general_equal(impl: Pointwise, operands: tuple, params: tuple, out: Any, fa
     return _general_operator(impl, (left, right), params, out, face)
 
 
+def _general_quotient(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+    """The one arithmetic operator with a NumPy array on its left that PyTorch takes: NumPy multiplies by the reciprocal."""
+    if isinstance(operands[1], np.ndarray):
+        return OPS["reciprocal"].function(operands[0]) * operands[1]
+    return _general_operator(impl, operands, params, out, face)
+
+
 def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
     """`modes.intercept`; where an override declines, the other operand may still know."""
     try:
@@ -65,7 +73,7 @@ def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def _takes(other: Any) -> bool:
-    return isinstance(other, _OPERANDS) or (isinstance(other, np.ndarray) and other.ndim == 0)
+    return isinstance(other, _OPERANDS)
 
 
 def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Callable:
@@ -108,6 +116,21 @@ def _exchanged(function: Callable, symbol: str) -> Callable:
     return operator
 
 
+def _inplace_operator(method: Any) -> Callable:
+    """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other
+    operand."""
+    space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
+    face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
+    face.__kwdefaults__ = method.__kwdefaults__
+    return face
+
+
+def _run_inplace_operator(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
+    if _takes(operands[1]):
+        return run_inplace(impl, self, operands, params, name, face)
+    return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented
+
+
 def bind_operators() -> None:
     """Give tensors Python's operators, once, when all operators are declared."""
     for symbol, name in _BINARY.items():
@@ -121,7 +144,8 @@ def bind_operators() -> None:
         )
         setattr(Tensor, f"__r{symbol}__", reflected)
         if op.inplace is not None:
-            setattr(Tensor, f"__i{symbol}__", op.inplace)
+            setattr(Tensor, f"__i{symbol}__", _inplace_operator(op.inplace))
+    Tensor.__rtruediv__ = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)  # type: ignore[method-assign]
     Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[attr-defined]
     Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[attr-defined]
     for symbol, name in _COMPARE.items():

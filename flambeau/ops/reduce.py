@@ -179,7 +179,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 
 def _check_nansum(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
     if a.dtype.is_complex:
-        raise RuntimeError("nansum does not support complex inputs")
+        raise RuntimeError("nansum on CPU does not support complex inputs")
 
 
 _unless_nan = Pointwise(

@@ -45,13 +45,13 @@ def reduced_dims(dim: Any, ndim: int, name: str = "reduction") -> tuple[int, ...
     """Dimensions to reduce, wrapped and in the order given; None and () mean all."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(ndim))
+    if ndim > _MAX_RANK:
+        raise RuntimeError(f"only tensors with up to {_MAX_RANK} dims are supported")
     if is_int(dim):
         d = wrap_dim(int(dim), ndim)
         return (d,) if ndim else ()
     if not isinstance(dim, (tuple, list)):
         raise TypeError(f"{name}(): argument 'dim' (position 2) must be tuple of ints, not {type_name(dim)}")
-    if ndim > _MAX_RANK:
-        raise RuntimeError(f"only tensors with up to {_MAX_RANK} dims are supported")
     wrapped = []
     for i, d in enumerate(dim):
         if not is_int(d):

@@ -176,9 +176,9 @@ def _ldexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
 
 
 @pointwise(rule=_ldexp_rule, numbers=(), grad=_ldexp_gradient)
-def ldexp(input, other):
+def ldexp(input, other, compute=None):
     """input * 2 ** other"""
-    return input * f.exp2(other)
+    return input * f.rounded(f.exp2(other), compute)
 
 
 frexp_result = named_result("frexp", "mantissa", "exponent")

@@ -316,7 +316,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
     return _median("nanmedian", input, dim, keepdim, out, nanmedian_of_all, nanmedian_along)
 
 
-@primitive(grads={"input": select_backward}, out=True)
+@primitive(grads={"input": select_backward}, out="exact")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
     need_tensor("mode", input)

@@ -323,9 +323,9 @@ def _xlogy_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
     rule=promote_float, kinds="bif", numbers=("input", "other"), grad=_xlogy_gradient, aliases=("special.xlogy",),
     label=lambda operands: f"XlogyBackward{1 if operands[0] is None else 2 if operands[1] is None else 0}",
 )  # fmt: skip
-def xlogy(input, other):
+def xlogy(input, other, compute=None):
     """input * log(other), and 0 where input is 0 (unless other is nan)"""
-    return f.where(other != other, other, f.where(input == 0, 0, input * f.log(other)))
+    return f.where(other != other, other, f.where(input == 0, 0, input * f.rounded(f.log(other), compute)))
 
 
 def _xlog1py_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:

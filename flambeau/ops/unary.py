@@ -205,8 +205,8 @@ def _logit_gradient(g, input, eps, out):
 
 
 @pointwise(rule=promote_float, kinds="bif", grad=_logit_gradient, aliases=("special.logit",))
-def logit(input, eps=None):
+def logit(input, eps=None, compute=None):
     """log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given"""
     if eps is not None:
-        input = f.where(input < eps, eps, f.where(input > 1 - eps, 1 - eps, input))
-    return f.log(input / (1 - input))
+        input = f.rounded(f.where(input < eps, eps, f.where(input > 1 - eps, 1 - eps, input)), compute)
+    return f.log(f.rounded(input / f.rounded(1 - input, compute), compute))

@@ -61,6 +61,18 @@ def layouts(rng, dtype):
     yield make(200, 3)
 
 
+@pytest.mark.parametrize("width", [2, 3, 5, 7])
+def test_short_rows_without_gaps_are_folded_into_long_ones(width):
+    """Column reductions read memory in order; steps of `width` elements through it took seven times as long."""
+    array = np.random.default_rng(width).standard_normal((5000, width)).astype(np.float32)
+    assert plan_reduction(array.shape, [(0, 1), (width, 1)], (0,)).inner == "kept"
+    assert plan_reduction(array.shape, [(0, 1), (width, 1)], (0,), ordered=True).inner == "reduced"
+    assert plan_reduction(array.shape, [(0, 1), (2 * width, 1)], (0,)).inner == "reduced"
+    np.testing.assert_allclose(run(array, (0,), "sum"), array.sum(0, dtype=np.float64), rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(run(array, (0,), "max"), array.max(0))
+    np.testing.assert_array_equal(run(array, (0,), "argmax"), array.argmax(0))
+
+
 def subsets(rank):
     return [tuple(d for d in range(rank) if mask >> d & 1) for mask in range(1, 1 << rank)]
 
