@@ -19,6 +19,33 @@ _release = allocator.release
 _free_blocks = allocator.free_blocks
 
 
+class _NoAddress:
+    """The address of memory that is not there: zero to whoever compares, an error for whoever would compute on it. So a kernel that
+    is given a meta tensor beside others stops before the call."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return other == 0 if isinstance(other, int) else other is self
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __add__(self, other: int) -> int:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, cpu and meta! (A tensor on the"
+            " meta device has no values.)"
+        )
+
+    __radd__ = __add__
+
+
+_NO_ADDRESS: Any = _NoAddress()
+
+
 class UntypedStorage:
     """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file).
 
@@ -71,7 +98,7 @@ class UntypedStorage:
             blocks = _free_blocks.get(size)
             self.ptr = blocks.pop() if blocks and size < LARGE else _allocate(size)
         else:
-            self.capacity = self.ptr = 0
+            self.capacity, self.ptr = 0, 0 if where is cpu else _NO_ADDRESS
 
     def __del__(self) -> None:
         try:
@@ -141,7 +168,7 @@ class UntypedStorage:
 
     # -- PyTorch's interface ----------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
-        return self.ptr
+        return self.ptr or 0
 
     def nbytes(self) -> int:
         return self.size_bytes

@@ -351,6 +351,8 @@ class Tensor:
         if self._meta is not None:
             self._meta.grad = None
 
+    _grad = grad
+
     @property
     def _version(self) -> int:
         version = self._storage.version

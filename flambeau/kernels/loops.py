@@ -222,6 +222,8 @@ def _passing(value: Any) -> tuple[str, str] | None:
         return ("", "{0}")
     if isinstance(value, np.integer):
         return ("", "int({0})")
+    if hasattr(value, "_storage"):
+        return ("{0}.dtype", "{0}._storage.ptr + {0}._offset * {0}.dtype.itemsize")
     if hasattr(value, "data_ptr") and isinstance(getattr(value, "dtype", None), dtype):
         return ("{0}.dtype", "{0}.data_ptr()")
     return None

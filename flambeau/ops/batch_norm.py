@@ -11,7 +11,7 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
 from .declare import composite, internal
 from .dtype_rules import check_parameter_dtypes, unsupported
-from .memory import bare, is_computed, is_last, new_like
+from .memory import bare, is_computed, is_last, new_like, without_gaps
 from .together import together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
@@ -61,7 +61,7 @@ def _backward(
 ) -> tuple:
     if mode.enabled:
         return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
-    kept = mean.dtype
+    input, kept = without_gaps(input), mean.dtype
     channels = input.shape[1]
     dw, db = empty((channels,), kept), empty((channels,), kept)
     dx = new_like(input, input.shape) if needs["input"] else None
@@ -118,6 +118,7 @@ def normalised(
 ) -> Tensor:
     """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones follow;
     in evaluation `mean` is given."""
+    input = without_gaps(input)
     out = new_like(input, input.shape)
     if is_computed(input) and input.numel():
         if training:

@@ -98,6 +98,11 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
 def _join_parts(first: Tensor, second: Tensor, d: dtype) -> Tensor:
     shape = broadcast_two(first.shape, second.shape)
     strides = output_strides(shape, [(x.shape, x._strides) for x in (first, second)])
+    if first.device is not second.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {first.device} and {second.device}!"
+        )
     out = raw_empty_strided(make_size(shape), strides, d, first.device)
     if 0 not in shape:
         pairs = view_as_real(out)

@@ -113,8 +113,10 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[dtype | None, Any, bool, bool, 
         other = rest.pop(0)
     elif rest and (rest[0] is None or isinstance(rest[0], (device, str)) or type(rest[0]) is int):
         where = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], (dtype, type))):
+        if rest:  # behind a device stands a dtype, never a flag
             d = rest.pop(0)
+            if not (d is None or isinstance(d, (dtype, type))):
+                raise _bad_to(args)
     elif rest and isinstance(rest[0], (dtype, type)):
         d = rest.pop(0)
     if other is not None:

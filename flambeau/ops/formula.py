@@ -67,7 +67,9 @@ def as_operand(x: Any, op_name: str, position: int) -> Any:
 _NUMBERS_APART = frozenset(("pow", "float_power", "clamp", "clamp_min", "clamp_max", "lerp"))
 # Operands that a kernel for 16-bit numbers reads in full precision where they are numbers or tensors without dimensions
 # of another dtype; all others are rounded to the dtype of the computation first, as PyTorch converts them.
-_UNROUNDED = {"add": (0, 1), "mul": (1,), "div": (1,), "floor_divide": (1,), "rdiv": (0, 1), "lerp": (2,)}
+_UNROUNDED = {
+    "add": (0, 1), "mul": (1,), "div": (1,), "floor_divide": (1,), "rdiv": (0, 1), "lerp": (2,), "threshold": (1, 2),
+}  # fmt: skip
 
 
 class Pointwise:

@@ -10,7 +10,7 @@ from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import group_norm as kernels
 from .declare import internal
 from .max_pool import in_format_of
-from .memory import bare, is_computed, is_last, new_like
+from .memory import bare, is_computed, is_last, new_like, without_gaps
 from .primitive import Saved
 from .windows import need_dtype
 
@@ -49,6 +49,7 @@ def _backward(
         return _composed(g, input, weight, bias, groups, eps)
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)
+    input = without_gaps(input)
     last = is_last(input)
     dx = (new_like(input, input.shape) if last else empty(input.shape, input.dtype)) if needs["input"] else None
     dots, sums = empty((batch, groups * channels), kept), empty((batch, groups * channels), kept)
@@ -76,6 +77,7 @@ def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float
     need_dtype("GroupNormKernelImpl", input)
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)
+    input = without_gaps(input)
     last = is_last(input)
     out = new_like(input, input.shape) if last else empty(input.shape, input.dtype, input.device)
     mean, rstd = empty((batch, groups), kept, input.device), empty((batch, groups), kept, input.device)

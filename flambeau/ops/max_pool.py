@@ -17,7 +17,7 @@ from ..core.tensor import Tensor, empty, empty_strided, numel_of
 from ..kernels.library import pool as kernels
 from .arguments import need_tensor
 from .declare import composite, internal
-from .memory import bare, is_computed, is_last, new_like, recording
+from .memory import bare, is_computed, is_last, new_like, recording, without_gaps
 from .primitive import Saved
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
 
@@ -80,7 +80,7 @@ def _report(error: np.ndarray, size: tuple[int, ...]) -> None:
 @internal(grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)}, label="MaxPoolBackwardBackward0")
 def add_at_positions(values: Tensor, indices: Tensor, shape: Any, dims: int) -> Tensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
-    return place_values(values, indices, tuple(shape), dims, add=True)
+    return in_format_of(indices, place_values(values, indices, tuple(shape), dims, add=True))
 
 
 def place_values(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int, add: bool) -> Tensor:
@@ -200,6 +200,7 @@ def _table(input: Tensor, window: Window, sizes: tuple[int, ...]) -> np.ndarray:
 
 
 def _pool_with_indices(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    input = without_gaps(input)
     if len(sizes) == 2 and _is_small(input, window):
         out, codes = _pool_small(input, window, sizes, True)
         assert codes is not None
@@ -210,6 +211,7 @@ def _pool_with_indices(input: Tensor, window: Window, sizes: tuple[int, ...]) ->
 
 
 def _pool(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
+    input = without_gaps(input)
     if len(sizes) == 2 and _is_small(input, window):
         return _pool_small(input, window, sizes, False)[0]
     return in_format_of(input, pool_by_table(input, sizes, _table(input, window, sizes), window.dilation, False)[0])
@@ -221,7 +223,7 @@ def _pool(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
     """Max pooling that keeps codes for its backward pass."""
-    out, codes = _pool_small(input, window, sizes, True)
+    out, codes = _pool_small(without_gaps(input), window, sizes, True)
     return Saved(out, codes=codes)
 
 

@@ -14,6 +14,7 @@ from .avg_pool import adaptive_size, check_signal
 from .declare import composite, internal
 from .dtype_rules import type_word
 from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
+from .memory import without_gaps
 from .primitive import Saved
 from .random import rand
 from .windows import adaptive, need_dtype, read_window, spread, window_table
@@ -36,6 +37,7 @@ def _to_places(dims: int) -> dict[str, Any]:
 
 def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> Any:
     dims = len(sizes)
+    input = without_gaps(input)
     table = window_table([*_whole(dims), *map(adaptive, input.shape[-dims:], sizes)])
     out, indices = pool_by_table(input, sizes, table, (1,) * dims, True)
     assert indices is not None

@@ -22,6 +22,14 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
     return empty(shape, d or x.dtype, x.device)
 
 
+def without_gaps(x: Tensor) -> Tensor:
+    """x itself, or the values of a part of a channels-last tensor as a channels-last tensor without gaps or history."""
+    if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
+        return x
+    copy = empty_strided(x.shape, channels_last_strides(x.shape), x.dtype, x.device)
+    return copy.copy_(x._bare_alias())  # type: ignore[attr-defined]
+
+
 def bare(x: Tensor) -> Tensor:
     """The values of x, contiguous, without history."""
     return (x if x._meta is None else x._bare_alias()).contiguous()

@@ -16,7 +16,7 @@ from ..kernels.library import resample as kernels
 from .band import Band
 from .convert import copy_raw
 from .declare import internal
-from .memory import bare, is_computed, is_last
+from .memory import bare, is_computed, is_last, without_gaps
 
 Bands = tuple[Band, ...]
 _TASKS = 32  # parallel pieces a map is cut into at least, if it is large
@@ -28,6 +28,7 @@ _ONE = Band(1, np.zeros(1), np.ones(1), divisors=np.ones(1))  # a dimension of s
 def resample(input: Tensor, bands: Bands, divide: bool = True) -> Tensor:
     """Apply one band along each of the last dimensions. No autograd."""
     dims = len(bands)
+    input = without_gaps(input)
     shape = (*input.shape[: len(input.shape) - dims], *(b.out for b in bands))
     last = is_last(input)
     strides = channels_last_strides(shape) if last else contiguous_strides(shape)

@@ -156,7 +156,7 @@ def interpolated(
     input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: Any, recompute: Any, antialias: bool
 ) -> Tensor:
     need_tensor("interpolate", input)
-    if align_corners is not None and mode in (*_NEAREST, "area", "lanczos"):
+    if align_corners is not None and mode in (*_NEAREST, "area"):
         raise ValueError(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
@@ -164,8 +164,8 @@ def interpolated(
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
         )
-    if mode == "lanczos" and not antialias:
-        raise ValueError("Lanczos mode requires antialias=True")
+    if mode == "lanczos" and (align_corners or not antialias):
+        raise ValueError(f"Lanczos mode {'does not support align_corners' if align_corners else 'requires antialias'}=True")
     wanted, factors = _target(tuple(input.shape[2:]), size, scale_factor, mode, recompute)
     _check_mode(input, mode)
     if mode == "area":

@@ -11,6 +11,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library.pixels import resize_bytes_across, resize_bytes_along
 from .band import Band
+from .memory import is_last, without_gaps
 from .resample import Bands
 
 _TASKS = 16  # pieces that can run at the same time
@@ -66,12 +67,16 @@ def _weight_bits(largest: float) -> int:
 
 
 def resize_bytes(input: Tensor, bands: Bands) -> Tensor:
-    """input (N, C, ...) of uint8 resized along the dimensions after the second."""
-    pixels = input.contiguous()
+    """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that lie last stay there."""
+    input = without_gaps(input)
+    last = is_last(input)
+    pixels = source = (input.movedim(1, -1) if last else input).contiguous()
     for i in reversed(range(len(bands))):
         if not bands[i].is_identity:
-            pixels = _along_dimension(pixels, 2 + i, bands[i])
-    return pixels if pixels is not input else input.clone()
+            pixels = _along_dimension(pixels, (1 if last else 2) + i, bands[i])
+    if pixels is source:
+        pixels = source.clone()
+    return pixels.movedim(-1, 1) if last else pixels
 
 
 def _along_dimension(pixels: Tensor, dim: int, band: Band) -> Tensor:

@@ -189,3 +189,31 @@ def test_mixed_dtypes_are_refused():
     assert f.layer_norm(half, (2,), weight).dtype is fl.bfloat16
     with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype, but got Double and Float"):
         f.linear(double, fl.ones(2, 2), weight)
+
+
+@pytest.mark.parametrize("norm", ["layer", "group", "batch"])
+def test_long_rows_keep_their_digits(norm):
+    """The mean of millions of elements is as exact as the elements, and so are the sums of the gradient."""
+    values = GENERATOR.random((1, 2, 1 << 20), np.float32) + 1
+    upstream = GENERATOR.standard_normal(values.shape, np.float32)
+    call = {
+        "layer": lambda x: fl.nn.functional.layer_norm(x, x.shape[1:]),
+        "group": lambda x: fl.nn.functional.group_norm(x, 2),
+        "batch": lambda x: fl.nn.functional.batch_norm(x, None, None, training=True),
+    }[norm]
+    found = []
+    for dtype in (fl.float32, fl.float64):
+        x = fl.tensor(values, dtype=dtype, requires_grad=True)
+        y = call(x)
+        found.append((y.detach(), fl.autograd.grad(y, x, fl.tensor(upstream, dtype=dtype))[0]))
+    for single, double in zip(*found):
+        assert float((single - double).abs().max()) < 4e-6
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_a_part_of_a_channels_last_tensor_gives_a_channels_last_result(norm, matches):
+    part = IMAGES.repeat(2, axis=2)
+    if norm == "group":
+        matches(lambda torch, F, x: F.group_norm(x[:, :, ::2], 3), part, channels_last=True)
+    else:
+        matches(lambda torch, F, x: F.batch_norm(x[:, :, ::2], None, None, training=True), part, channels_last=True)

@@ -298,6 +298,109 @@ CASES |= {
 }  # fmt: skip
 
 
+def of_another_dtype(L: Any) -> Any:
+    """A gradient of another dtype than the result, as seen by a hook."""
+    x = L.ones(2, 2, dtype=L.bfloat16, requires_grad=True)
+    y, seen = x @ x, []
+    y.register_hook(lambda g: seen.append(g.dtype))
+    y.backward(L.ones(2, 2))
+    return x.grad, repr(seen)
+
+
+def sparse_columns_times_vector(L: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says once that the layout is new
+        weight = (L.arange(12.0).reshape(3, 4) - 5).to_sparse_csc().requires_grad_()
+    x = L.arange(4.0, requires_grad=True)
+    out = L.nn.functional.linear(x, weight)
+    return (out.detach(), *L.autograd.grad(out, [weight, x], L.arange(3.0)))
+
+
+def resized(L: Any, dtype: str, part: Callable, **options: Any) -> Any:
+    """Images with channels last, or a part of them, in another size: values and strides."""
+    images = (L.arange(2 * 3 * 8 * 8) % 251).reshape(2, 3, 8, 8).to(getattr(L, dtype))
+    images = part(images.contiguous(memory_format=L.channels_last))
+    return L.nn.functional.interpolate(images, size=(5, 11), align_corners=False, **options)
+
+
+def buffer_over_attribute(L: Any) -> Any:
+    m = L.nn.Module()
+    m.number = 5
+    m.number = L.nn.Buffer(L.ones(1))
+
+
+class TensorLike:
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def tensor_like_buffer(L: Any) -> Any:
+    m = L.nn.Module()
+    m.register_buffer("b", TensorLike())
+    m.b = TensorLike()
+    return type(m.get_buffer("b")).__name__
+
+
+def buffer_before_persistent(L: Any) -> Any:
+    class Old(L.nn.Module):
+        def register_buffer(self, name: str, value: Any) -> None:
+            super().register_buffer(name, value, True)
+
+    m = Old()
+    m.b = L.nn.Buffer(L.ones(1))
+    return list(m.state_dict())
+
+
+def module_over_attribute(L: Any) -> Any:
+    m = L.nn.Module()
+    m.word = "a"
+    m.set_submodule("word", L.nn.ReLU())
+
+
+def same_start_in_any_format(L: Any) -> Any:
+    m = L.nn.Conv3d(3, 4, 2)
+    L.manual_seed(3)
+    m.reset_parameters()
+    first = m.weight.detach().clone()
+    m.to(memory_format=L.channels_last_3d)
+    L.manual_seed(3)
+    m.reset_parameters()
+    return bool((first == m.weight).all()), m.weight.stride()
+
+
+def grad_by_its_other_name(L: Any) -> Any:
+    p = L.nn.Parameter(L.ones(2))
+    p._grad = L.ones(2)
+    return p.grad, p._grad
+
+
+CASES |= {
+    "gradient of another dtype": of_another_dtype,
+    "sparse columns times a vector": sparse_columns_times_vector,
+    "threshold that bfloat16 cannot hold": lambda L: L.nn.functional.threshold(
+        L.tensor([0.1, 0.2], dtype=L.bfloat16), 0.1, 20
+    ),
+    "buffer over an attribute": buffer_over_attribute,
+    "buffer that is like a tensor": tensor_like_buffer,
+    "buffer in a module that knows no persistent": buffer_before_persistent,
+    "submodule over an attribute": module_over_attribute,
+    "start of a convolution in any memory format": same_start_in_any_format,
+    "grad by its other name": grad_by_its_other_name,
+    "module to a copy": lambda L: L.nn.Linear(1, 1).to("cpu", copy=True),
+    "module to a device and a flag": lambda L: L.nn.Linear(1, 1).to("cpu", True),
+    "tensor to a device and a flag": lambda L: L.ones(1).to("cpu", True),
+    "module to complex": lambda L: L.nn.Linear(1, 1).to(L.complex64).weight.dtype,
+    "Lanczos with corners": lambda L: resized(L, "float32", lambda x: x, mode="lanczos", antialias=True).stride(),
+}
+for _dtype in ("uint8", "float64"):
+    for _mode, _smooth in (("bilinear", False), ("bicubic", True), ("lanczos", True)):
+        for _part, _take in {"whole": lambda x: x, "every other row": lambda x: x[:, :, ::2]}.items():
+            CASES[f"{_mode} of {_dtype}, channels last, {_part}"] = functools.partial(
+                resized, dtype=_dtype, part=_take, mode=_mode, antialias=_smooth
+            )
+
+
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -37,12 +37,23 @@ class _ArrayInterface:
         self.__array_interface__ = interface
 
 
+def check_memory(*tensors: Any) -> None:
+    """Refuses operands that have elements but no memory, before a native call reads them."""
+    for t in tensors:
+        if t is not None and not t.data_ptr() and 0 not in t.shape:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, cpu and"
+                f" {getattr(t, 'device', 'none')}! (A tensor on the meta device has no values.)"
+            )
+
+
 def numpy_view(operand: Any) -> np.ndarray:
     """The operand's memory as a NumPy array (bfloat16 as uint16 bits). Valid while the operand lives."""
     dtype = operand.dtype.numpy
     shape = tuple(operand.shape)
     if 0 in shape:
         return np.empty(shape, dtype)
+    check_memory(operand)
     strides = tuple(step * dtype.itemsize for step in operand._strides)
     interface = {"shape": shape, "typestr": dtype.str, "data": (operand.data_ptr(), False), "strides": strides}
     return np.asarray(_ArrayInterface({**interface, "version": 3}))

@@ -8,8 +8,8 @@ channel.
 
 from __future__ import annotations
 
-from ...core.dtype import float32
 from ..loops import f64, like, loop_kernel, minimum, prange, rsqrt, scalar_function, simd
+from .row_sums import row_moments, row_squares, row_sum
 
 
 @scalar_function
@@ -29,23 +29,14 @@ def normalise_planes(
     """out = (x - mean) * rstd * weight + bias by the statistics of x itself."""
     count = batch * space
     for c in prange(channels, 4 * batch * space):
-        total = like(f64 if x.dtype is float32 else x, 0)
+        total = f64(0)
         for b in range(batch):
-            base = (b * channels + c) * space
-            part = like(x, 0)
-            for s in range(space):
-                part += x[base + s]
-            total = total + part
+            total = total + row_sum(x, (b * channels + c) * space, space)
         exact = total / count
         m = like(x, exact)
-        squares = like(f64 if x.dtype is float32 else x, 0)
+        squares = f64(0)
         for b in range(batch):
-            base = (b * channels + c) * space
-            part = like(x, 0)
-            for s in range(space):
-                d = x[base + s] - m
-                part += d * d
-            squares = squares + part
+            squares = squares + row_squares(x, (b * channels + c) * space, space, m)
         variance = squares / count
         r = like(x, rsqrt(variance + eps))
         mean[c] = m
@@ -84,16 +75,10 @@ def backward_planes(grad_x, grad_weight, grad_bias, grad, x, mean, rstd, weight,
     for c in prange(channels, 6 * batch * space):
         m = like(x, mean[c])
         r = like(x, rstd[c])
-        plain = like(f64 if x.dtype is float32 else x, 0)
-        moment = like(f64 if x.dtype is float32 else x, 0)
+        plain = f64(0)
+        moment = f64(0)
         for b in range(batch):
-            base = (b * channels + c) * space
-            p = like(x, 0)
-            q = like(x, 0)
-            for s in range(space):
-                g = grad[base + s]
-                p += g
-                q += g * (x[base + s] - m)
+            p, q = row_moments(grad, x, (b * channels + c) * space, space, m)
             plain = plain + p
             moment = moment + q
         grad_bias[c] = plain

@@ -3,8 +3,9 @@ group, `scale`s per channel; sums are in the dtype of `mean`."""
 
 from __future__ import annotations
 
-from ..loops import like, loop_kernel, prange, rsqrt, simd
+from ..loops import f64, like, loop_kernel, prange, rsqrt, simd
 from .layer_norm import row_statistics
+from .row_sums import row_moments
 
 
 @loop_kernel
@@ -37,15 +38,10 @@ def group_norm_backward(grad_x, dots, sums, grad, x, mean, rstd, weight, batch, 
         base = row * n
         m = like(mean, mean[row])
         r = like(mean, rstd[row])
-        plain = like(mean, 0)
-        moment = like(mean, 0)
+        plain = f64(0)
+        moment = f64(0)
         for c in range(channels):
-            p = like(mean, 0)
-            q = like(mean, 0)
-            for s in range(space):
-                g = grad[base + c * space + s]
-                p += g
-                q += g * (x[base + c * space + s] - m)
+            p, q = row_moments(grad, x, base + c * space, space, m)
             q = q * r
             dots[row * channels + c] = q
             sums[row * channels + c] = p
@@ -57,15 +53,15 @@ def group_norm_backward(grad_x, dots, sums, grad, x, mean, rstd, weight, batch, 
                 plain = plain + p
                 moment = moment + q
         if grad_x is not None:
-            plain = plain / n
-            moment = moment * r / n
+            average = like(mean, plain / n)
+            slope = like(mean, moment * r / n)
             for c in range(channels):
                 u = like(mean, 1)
                 if weight is not None:
                     u = like(mean, weight[row % groups * channels + c])
                 for s in simd(space):
                     at = base + c * space + s
-                    grad_x[at] = (grad[at] * u - plain - (x[at] - m) * moment) * r
+                    grad_x[at] = (grad[at] * u - average - (x[at] - m) * slope) * r
 
 
 # -- channels last: x (batch, space, groups * channels) -----------------------------------------------------------------

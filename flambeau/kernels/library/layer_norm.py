@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from ..loops import like, loop_kernel, minimum, prange, rsqrt, scalar_function, simd
+from .row_sums import row_squares, row_sum, weighted_moments
 
 
 @scalar_function
 def row_statistics(x, base, n, eps, kind):
-    """Mean and 1 / standard deviation of n elements from `base` on, summed in the dtype of `kind`."""
-    total = like(kind, 0)
-    for j in range(n):
-        total += x[base + j]
-    m = total / n
+    """Mean and 1 / standard deviation of n elements from `base` on, in the dtype of `kind`."""
+    m = like(kind, row_sum(x, base, n)) / n
     # A second pass over the row: the difference of two large sums would lose the variance's digits.
-    squares = like(kind, 0)
-    for j in range(n):
-        d = x[base + j] - m
-        squares += d * d
-    return m, rsqrt(squares / n + eps)
+    return m, rsqrt(like(kind, row_squares(x, base, n, m)) / n + eps)
 
 
 @loop_kernel
@@ -52,14 +46,9 @@ def layer_norm_backward(grad_x, partial, grad, x, mean, rstd, weight, rows, n, c
             m = like(x, mean[i])
             r = like(x, rstd[i])
             if grad_x is not None:
-                plain = like(x, 0)  # sum of g, and of g * normalised x
-                moment = like(x, 0)
-                for j in range(n):
-                    g = grad[base + j] if weight is None else grad[base + j] * weight[j]
-                    plain += g
-                    moment += g * (x[base + j] - m)
-                moment = moment * r / n
-                plain = plain / n
+                total, product = weighted_moments(grad, x, weight, base, n, m)
+                moment = like(x, product) * r / n
+                plain = like(x, total) / n
                 for j in simd(n):
                     g = grad[base + j] if weight is None else grad[base + j] * weight[j]
                     grad_x[base + j] = (g - plain - (x[base + j] - m) * r * moment) * r

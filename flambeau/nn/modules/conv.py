@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...ops.creation import empty
 from .. import functional as F
@@ -73,12 +74,16 @@ class _ConvNd(Module):
 
     def reset_parameters(self) -> None:
         # With a = sqrt(5), kaiming_uniform is the uniform distribution on [-1/sqrt(fan_in), 1/sqrt(fan_in)].
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.weight.is_contiguous():
+            init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        else:  # random numbers fall in the order of memory: the same ones whatever the memory format
+            values = Tensor.new_empty(self.weight, self.weight.shape)
+            with no_grad():
+                self.weight.copy_(init.kaiming_uniform_(values, a=math.sqrt(5)))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]

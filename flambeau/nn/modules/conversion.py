@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -88,9 +89,17 @@ class Conversion:
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Move and convert: to(dtype), to(device), to(tensor); only floating point tensors change dtype."""
-        d, where, non_blocking, _, fmt = parse_to(args, dict(kwargs))
+        d, where, non_blocking, copy, fmt = parse_to(args, dict(kwargs))
+        if copy:
+            raise RuntimeError(".to() does not accept copy argument")
         if d is not None and not (d.is_floating_point or d.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={d}")
+        if d is not None and d.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules might not"
+                " work as expected when using complex tensors as parameters or buffers.",
+                stacklevel=2,
+            )
 
         def convert(t: Tensor) -> Tensor:
             wanted = d if t.dtype.is_floating_point or t.dtype.is_complex else None

@@ -203,15 +203,15 @@ class Module(Traversal, State, Conversion, Training):
         modules[name] = value
 
     def _set_buffer(self, name: str, value: Any) -> None:
-        if value is not None and not isinstance(value, Tensor):
+        if value is not None and not _is_tensor_like(value):
             raise TypeError(
                 f"cannot assign '{_type_name(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None"
                 " expected)"
             )
         buffers = self.__dict__["_buffers"]
         if isinstance(value, Buffer):
-            _forget(self.__dict__, name, ("_parameters", "_modules"))
-            self.register_buffer(name, value, value.persistent)
+            # By the shorter call where it will do: subclasses may have overridden the method as it was before `persistent`.
+            self.register_buffer(name, value, *(() if value.persistent else (False,)))
             return
         for hook in _global_buffer_registration_hooks.values():
             changed = hook(self, name, value)
@@ -273,7 +273,7 @@ class Module(Traversal, State, Conversion, Training):
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_new_name("buffer", name, self._buffers)
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if tensor is not None and not _is_tensor_like(tensor):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
@@ -473,6 +473,10 @@ def _forget(own: dict, name: str, tables: tuple[str, ...]) -> None:
         if table in own:
             own[table].pop(name, None)
     own.get("_non_persistent_buffers_set", set()).discard(name)
+
+
+def _is_tensor_like(value: Any) -> bool:
+    return isinstance(value, Tensor) or hasattr(value, "__torch_function__")
 
 
 def _type_name(value: Any) -> str:

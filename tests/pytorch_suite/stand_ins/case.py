@@ -19,6 +19,8 @@ from .sparse_cases import SparseCases
 
 SEED = 1234
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
+_SEQUENCES = (Sequence, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList)
+_MAPPINGS = (Mapping, torch.nn.ModuleDict, torch.nn.ParameterDict)
 
 
 def set_rng_seed(seed: int = SEED) -> None:
@@ -85,11 +87,11 @@ class TestCase(SparseCases, unittest.TestCase):
             self._compare_numbers(x, y, options)
         elif isinstance(x, (str, bytes)) or isinstance(y, (str, bytes)) or isinstance(x, Set):
             super().assertEqual(x, y)
-        elif isinstance(x, Mapping) and isinstance(y, Mapping):
+        elif isinstance(x, _MAPPINGS) and isinstance(y, _MAPPINGS):
             super().assertEqual(set(x), set(y))
             for key in x:
                 self._compare(x[key], y[key], options)
-        elif isinstance(x, Sequence) and isinstance(y, Sequence):
+        elif isinstance(x, _SEQUENCES) and isinstance(y, _SEQUENCES):
             super().assertEqual(len(x), len(y), "lengths differ")
             for first, second in zip(x, y):
                 self._compare(first, second, options)

@@ -46,7 +46,7 @@ onlyXPU, onlyMPS, onlyHPU, onlyPRIVATEUSE1 = map(_only_elsewhere, ("xpu", "mps",
 
 def onlyOn(device_types: Any) -> Callable:  # noqa: N802
     allowed = [device_types] if isinstance(device_types, str) else list(device_types)
-    return Anything("onlyOn") if "cpu" in allowed else _only_elsewhere(", ".join(allowed))
+    return Anything("onlyOn") if "cpu" in allowed else _only_elsewhere(", ".join(map(str, allowed)))
 
 
 def skipCPUIf(condition: Any, reason: str) -> Callable:  # noqa: N802

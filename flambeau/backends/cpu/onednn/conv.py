@@ -87,7 +87,10 @@ def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., Plan | No
         plan = cache.find(key, lambda: make(*tensors, shape))
     if plan is None:
         return False
-    plan.run(*[tensor.data_ptr() for tensor in given])
+    places = [tensor.data_ptr() for tensor in given]
+    if not all(places):
+        operands.check_memory(*given)
+    plan.run(*places)
     return True
 
 

@@ -47,7 +47,10 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     if plan.scratch_size:
         plan.bind_scratch()
     last = None if bias is None else bias.data_ptr()
-    plan.runner(plan.address, dst.data_ptr(), a.data_ptr(), b.data_ptr(), last, None, None)
+    places = dst.data_ptr(), a.data_ptr(), b.data_ptr()
+    if not all(places) or last == 0:
+        operands.check_memory(dst, a, b, bias)
+    plan.runner(plan.address, *places, last, None, None)
     if plan.table[STATUS]:
         plan.fail()
     return True
@@ -266,6 +269,7 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     (rows, columns), inner = c.shape, left.shape[1]
     left_flag, left_step = _leading(left)
     right_flag, right_step = _leading(right)
+    operands.check_memory(dst, a, b)
     with threads.one_in_libgomp(rows * columns * inner < ONE_THREAD_WORK):
         status = dnnl.library().sgemm(
             *(left_flag, right_flag, rows, columns, inner),
