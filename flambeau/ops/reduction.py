@@ -165,9 +165,7 @@ class Plan:
 
     def run(self, out: Tensor, operands: tuple) -> None:
         if self.fn is not None:
-            values = [
-                x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in operands
-            ]
+            values = [x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in operands]
             self.fn(self.geometry, out._storage.ptr, *values)
         elif self.reference is not None and self.nbytes:
             root, combine, final, in_dtypes, acc, shape = self.reference

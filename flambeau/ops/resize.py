@@ -165,7 +165,9 @@ def interpolated(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
         )
     if mode == "lanczos" and (align_corners or not antialias):
-        raise ValueError(f"Lanczos mode {'does not support align_corners' if align_corners else 'requires antialias'}=True")
+        raise ValueError(
+            f"Lanczos mode {'does not support align_corners' if align_corners else 'requires antialias'}=True"
+        )
     wanted, factors = _target(tuple(input.shape[2:]), size, scale_factor, mode, recompute)
     _check_mode(input, mode)
     if mode == "area":
