@@ -292,28 +292,26 @@ def _scalar(func: Callable, points: Tensors, function: str) -> tuple[Tensors, bo
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
     """(func(inputs), the vector `v` times the Hessian)."""
-    given, is_tuple = _as_tuple(inputs, "inputs", "vhp")
-    with enable_grad():
-        points = _prepared(given, create_graph)
-        vectors = _check_vector(v, points, is_tuple, "vhp", "the input to the user-provided function has", create_graph)
-        outputs, _ = _scalar(func, points, "vhp")
-        ones = (outputs[0].new_ones(outputs[0].shape),)
-        first = _gradients(outputs, points, ones, True, _OUTPUT if strict else None)
-        second = _gradients(first, points, vectors, create_graph, _JACOBIAN if strict else None)
-    return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
+    return _hessian_product("vhp", _gradients, func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple:
     """(func(inputs), the Hessian times the vector `v`). The Hessian is symmetric where it is continuous; this does not rely
     on it."""
-    given, is_tuple = _as_tuple(inputs, "inputs", "hvp")
+    return _hessian_product("hvp", _forward, func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(
+    name: str, product: Callable, func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple:
+    given, is_tuple = _as_tuple(inputs, "inputs", name)
     with enable_grad():
         points = _prepared(given, create_graph)
-        vectors = _check_vector(v, points, is_tuple, "hvp", "the input to the user-provided function has", create_graph)
-        outputs, _ = _scalar(func, points, "hvp")
+        vectors = _check_vector(v, points, is_tuple, name, "the input to the user-provided function has", create_graph)
+        outputs, _ = _scalar(func, points, name)
         ones = (outputs[0].new_ones(outputs[0].shape),)
         first = _gradients(outputs, points, ones, True, _OUTPUT if strict else None)
-        second = _forward(first, points, vectors, create_graph, _JACOBIAN if strict else None)
+        second = product(first, points, vectors, create_graph, _JACOBIAN if strict else None)
     return _finish(outputs[0], create_graph), _shaped(_finish(second, create_graph), is_tuple)
 
 

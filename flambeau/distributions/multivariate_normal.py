@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 from .. import linalg
 from ..core.size import Size
@@ -68,7 +69,24 @@ class Gaussian(Parametric):
         )
 
 
-class MultivariateNormal(Gaussian):
+class CovarianceForms(Parametric):
+    """The covariance in the forms that were not given."""
+
+    _unbroadcasted_scale_tril: Tensor
+
+    def _full(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(self._batch_shape + matrix.shape[-2:])
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        return self._full(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+
+
+class MultivariateNormal(CovarianceForms, Gaussian):
     """Normal vectors with mean `loc` and a covariance given in one of three forms; `scale_tril`, its Cholesky factor, is
     the cheapest, because the others are turned into it.
 
@@ -93,15 +111,7 @@ class MultivariateNormal(Gaussian):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        forms = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = [(name, matrix) for name, matrix in forms.items() if matrix is not None]
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given
+        name, matrix = given_form(covariance_matrix, precision_matrix, scale_tril, ValueError)
         if matrix.dim() < 2:
             named = name if name != "scale_tril" else "scale_tril matrix"
             raise ValueError(f"{named} must be at least two-dimensional, with optional leading batch dimensions")
@@ -110,17 +120,6 @@ class MultivariateNormal(Gaussian):
         self.loc = loc.expand(batch_shape + (-1,))
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
         self._unbroadcasted_scale_tril = scale_tril_of(name, matrix)
-
-    def _full(self, matrix: Tensor) -> Tensor:
-        return matrix.expand(self._batch_shape + self._event_shape * 2)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        return self._full(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
@@ -145,6 +144,15 @@ class MultivariateNormal(Gaussian):
 
     def _covariance_root(self) -> Tensor:
         return self._unbroadcasted_scale_tril
+
+
+def given_form(covariance: Any, precision: Any, scale_tril: Any, refusal: type[Exception]) -> tuple[str, Tensor]:
+    """Name and matrix of the one form in which a covariance is given."""
+    forms = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": scale_tril}
+    given = [(name, matrix) for name, matrix in forms.items() if matrix is not None]
+    if len(given) != 1:
+        raise refusal("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+    return given[0]
 
 
 def scale_tril_of(form: str, matrix: Tensor) -> Tensor:

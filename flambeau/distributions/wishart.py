@@ -18,14 +18,14 @@ from ..ops.shape import broadcast_shapes
 from . import constraints
 from .chi2 import Chi2
 from .exp_family import ExponentialFamily
-from .multivariate_normal import scale_tril_of
-from .parametric import Parametric, checked
+from .multivariate_normal import CovarianceForms, given_form, scale_tril_of
+from .parametric import checked
 from .utils import Number, lazy_property
 
 __all__ = ["Wishart"]
 
 
-class Wishart(Parametric, ExponentialFamily):
+class Wishart(CovarianceForms, ExponentialFamily):
     """The sum of x @ x.T over `df` normal vectors x with mean 0 and this covariance (given in one of three forms)."""
 
     support = constraints.positive_definite
@@ -48,15 +48,7 @@ class Wishart(Parametric, ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        forms = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = [(name, matrix) for name, matrix in forms.items() if matrix is not None]
-        if len(given) != 1:
-            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given
+        name, matrix = given_form(covariance_matrix, precision_matrix, scale_tril, AssertionError)
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
         like = {"dtype": matrix.dtype, "device": matrix.device}
@@ -74,17 +66,6 @@ class Wishart(Parametric, ExponentialFamily):
         super().__init__(batch_shape, matrix.shape[-2:], validate_args=validate_args)
         self._unbroadcasted_scale_tril = scale_tril_of(name, matrix)
         self._dist_chi2 = Chi2(self.df.unsqueeze(-1) - arange(n, **like))
-
-    def _full(self, matrix: Tensor) -> Tensor:
-        return matrix.expand(self._batch_shape + self._event_shape)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        return self._full(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        return self._full(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
 
     @lazy_property
     def precision_matrix(self) -> Tensor:

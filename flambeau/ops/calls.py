@@ -11,12 +11,11 @@ import numpy as np
 from ..core import graph
 from ..core.layout import has_internal_overlap
 from ..core.promotion import can_cast, scalar_dtype
-from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array
 from ..expr.node import Expr
 from .dtype_rules import compare, type_word
 from .formula import Pointwise, as_operand, camel
-from .gradient import make_node, record
+from .gradient import make_node, run_plan
 from .inplace import (
     check_history_writable,
     check_out,
@@ -33,7 +32,6 @@ from .plan import Plan
 from .public import recourse
 
 _mode = graph.mode
-_new_object = object.__new__
 _PLAIN = (int, float, str, bool, type(None))  # values that can stand in a key
 
 
@@ -66,7 +64,7 @@ def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any
             runtime = impl.runtime_params(params) if params else ()
             try:
                 if out is None:
-                    return _run(plan, operands, runtime)
+                    return run_plan(plan, operands, runtime)
                 if _fits(out, plan) and _is_quiet(out, operands):
                     _write(plan, out, operands + runtime, impl.name)
                     return out
@@ -97,34 +95,6 @@ def _fits(out: Any, plan: Plan) -> bool:
     )
 
 
-def _run(plan: Plan, operands: tuple, runtime: tuple) -> Tensor:
-    out = _new_object(Tensor)
-    storage = out._storage = UntypedStorage(plan.nbytes, plan.device)
-    out.shape = plan.shape
-    out._strides = plan.strides
-    out._offset = 0
-    out.dtype = plan.dtype
-    out.device = plan.device
-    out._contig = plan.contig
-    out._meta = out._base = None
-    if plan.fn is None:
-        plan.run(out, operands + runtime)
-    else:
-        arguments = [plan.first, storage.ptr]
-        for x, how in zip(operands + runtime, plan.passing):
-            if how == "p":
-                arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
-            elif how != "-":
-                arguments.append(x)
-        plan.fn(*arguments)
-    if plan.records and _mode.enabled:
-        for x in operands:
-            if isinstance(x, Tensor) and (x._meta is not None or x._base is not None):
-                record(plan, operands, runtime, out)
-                break
-    return out
-
-
 def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: tuple) -> Any:
     if any(isinstance(x, Expr) for x in operands):
         return impl.evaluate([*operands, *(params or impl.defaults)], None)  # used inside another formula
@@ -135,7 +105,7 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
     if _same(given[0], operands) and _same(given[1], params) and _all_plain(operands, params):
         impl.remember_call(key, plan)
     if out is None:
-        return _run(plan, operands, impl.runtime_params(params))
+        return run_plan(plan, operands, impl.runtime_params(params))
     if isinstance(out, Tensor) and has_internal_overlap(out.shape, out._strides):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
@@ -153,7 +123,7 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
             if isinstance(x, Tensor):
                 check_partial_overlap(out, x)
     if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
-        result = _run(plan, operands, impl.runtime_params(params))
+        result = run_plan(plan, operands, impl.runtime_params(params))
         return write_out(impl.name, out, result, impl.differentiable, _is_exact(impl, plan))
     needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
     check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))

@@ -18,10 +18,8 @@ from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.caching import remember
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.graph import mode
 from ..core.layout import broadcast_two, expand_strides
 from ..core.promotion import depends_on_default_dtype
-from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, copy_of_array
 from ..expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ..expr import functions as vocabulary
@@ -35,7 +33,7 @@ from .dtype_rules import (
     select,
     unsupported,
 )
-from .gradient import record
+from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
 from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
 
@@ -148,23 +146,7 @@ class Pointwise:
             plan = self.plan_for(operands, params, out_dtype, None)
         except BatchedOperand:
             return self.call_batched(operands, params, out_dtype)
-        out = _new_object(Tensor)
-        out._storage = UntypedStorage(plan.nbytes, plan.device)
-        out.shape = plan.shape
-        out._strides = plan.strides
-        out._offset = 0
-        out.dtype = plan.dtype
-        out.device = plan.device
-        out._contig = plan.contig
-        out._meta = out._base = None
-        runtime = self.runtime_params(params) if params else ()
-        plan.run(out, operands + runtime)
-        if plan.records and mode.enabled:
-            for x in operands:
-                if isinstance(x, Tensor) and (x._meta is not None or x._base is not None):
-                    record(plan, operands, runtime, out)
-                    break
-        return out
+        return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
     def call_batched(self, operands: tuple, params: tuple, out_dtype: dtype | None) -> Tensor:
         """The same inside vmap, where no face asked the modes: for the level that started last, which may leave others."""

@@ -190,6 +190,35 @@ class Backward:
         return tuple(results)
 
 
+def run_plan(plan: Plan, operands: tuple, runtime: tuple) -> Tensor:
+    """A new tensor: the plan's result, with its history."""
+    out = _new_object(Tensor)
+    storage = out._storage = UntypedStorage(plan.nbytes, plan.device)
+    out.shape = plan.shape
+    out._strides = plan.strides
+    out._offset = 0
+    out.dtype = plan.dtype
+    out.device = plan.device
+    out._contig = plan.contig
+    out._meta = out._base = None
+    if plan.fn is None:
+        plan.run(out, operands + runtime)
+    else:
+        arguments = [plan.first, storage.ptr]
+        for x, how in zip(operands + runtime, plan.passing):
+            if how == "p":
+                arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
+            elif how != "-":
+                arguments.append(x)
+        plan.fn(*arguments)
+    if plan.records and mode.enabled:
+        for x in operands:
+            if isinstance(x, Tensor) and (x._meta is not None or x._base is not None):
+                record(plan, operands, runtime, out)
+                break
+    return out
+
+
 def record(plan: Plan, operands: tuple, runtime: tuple, out: Tensor) -> None:
     """Make `out` remember the call that computed it, if a gradient flows to any operand."""
     node = make_node(plan, operands, runtime)

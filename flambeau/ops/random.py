@@ -209,13 +209,8 @@ def normal_(self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = N
 def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Tensor:
     """Every element becomes exp of a normal sample with this mean and standard deviation."""
     mean, std = _reals("log_normal_", mean=mean, std=std)
-    return _fill_(
-        self,
-        "log_normal_",
-        "LogNormalBackward0",
-        General(lambda source, n, d: algorithms.log_normal(source, n, d, mean, std)),
-        generator,
-    )
+    sample = General(lambda source, n, d: algorithms.log_normal(source, n, d, mean, std))
+    return _fill_(self, "log_normal_", "LogNormalBackward0", sample, generator)
 
 
 @composite(kind="random", function=False)
@@ -229,26 +224,16 @@ def exponential_(self: Tensor, lambd: Any = 1.0, *, generator: Any = None) -> Te
 def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Tensor:
     """Every element becomes a sample of the Cauchy distribution."""
     median, sigma = _reals("cauchy_", median=median, sigma=sigma)
-    return _fill_(
-        self,
-        "cauchy_",
-        "CauchyBackward0",
-        General(lambda source, n, d: algorithms.cauchy(source, n, d, median, sigma)),
-        generator,
-    )
+    sample = General(lambda source, n, d: algorithms.cauchy(source, n, d, median, sigma))
+    return _fill_(self, "cauchy_", "CauchyBackward0", sample, generator)
 
 
 @composite(kind="random", function=False)
 def geometric_(self: Tensor, p: Any, *, generator: Any = None) -> Tensor:
     """Every element becomes the number of trials up to the first success of probability `p`."""
     (chance,) = _reals("geometric_", p=p)
-    return _fill_(
-        self,
-        "geometric_",
-        "GeometricBackward0",
-        General(lambda source, n, d: algorithms.geometric(source, n, d, chance)),
-        generator,
-    )
+    sample = General(lambda source, n, d: algorithms.geometric(source, n, d, chance))
+    return _fill_(self, "geometric_", "GeometricBackward0", sample, generator)
 
 
 @composite(kind="random", function=False)

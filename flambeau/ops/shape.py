@@ -25,14 +25,8 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-@geometry_view(
-    backward=lambda g, shape, dims: permute_dims(g, _inverse(tuple([d % len(shape) for d in dims]))),
-    label="PermuteBackward0",
-    function=False,
-    method=False,
-)
-def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
-    n = len(input.shape)
+def permutation(dims: tuple[int, ...], n: int) -> list[int]:
+    """A new order of n dimensions, checked."""
     if len(dims) != n:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired"
@@ -41,6 +35,17 @@ def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
     order = [wrap_dim(d, n) for d in dims]
     if len(set(order)) != n:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return order
+
+
+@geometry_view(
+    backward=lambda g, shape, dims: permute_dims(g, _inverse(tuple([d % len(shape) for d in dims]))),
+    label="PermuteBackward0",
+    function=False,
+    method=False,
+)
+def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
+    order = permutation(dims, len(input.shape))
     return [input.shape[d] for d in order], [input._strides[d] for d in order], input._offset
 
 

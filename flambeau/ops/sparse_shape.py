@@ -14,6 +14,7 @@ from .complex_views import view_as_complex as numbers_of
 from .complex_views import view_as_real as pairs_of
 from .joining import cat as cat_strided
 from .primitive import Primitive
+from .shape import permutation
 from .sparse_coo import coo_from_parts, new_values
 from .sparse_dispatch import sparse_form
 from .sparse_index import entry_keys, grouped, index_tensor
@@ -81,16 +82,7 @@ def t(input: Any) -> Tensor:
     label="PermuteBackward0",
 )
 def permute_dims(input: Any, dims: tuple[int, ...]) -> Tensor:
-    n = len(input.shape)
-    if len(dims) != n:
-        raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired"
-            f" ordering of dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(dims)}"
-        )
-    order = [wrap_dim(d, n) for d in dims]
-    if len(set(order)) != n:
-        raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return _permuted(input, order)
+    return _permuted(input, permutation(dims, len(input.shape)))
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .elementwise import (
-    ElementwiseOptimizer,
-    check_betas,
-    check_fused_options,
-    check_lr,
-    check_range,
-    to_scalar,
-)
-from .formula import lerp, maximum, sqrt
+from .elementwise import ElementwiseOptimizer, check_adam, check_fused_options, to_scalar
+from .formula import decayed, lerp, maximum, sqrt
 from .fused import update
 from .optimizer import ParamsT, check_one_element
 
@@ -24,13 +17,7 @@ def adam(  # type: ignore[no-untyped-def]
     *, lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize,
 ):  # fmt: skip
     step = step + 1
-    if maximize:
-        grad = -grad
-    if weight_decay is not None:
-        if decoupled:
-            param = param * (1 - lr * weight_decay)
-        else:
-            grad = grad + weight_decay * param
+    param, grad = decayed(param, grad, lr, weight_decay, decoupled, maximize)
     exp_avg = lerp(exp_avg, grad, 1 - beta1)
     exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * grad * grad
     result = {"step": step, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -81,10 +68,7 @@ class Adam(ElementwiseOptimizer):
             if isinstance(value, Tensor) and foreach and not capturable:
                 raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
             check_one_element(name, value)
-        check_lr(lr)
-        check_range("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        check_adam(lr, betas, eps, weight_decay)
         if not any(all(isinstance(b, kind) for b in betas) for kind in (float, Tensor)):
             raise ValueError("betas must be either both floats or both Tensors")
         defaults = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range
+from .elementwise import ElementwiseOptimizer, check_adam
 from .formula import lerp, maximum
 from .fused import update
 from .optimizer import ParamsT
@@ -42,10 +42,7 @@ class Adamax(ElementwiseOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check_range("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        check_adam(lr, betas, eps, weight_decay)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,

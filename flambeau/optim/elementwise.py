@@ -147,11 +147,19 @@ def check_lr(lr: Any) -> None:
     check_range("learning rate", lr, lr >= 0)
 
 
+def check_adam(lr: Any, betas: Any, eps: Any, weight_decay: Any) -> None:
+    """The options that Adam and its relatives share."""
+    check_lr(lr)
+    check_range("epsilon value", eps, eps >= 0)
+    check_betas(betas)
+    check_range("weight_decay value", weight_decay, weight_decay >= 0)
+
+
 def check_betas(betas: Any) -> None:
     for i in (0, 1):
         check_range(f"beta parameter at index {i}", betas[i], 0 <= betas[i] < 1)
 
 
 __all__ = [
-    "ElementwiseOptimizer", "check_betas", "check_fused_options", "check_lr", "check_range", "nonzero", "to_scalar",
+    "ElementwiseOptimizer", "check_adam", "check_betas", "check_fused_options", "check_lr", "check_range", "nonzero", "to_scalar",
 ]  # fmt: skip

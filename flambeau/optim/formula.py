@@ -63,6 +63,15 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
     return start + (end - start) * weight
 
 
+def decayed(param: Any, grad: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool) -> tuple[Any, Any]:
+    """Parameter and gradient with weight decay: of the parameter itself, or as a part of the gradient."""
+    if maximize:
+        grad = -grad
+    if weight_decay is None:
+        return param, grad
+    return (param * (1 - lr * weight_decay), grad) if decoupled else (param, grad + weight_decay * param)
+
+
 def detached(x: Any) -> Any:
     """x, of which a differentiable step sees the value only."""
     return x.detach() if isinstance(x, Tensor) else x

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range
-from .formula import lerp, sqrt
+from .elementwise import ElementwiseOptimizer, check_adam, check_range
+from .formula import decayed, lerp, sqrt
 from .fused import update
 from .optimizer import ParamsT
 
@@ -17,13 +17,7 @@ def nadam(  # type: ignore[no-untyped-def]
     *, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled, maximize,
 ):  # fmt: skip
     step = step + 1
-    if maximize:
-        grad = -grad
-    if weight_decay is not None:
-        if decoupled:
-            param = param * (1 - lr * weight_decay)
-        else:
-            grad = grad + weight_decay * param
+    param, grad = decayed(param, grad, lr, weight_decay, decoupled, maximize)
     mu = beta1 * (1 - 0.5 * 0.96 ** (step * momentum_decay))
     mu_next = beta1 * (1 - 0.5 * 0.96 ** ((step + 1) * momentum_decay))
     mu_product = mu_product * mu
@@ -60,10 +54,7 @@ class NAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check_range("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        check_adam(lr, betas, eps, weight_decay)
         check_range("momentum_decay value", momentum_decay, momentum_decay >= 0)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,

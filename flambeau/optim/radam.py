@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..core.tensor import Tensor
-from .elementwise import ElementwiseOptimizer, check_betas, check_lr, check_range
-from .formula import lerp, sqrt, where
+from .elementwise import ElementwiseOptimizer, check_adam
+from .formula import decayed, lerp, sqrt, where
 from .fused import update
 from .optimizer import ParamsT
 
@@ -14,13 +14,7 @@ def radam(  # type: ignore[no-untyped-def]
     param, grad, exp_avg, exp_avg_sq, step, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize
 ):
     step = step + 1
-    if maximize:
-        grad = -grad
-    if weight_decay is not None:
-        if decoupled:
-            param = param * (1 - lr * weight_decay)
-        else:
-            grad = grad + weight_decay * param
+    param, grad = decayed(param, grad, lr, weight_decay, decoupled, maximize)
     exp_avg = lerp(exp_avg, grad, 1 - beta1)
     exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * grad * grad
     correction2 = 1 - beta2**step
@@ -60,10 +54,7 @@ class RAdam(ElementwiseOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check_range("epsilon value", eps, eps >= 0)
-        check_betas(betas)
-        check_range("weight_decay value", weight_decay, weight_decay >= 0)
+        check_adam(lr, betas, eps, weight_decay)
         defaults = {
             "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,

@@ -1,8 +1,6 @@
 """oneDNN (libdnnl 3.x) called through its C API with ctypes; loaded on first use, optional."""
 
 from flambeau.backends.cpu.onednn.conv import try_backward as try_conv_backward
-from flambeau.backends.cpu.onednn.conv import try_backward_input as try_conv_backward_input
-from flambeau.backends.cpu.onednn.conv import try_backward_weight as try_conv_backward_weight
 from flambeau.backends.cpu.onednn.conv import try_forward as try_conv_forward
 from flambeau.backends.cpu.onednn.conv import try_transposed as try_conv_transposed
 from flambeau.backends.cpu.onednn.gemm import (
@@ -27,8 +25,6 @@ __all__ = [
     "supports",
     "takes_matrix",
     "try_conv_backward",
-    "try_conv_backward_input",
-    "try_conv_backward_weight",
     "try_conv_forward",
     "try_conv_transposed",
     "try_gemm",

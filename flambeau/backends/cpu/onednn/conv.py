@@ -36,18 +36,6 @@ def try_forward(
     return _run("forward", (y, x, w, bias), (stride, padding, dilation, groups), _make_forward)
 
 
-def try_backward_input(dx: Any, dy: Any, w: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int) -> bool:
-    """dx = gradient of the convolution with w with respect to its input."""
-    return try_backward(dx, None, None, dy, None, w, stride, padding, dilation, groups)
-
-
-def try_backward_weight(
-    dw: Any, db: Any, dy: Any, x: Any, stride: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> bool:
-    """dw (and db unless None) = gradients of the convolution of x with respect to weight and bias."""
-    return try_backward(None, dw, db, dy, x, None, stride, padding, dilation, groups)
-
-
 def try_backward(
     dx: Any,
     dw: Any,
