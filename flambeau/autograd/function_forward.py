@@ -87,7 +87,6 @@ def _check_view(args: tuple, given: list, out: Tensor, tangent: Tensor) -> None:
         what = "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view"
         if tangent._base is None:
             raise RuntimeError(what + ".")
-        if a._base is not None and tangent._base is not (t if t._base is None else t._base):
-            raise RuntimeError(what + " of the same base as the given grad input.")
-        if a._base is None and tangent._base is not t:
-            raise RuntimeError(what + " of the given grad input.")
+        if tangent._base is not (t if t._base is None else t._base):
+            of = "of the given grad input." if t._base is None else "of the same base as the given grad input."
+            raise RuntimeError(f"{what} {of}")

@@ -2,111 +2,40 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core.graph import mode
+from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, copy_of_array
+from . import jacobians as jac
 from .api import grad
-from .forward_ad import dual_level, make_dual, unpack_dual
+from .engine import run_backward
+from .jacobians import Point, differentiable, is_floating, tensors_in
 
 
 class GradcheckError(RuntimeError):
     """Raised when an analytical gradient differs from the numerical one."""
 
 
-def _tensors(x: Any) -> list[Tensor]:
-    items = x if isinstance(x, (tuple, list)) else (x,)
-    return [t for t in items if isinstance(t, Tensor)]
+@dataclass
+class Settings:
+    """The options of gradcheck, under PyTorch's names."""
 
-
-def _differentiable(outputs: Any) -> list[Tensor]:
-    return [t for t in _tensors(outputs) if t.requires_grad]
-
-
-def _numerical_jacobian(read: Callable, x: Tensor, eps: float) -> np.ndarray:
-    """d read() / d x by central differences, one row per element of x. For complex x an entry is (d / d real part) + i (d / d
-    imaginary part), as autograd's gradients are."""
-    flat = x._array()
-    rows = []
-    for index in np.ndindex(*flat.shape):
-        original = flat[index].copy()
-        parts = []
-        for step in (eps, 1j * eps) if x.dtype.is_complex else (eps,):
-            flat[index] = original + step
-            up = read()
-            flat[index] = original - step
-            down = read()
-            flat[index] = original
-            parts.append((up - down) / (2 * eps))
-        rows.append(parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1])
-    return np.stack(rows, 0) if rows else np.zeros((0, len(read())))
-
-
-def _reader(function: Callable, inputs: tuple, choose: Callable, output: int) -> Callable[[], np.ndarray]:
-    """A function of the memory of the inputs: one output as a vector, real and imaginary parts as separate elements."""
-
-    def read() -> np.ndarray:
-        before, mode.enabled = mode.enabled, True
-        try:
-            result = choose(function(*inputs))[output]
-        finally:
-            mode.enabled = before
-        return _parts(result)
-
-    return read
-
-
-def _values(t: Tensor) -> np.ndarray:
-    return np.array(t.detach().resolve_conj().contiguous()._array(), copy=True).reshape(-1)
-
-
-def _parts(t: Tensor) -> np.ndarray:
-    """All values as real numbers."""
-    values = _values(t)
-    return values.view(values.real.dtype) if np.iscomplexobj(values) else values
-
-
-def _unit(like: Tensor, k: int, value: complex) -> Tensor:
-    values = np.zeros(like.numel(), like.dtype.numpy)
-    values[k] = value
-    return copy_of_array(values.reshape(like.shape), like.dtype)
-
-
-def _directions(t: Tensor) -> tuple[complex, ...]:
-    return (1, 1j) if t.dtype.is_complex else (1,)
-
-
-def _analytical_jacobian(out: Tensor, x: Tensor, check_dtype: bool = False) -> np.ndarray:
-    """The gradients of every element of `out`, its real and imaginary parts apart, as columns."""
-    n, directions = out.numel(), _directions(out)
-    matrix = np.zeros((x.numel(), n * len(directions)), np.complex128 if x.dtype.is_complex else np.float64)
-    for k in range(n):
-        for j, direction in enumerate(directions):
-            (g,) = grad(out, x, _unit(out, k, direction), retain_graph=True, allow_unused=True)
-            if g is None:
-                continue
-            if check_dtype and g.dtype is not x.dtype:
-                raise GradcheckError(f"Gradient has dtype mismatch: it is {g.dtype}, the input {x.dtype}")
-            matrix[:, k * len(directions) + j] = _values(g)
-    return matrix
-
-
-def _forward_jacobian(function: Callable, inputs: tuple, x: Tensor, output: int) -> np.ndarray:
-    """The same by forward mode, one row per element of x."""
-    rows = []
-    for k in range(x.numel()):
-        parts = []
-        for direction in _directions(x):
-            with dual_level():
-                dual = make_dual(x, _unit(x, k, direction))
-                out = _differentiable(function(*(dual if t is x else t for t in inputs)))[output]
-                tangent = unpack_dual(out).tangent
-                parts.append(_parts(out.new_zeros(out.shape) if tangent is None else tangent))
-        rows.append(parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1])
-    return np.stack(rows, 0) if rows else np.zeros((0, 0))
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    check_undefined_grad: bool
+    check_grad_dtypes: bool
+    check_batched_grad: bool
+    check_forward_ad: bool
+    check_backward_ad: bool
+    fast_mode: bool
+    masked: bool
 
 
 def gradcheck(
@@ -127,38 +56,24 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients autograd computes agree with central differences (use float64 inputs).
+    """Whether the derivatives autograd computes agree with central differences (use float64 inputs).
 
-    `fast_mode` and `masked` are accepted: every element is checked either way, and inputs are strided."""
-    if not (check_backward_ad or check_forward_ad):
-        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
+    With `fast_mode` along one random direction only. Sparse inputs are moved where they store values if `masked`, else
+    everywhere."""
+    if not check_forward_ad and not check_backward_ad:
+        raise AssertionError("Expected at least one of check_forward_ad and check_backward_ad to be True")
     if check_batched_forward_grad:
+        if not check_forward_ad:
+            raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
         raise NotImplementedError("gradcheck: check_batched_forward_grad is not implemented")
+    settings = Settings(
+        eps, atol, rtol, nondet_tol, check_undefined_grad and check_backward_ad, check_grad_dtypes, check_batched_grad,
+        check_forward_ad, check_backward_ad, fast_mode, bool(masked),
+    )  # fmt: skip
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    watched = [t for t in args if isinstance(t, Tensor) and t.requires_grad]
-    if not watched:
-        raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
-        )
+    _check_inputs(args)
     try:
-        everything = func(*args)
-        outputs = _differentiable(everything)
-        for i, out in enumerate(outputs):
-            read = _reader(func, args, _differentiable, i)
-            for j, x in enumerate(watched):
-                numerical = _numerical_jacobian(read, x, eps)
-                if check_forward_ad:
-                    _compare(numerical, _forward_jacobian(func, args, x, i), _mismatch(i, j), atol, rtol)
-                if check_backward_ad:
-                    found = _analytical_jacobian(out, x, check_grad_dtypes)
-                    _compare(numerical, found, _mismatch(i, j), atol, rtol)
-                    _compare(found, _analytical_jacobian(out, x), _NOT_REENTRANT, nondet_tol, 0)
-            if check_backward_ad and check_batched_grad:
-                _check_batched(out, watched, atol, rtol)
-        if not outputs:
-            _check_constant(func, args, everything, watched, eps)
-        elif check_backward_ad and check_undefined_grad:
-            _check_undefined(outputs, watched)
+        _check(func, args, settings)
     except GradcheckError:
         if raise_exception:
             raise
@@ -166,48 +81,254 @@ def gradcheck(
     return True
 
 
-_NOT_REENTRANT = "Backward is not reentrant: the same input and gradient give different values when run twice"
+def _check_inputs(args: tuple) -> None:
+    watched = [(i, t) for i, t in enumerate(args) if isinstance(t, Tensor) and t.requires_grad]
+    if not watched:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
+    for i, t in watched:
+        if t.dtype.to_real().itemsize != 8:
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely"
+                " fail if all the inputs are not of double precision floating point or complex. ",
+                stacklevel=3,
+            )
+        if not isinstance(t, SparseTensor) and any(n > 1 and s == 0 for n, s in zip(t.shape, t._strides)):
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be"
+                " able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it"
+                " to gradcheck."
+            )
 
 
-def _mismatch(i: int, j: int) -> str:
-    return f"Jacobian mismatch for output {i} with respect to input {j}"
+def _check(func: Callable, args: tuple, settings: Settings) -> None:
+    everything = func(*args)
+    if any(isinstance(t, SparseTensor) for t in tensors_in(everything)):
+        raise ValueError(
+            "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of fn for"
+            " gradcheck."
+        )
+    outputs = differentiable(everything)
+    points = [Point(args, i, settings.masked) for i, t in enumerate(args) if isinstance(t, Tensor) and t.requires_grad]
+    if not outputs and settings.check_backward_ad:
+        _check_constant(func, points, everything, settings)
+        return
+    if settings.check_backward_ad:
+        compare = _compare_directions if settings.fast_mode else _compare_jacobians
+        compare(func, points, outputs, settings)
+        for point in points:
+            _check_linear(outputs, point)
+        if settings.check_batched_grad:
+            _check_batched(outputs, points)
+        if settings.check_undefined_grad:
+            _check_undefined(func, points, args)
+    if settings.check_forward_ad:
+        _compare_forward(func, points, settings)
 
 
-def _compare(expected: np.ndarray, found: np.ndarray, what: str, atol: float, rtol: float) -> None:
-    if not np.allclose(found, expected, rtol, atol, equal_nan=True):
-        raise GradcheckError(f"{what},\nnumerical:{expected}\nanalytical:{found}\n")
-
-
-def _check_batched(out: Tensor, watched: list[Tensor], atol: float, rtol: float) -> None:
-    """Several gradients at once (vmap) must give what one after another gives."""
-    seeds = [out.new_ones(out.shape) * (1 + k) for k in range(2)]
-    singles = [grad(out, watched, seed, retain_graph=True, allow_unused=True) for seed in seeds]
-    pair: Any = seeds[0].new_empty((2, *out.shape))
-    for k, seed in enumerate(seeds):
-        pair[k] = seed
-    together = grad(out, watched, pair, retain_graph=True, allow_unused=True, is_grads_batched=True)
-    for j, batch in enumerate(together):
-        for k in range(2 if batch is not None else 0):
-            _compare(_values(singles[k][j]), _values(batch[k]), f"Batched gradient of input {j}", atol, rtol)
-
-
-def _check_undefined(outputs: list[Tensor], watched: list[Tensor]) -> None:
-    """An output nobody used has no gradient: the backward function must do without, and zeros must give zeros."""
-    for out in outputs:
-        for g in grad(out, watched, out.new_zeros(out.shape), retain_graph=True, allow_unused=True):
-            if g is not None and np.any(_values(g) != 0):
-                raise GradcheckError(
-                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero"
-                )
-
-
-def _check_constant(func: Callable, args: tuple, outputs: Any, watched: list[Tensor], eps: float) -> None:
+def _check_constant(func: Callable, points: list[Point], outputs: Any, settings: Settings) -> None:
     """Outputs that autograd does not follow must not move with the inputs."""
-    for i, out in enumerate(_tensors(outputs)):
-        if out.dtype.is_floating_point or out.dtype.is_complex:
-            read = _reader(func, args, _tensors, i)
-            if any(np.any(_numerical_jacobian(read, x, eps) != 0) for x in watched):
-                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+    def choose(outputs: Any) -> list[Tensor]:
+        return [t for t in tensors_in(outputs) if is_floating(t)]
+
+    for point in points:
+        if any(np.any(m != 0) for m in jac.numerical(func, point, choose, choose(outputs), settings.eps)):
+            raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+# -- backward -----------------------------------------------------------------------------------------------------------
+
+
+def _compare_jacobians(func: Callable, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
+    for j, point in enumerate(points):
+        estimates = jac.numerical(func, point, differentiable, outputs, settings.eps)
+        for i, (out, estimate) in enumerate(zip(outputs, estimates)):
+            found, again = (jac.analytical(out, point, _inspector(point, settings)) for _ in range(2))
+            _compare(
+                estimate,
+                found,
+                out.dtype.is_complex,
+                f"Jacobian mismatch for output {i} with respect to input {j}",
+                settings,
+            )
+            _check_repeatable(found, again, settings)
+
+
+def _compare(estimate: np.ndarray, found: np.ndarray, is_complex: bool, what: str, settings: Settings) -> None:
+    columns = [("", slice(None))]
+    if is_complex:
+        prefix = "While considering the {} part of complex outputs only, "
+        columns = [(prefix.format("imaginary"), slice(1, None, 2)), (prefix.format("real"), slice(0, None, 2))]
+    for prefix, part in columns:
+        a, b = estimate[..., part], found[..., part]
+        if not np.allclose(b, a, settings.rtol, settings.atol, equal_nan=True):
+            raise GradcheckError(f"{prefix}{what},\nnumerical:{a}\nanalytical:{b}\n")
+
+
+def _check_repeatable(found: np.ndarray, again: np.ndarray, settings: Settings) -> None:
+    if not np.allclose(found, again, 0, settings.nondet_tol, equal_nan=True):
+        raise GradcheckError(
+            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different"
+            f" values, although analytical gradient matches numerical gradient. The tolerance for nondeterminism was"
+            f" {settings.nondet_tol}."
+        )
+
+
+def _inspector(point: Point, settings: Settings) -> Callable[[Tensor], None]:
+    x = point.tensor
+
+    def inspect(g: Tensor) -> None:
+        if g.shape != x.shape:
+            raise GradcheckError("Analytical gradient has incorrect size")
+        if settings.check_grad_dtypes and g.dtype is not x.dtype:
+            raise GradcheckError("Analytical gradient has dtype incorrect type")
+
+    return inspect
+
+
+def _compare_directions(func: Callable, points: list[Point], outputs: list[Tensor], settings: Settings) -> None:
+    """One number per output and input: a random row times the Jacobian times a random column."""
+    for j, point in enumerate(points):
+        step = _random(point.count, point.is_complex, 1)
+        changes = jac.difference(func, point, differentiable, step, settings.eps)
+        for i, (out, change) in enumerate(zip(outputs, changes)):
+            row = _random(out.numel(), out.dtype.is_complex, 2)
+            products = []
+            for _ in range(2):
+                seed = jac.tensor_like(row, out)
+                (g,) = grad(out, point.tensor, seed, retain_graph=True, allow_unused=True)
+                if g is not None:
+                    _inspector(point, settings)(g)
+                rows = np.zeros(point.count) if g is None else point.rows(g)
+                products.append(np.asarray((rows * step.conj()).real.sum()))
+            what = f"Jacobian mismatch for output {i} with respect to input {j}"
+            _compare_product(np.asarray(jac.as_real(row) @ change), products[0], row, step, what, settings)
+            _check_repeatable(*products, settings)
+
+
+def _compare_product(
+    estimate: np.ndarray, found: np.ndarray, row: np.ndarray, step: np.ndarray, what: str, settings: Settings
+) -> None:
+    tolerance = settings.atol * float(np.abs(row).sum() * np.abs(step).sum())  # each entry may be off by atol
+    if not np.allclose(found, estimate, settings.rtol, tolerance, equal_nan=True):
+        raise GradcheckError(
+            f"{what},\nnumerical:{estimate}\nanalytical:{found}\nThe above quantities are along one direction."
+        )
+
+
+def _random(count: int, is_complex: bool, seed: int) -> np.ndarray:
+    """A direction whose elements are of like size, so that no entry of the Jacobian goes unnoticed."""
+    generator = np.random.RandomState(seed)
+    values = 0.5 + generator.random_sample(count)
+    values = values + 1j * (0.5 + generator.random_sample(count)) if is_complex else values
+    return values / max(float(np.sqrt((np.abs(values) ** 2).sum())), 1e-30)
+
+
+def _check_linear(outputs: list[Tensor], point: Point) -> None:
+    """Gradients of zero gradients are zero, and laid out as the input is."""
+    zeros = [jac.tensor_like(np.zeros(out.numel()), out) for out in outputs]
+    (g,) = grad(outputs, point.tensor, zeros, retain_graph=True, allow_unused=True)
+    x = point.tensor
+    if g is None:
+        return
+    if g.layout is not x.layout and not (isinstance(x, SparseTensor) and not isinstance(g, SparseTensor)):
+        raise GradcheckError(f"grad is incorrect layout ({g.layout} is not {x.layout})")
+    if g.is_sparse and (g.sparse_dim() != x.sparse_dim() or g.dense_dim() != x.dense_dim()):
+        raise GradcheckError("grad is sparse tensor, but has incorrect sparse_dim or dense_dim")
+    if np.any(jac.values_of(g) != 0):
+        raise GradcheckError("backward not multiplied by grad_output")
+
+
+def _check_batched(outputs: list[Tensor], points: list[Point]) -> None:
+    """Several gradients at once give what they give one by one."""
+    inputs = [point.tensor for point in points]
+    for out in outputs:
+        seeds = [jac.tensor_like(_random(out.numel(), out.dtype.is_complex, k), out) for k in (3, 4)]
+        one_by_one = [grad(out, inputs, seed, retain_graph=True, allow_unused=True) for seed in seeds]
+        batch = copy_of_array(np.stack([np.array(s._array()) for s in seeds]), out.dtype)
+        problem: RuntimeError | None = None
+        at_once: tuple = ()
+        try:
+            at_once = grad(out, inputs, batch, retain_graph=True, allow_unused=True, is_grads_batched=True)
+        except RuntimeError as error:
+            problem = error
+        if problem is not None or not _same(at_once, one_by_one):
+            why = (
+                f"vmap raised: {problem}"
+                if problem is not None
+                else "the results differ from those of single gradients"
+            )
+            raise GradcheckError(
+                "gradcheck or gradgradcheck failed while testing batched gradient computation (check_batched_grad=True): "
+                + why
+            ) from problem
+
+
+def _same(at_once: tuple, one_by_one: list[tuple]) -> bool:
+    for i, batch in enumerate(at_once):
+        for k, single in enumerate(one_by_one):
+            if (batch is None) != (single[i] is None):
+                return False
+            if batch is not None and not np.allclose(jac.values_of(batch[k]), jac.values_of(single[i]), 1e-5, 1e-8):
+                return False
+    return True
+
+
+def _check_undefined(func: Callable, points: list[Point], args: tuple) -> None:
+    """Outputs without a gradient, all or one of them, must not disturb the backward pass."""
+    inputs = [point.tensor for point in points]
+    count = len(differentiable(func(*args)))
+    for missing in [tuple(range(count)), *((i,) for i in range(count) if count > 1)]:
+        outputs = differentiable(func(*args))
+        seeds: list = [None if i in missing else t.new_zeros(t.shape) for i, t in enumerate(outputs)]
+        try:
+            found = run_backward(outputs, seeds, True, False, inputs, False)
+        except RuntimeError as problem:
+            warnings.warn(
+                "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break"
+                " existing callers of this function. If this is true for you, you can call this function with"
+                ' "check_undefined_grad=False" to disable the feature',
+                stacklevel=4,
+            )
+            raise GradcheckError(f"Expected backward function to handle undefined output grads: {problem}") from problem
+        if any(g is not None and np.any(jac.values_of(g) != 0) for g in found):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero."
+            )
+
+
+# -- forward ------------------------------------------------------------------------------------------------------------
+
+
+def _compare_forward(func: Callable, points: list[Point], settings: Settings) -> None:
+    def choose(outputs: Any) -> list[Tensor]:
+        return [t for t in tensors_in(outputs) if is_floating(t)]
+
+    for j, point in enumerate(points):
+        outputs = jac.evaluate(func, point.args, choose)
+        what = "Jacobian computed with forward mode mismatch for output {} with respect to input " + str(j)
+        if settings.fast_mode:
+            _compare_forward_direction(func, point, choose, outputs, what, settings)
+            continue
+        estimates = jac.numerical(func, point, choose, outputs, settings.eps)
+        for i, found in enumerate(jac.forward(func, point, choose, outputs)):
+            _compare(estimates[i], found, outputs[i].dtype.is_complex, what.format(i), settings)
+
+
+def _compare_forward_direction(
+    func: Callable, point: Point, choose: Callable, outputs: list[Tensor], what: str, settings: Settings
+) -> None:
+    step = _random(point.count, point.is_complex, 1)
+    estimates = jac.difference(func, point, choose, step, settings.eps)
+    for i, change in enumerate(jac.pushed(func, point, choose, step)):
+        row = _random(len(estimates[i]), False, 2)
+        found = np.zeros(()) if change is None else np.asarray(row @ change)
+        _compare_product(np.asarray(row @ estimates[i]), found, row, step, what.format(i), settings)
+
+
+# -- second derivatives -------------------------------------------------------------------------------------------------
 
 
 def gradgradcheck(
@@ -233,27 +354,29 @@ def gradgradcheck(
     if check_fwd_over_rev or not check_rev_over_rev:
         raise NotImplementedError("gradgradcheck: tangents are not pushed through a backward pass (check_fwd_over_rev)")
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    if grad_outputs is None:
-        generator = np.random.RandomState(0)
-        seeds = []
-        for out in _differentiable(func(*args)):
-            seed = copy_of_array(np.asarray(generator.standard_normal(out.shape), out.dtype.numpy), out.dtype)
-            if gen_non_contig_grad_outputs and out.shape:
-                seed = seed.unsqueeze(-1).repeat_interleave(2, -1)[..., 0]
-            seeds.append(seed.requires_grad_())
-    else:
-        seeds = _tensors(grad_outputs)
+    seeds = _seeds(func, args, gen_non_contig_grad_outputs) if grad_outputs is None else tensors_in(grad_outputs)
     count = len(args)
+    watched = [i for i, t in enumerate(args) if isinstance(t, Tensor) and t.requires_grad]
 
     def gradient(*everything: Any) -> tuple:
-        values, cotangents = everything[:count], everything[count:]
-        outs = _differentiable(func(*values))
-        wanted = [t for t in values if isinstance(t, Tensor) and t.requires_grad]
-        result = grad(outs, wanted, cotangents, create_graph=True, allow_unused=True)
+        values = everything[:count]
+        outs = differentiable(func(*values))
+        result = grad(outs, [values[i] for i in watched], everything[count:], create_graph=True, allow_unused=True)
         return tuple(g for g in result if g is not None)
 
     return gradcheck(
         gradient, (*args, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-        check_batched_grad=check_batched_grad,
+        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode, masked=masked,
     )  # fmt: skip
+
+
+def _seeds(func: Callable, args: tuple, with_gaps: bool) -> list[Tensor]:
+    """Random gradients of the outputs; `with_gaps`: every second element of larger tensors."""
+    generator = np.random.RandomState(0)
+    seeds = []
+    for out in differentiable(func(*args)):
+        values = generator.standard_normal((*out.shape, 2) if with_gaps else out.shape)
+        seed = copy_of_array(np.asarray(values, out.dtype.numpy), out.dtype)
+        seeds.append((seed[..., 0] if with_gaps else seed).requires_grad_())
+    return seeds
