@@ -205,7 +205,7 @@ def _compare_directions(func: Callable, points: list[Point], outputs: list[Tenso
                 products.append(np.asarray((rows * step.conj()).real.sum()))
             what = f"Jacobian mismatch for output {i} with respect to input {j}"
             _compare_product(np.asarray(jac.as_real(row) @ change), products[0], row, step, what, settings)
-            _check_repeatable(*products, settings)
+            _check_repeatable(products[0], products[1], settings)
 
 
 def _compare_product(
