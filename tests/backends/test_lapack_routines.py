@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.backends.cpu import lapack
+from flambeau.backends.cpu import lapack, lapack_routines
 
 
 def _positive(*shape: int) -> np.ndarray:
@@ -62,3 +62,33 @@ def test_operands_without_memory_are_refused():
         flambeau.zeros(2, 2) @ flambeau.empty(2, 2, device="meta")
     with pytest.raises(RuntimeError, match="indices should be"):
         flambeau.zeros(3)[flambeau.empty(1, dtype=flambeau.int64, device="meta")]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("n", [3, 30])
+def test_a_batch_is_what_its_matrices_are_one_by_one(n, compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(lapack_routines, "_loop", lambda count, letters: None)
+        monkeypatch.setattr(lapack_routines, "_calls", {})
+    a = _positive(4, n, n)
+    b = np.random.default_rng(1).standard_normal((4, n, 2)).astype(np.float32)
+    functions = {
+        "lu": lambda i: lapack.lu(a[i]),
+        "solve": lambda i: lapack.solve(a[i], b[i]),
+        "inverse": lambda i: lapack.inverse(a[i]),
+        "triangular": lambda i: (lapack.solve_triangular(a[i], b[i], True),),
+        "cholesky": lambda i: lapack.cholesky(a[i]),
+        "qr": lambda i: lapack.qr(a[i], "complete"),
+        "svd": lambda i: lapack.svd(a[i]),
+        "eigh": lambda i: lapack.eigh(a[i]),
+        "least squares": lambda i: lapack.least_squares(a[i], b[i], 1e-6),
+    }
+    for name, function in functions.items():
+        whole, parts = function(slice(None)), [function(i) for i in range(4)]
+        for k, found in enumerate(whole):
+            np.testing.assert_array_equal(found, np.stack([p[k] for p in parts]), err_msg=name)
+
+
+def test_rows_in_the_order_that_swaps_lead_to():
+    pivots = np.array([[3, 3, 3], [1, 2, 3]], np.int32)
+    assert lapack.permutation(pivots, 4).tolist() == [[2, 0, 1, 3], [0, 1, 2, 3]]

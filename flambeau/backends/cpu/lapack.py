@@ -6,6 +6,7 @@ matrix return LAPACK's `info` per matrix (0: fine, i: trouble at row i) instead 
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Literal
 
@@ -13,13 +14,23 @@ import numpy as np
 
 from flambeau.backends.cpu import lapack_routines as routines
 from flambeau.core.dtype import FROM_NUMPY, int32
-from flambeau.kernels.library.lu import cholesky_rows, clear_below, lu_columns, solve_systems, substitute, turn
+from flambeau.kernels.library.lu import (
+    cholesky_rows,
+    clear_below,
+    follow_swaps,
+    lu_columns,
+    solve_systems,
+    substitute,
+    turn,
+)
 
 _BLOCK = 24  # below this many rows, row by row; above, LAPACK one matrix at a time, or halves joined by matrix products
 
 
 def broadcast_batches(*matrices: np.ndarray) -> list[np.ndarray]:
     """The matrices with their batch dimensions broadcast together."""
+    if len({m.shape[:-2] for m in matrices}) == 1:
+        return list(matrices)
     batch = np.broadcast_shapes(*(m.shape[:-2] for m in matrices))
     return [np.broadcast_to(m, batch + m.shape[-2:]) for m in matrices]
 
@@ -33,7 +44,7 @@ def solve_triangular(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool = Fal
     n, columns = b.shape[-2:]
     if n > _BLOCK and routines.available(a.dtype) and b.size:
         x, triangles = _by_columns(b), _by_columns(a)
-        if not [info for t, r in zip(triangles, x) if (info := routines.solve_triangular(t, r, upper, unit))]:
+        if not routines.solve_triangular(triangles, x, upper, unit).any():
             return _from_columns(x, b.shape)
     x = np.array(b, order="C")  # rows are what is worked on
     if n <= _BLOCK and _has_kernel(a.dtype) and b.size:
@@ -83,11 +94,10 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     pivots[i], counted from 1), and info, the first zero pivot."""
     *batch, m, n = a.shape
     k = min(m, n)
-    count = int(np.prod(batch))
+    count = math.prod(batch)
     if k > _BLOCK and routines.available(a.dtype) and count:
         columns, swaps = _by_columns(a), routines.integers(count, k)
-        codes = [routines.lu(c, p) for c, p in zip(columns, swaps)]
-        found = np.array(codes, np.int32).reshape(batch)
+        found = routines.lu(columns, swaps).astype(np.int32).reshape(batch)
         return _from_columns(columns, a.shape), swaps.astype(np.int32).reshape(*batch, k), found
     work = np.array(a.reshape(count, m, n), order="C")
     pivots = np.zeros((count, k), np.int32)
@@ -140,16 +150,11 @@ def _size(x: np.ndarray) -> np.ndarray:
 def permutation(pivots: np.ndarray, m: int) -> np.ndarray:
     """The order of rows that a list of swaps leads to: row i of P a is row order[i] of a."""
     *batch, k = pivots.shape
-    count = int(np.prod(batch))
-    flat = pivots.reshape(count, k)
-    order = np.tile(np.arange(m), (count, 1))
-    rows = np.arange(count)
-    for i in range(k):
-        other = flat[:, i] - 1
-        mine = order[:, i].copy()
-        order[:, i] = order[rows, other]
-        order[rows, other] = mine
-    return order.reshape(*batch, m)
+    count = math.prod(batch)
+    order = np.empty((*batch, m), np.int64)
+    if order.size:
+        follow_swaps(order, np.ascontiguousarray(pivots, np.int32), count, k, m)
+    return order
 
 
 # -- square systems ---------------------------------------------------------------------------------------------------
@@ -179,10 +184,9 @@ def _solve_small(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _solve_large(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     matrices, x = _by_columns(a), _by_columns(b)
-    pivots, info = routines.integers(len(x), a.shape[-1]), np.zeros(len(x), np.int32)
-    for i in range(len(x)):
-        info[i] = routines.lu(matrices[i], pivots[i])
-        routines.lu_solve(matrices[i], pivots[i], x[i])
+    pivots = routines.integers(len(x), a.shape[-1])
+    info = routines.lu(matrices, pivots)
+    routines.lu_solve(matrices, pivots, x)
     return _from_columns(x, b.shape), info.reshape(a.shape[:-2])
 
 
@@ -191,9 +195,9 @@ def inverse(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if n <= _BLOCK or not routines.available(a.dtype) or not a.size:
         return solve(a, np.eye(n, dtype=a.dtype))
     matrices = _by_columns(a)
-    pivots, info = routines.integers(len(matrices), n), np.zeros(len(matrices), np.int32)
-    for i in range(len(matrices)):
-        info[i] = routines.lu(matrices[i], pivots[i]) or routines.lu_inverse(matrices[i], pivots[i])
+    pivots = routines.integers(len(matrices), n)
+    info = routines.lu(matrices, pivots)
+    routines.lu_inverse(matrices, pivots)  # leaves singular ones as they are
     return _from_columns(matrices, a.shape), info.reshape(a.shape[:-2])
 
 
@@ -206,8 +210,7 @@ def cholesky(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return factor, info
     if routines.available(a.dtype) and a.size:
         columns = _by_columns(a, lower=True)
-        codes = [routines.cholesky(c) for c in columns]
-        return _from_columns(columns, a.shape), np.array(codes, np.int32).reshape(a.shape[:-2])
+        return _from_columns(columns, a.shape), routines.cholesky(columns).reshape(a.shape[:-2])
     try:
         return np.linalg.cholesky(a), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -240,7 +243,7 @@ def reflectors(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return a.copy(), np.zeros((*batch, min(m, n)), a.dtype)
     if routines.available(a.dtype):
         columns = _by_columns(a)
-        factors = np.stack([routines.reflectors(c) for c in columns])
+        factors = routines.reflectors(columns)
         return _from_columns(columns, a.shape), factors.reshape(*batch, min(m, n))
     packed, tau = np.linalg.qr(a, mode="raw")
     return np.swapaxes(packed, -2, -1), tau
@@ -254,11 +257,11 @@ def qr(a: np.ndarray, mode: Literal["reduced", "complete"]) -> tuple[np.ndarray,
     if not routines.available(a.dtype):
         return np.linalg.qr(a, mode=mode)
     packed, tau = reflectors(a)
-    columns = np.zeros((int(np.prod(batch)), k, m), a.dtype)
     shared = min(k, n)
+    columns = np.empty((math.prod(batch), k, m), a.dtype)
     columns[:, :shared] = np.swapaxes(packed, -2, -1).reshape(-1, n, m)[:, :shared]
-    for c, t in zip(columns, tau.reshape(len(columns), -1)):
-        routines.orthogonal(c, t)
+    columns[:, shared:] = 0
+    routines.orthogonal(columns, tau.reshape(len(columns), -1))
     return _from_columns(columns, (*batch, m, k)), _upper(packed)[..., :k, :]
 
 
@@ -268,7 +271,7 @@ def _upper(packed: np.ndarray) -> np.ndarray:
     if not (columns.flags.c_contiguous and _has_kernel(packed.dtype)):
         return np.triu(packed)
     *batch, n, m = columns.shape
-    clear_below(columns, int(np.prod(batch)), m, n)
+    clear_below(columns, math.prod(batch), m, n)
     return packed
 
 
@@ -286,10 +289,10 @@ def least_squares(a: np.ndarray, b: np.ndarray, rcond: float | None) -> tuple[np
     x = np.zeros((len(matrices), k, max(m, n)), a.dtype)
     x[..., :m] = _by_columns(b)
     if rcond is None:
-        ranks = [routines.full_rank_least_squares(c, r) for c, r in zip(matrices, x)]
+        ranks = routines.full_rank_least_squares(matrices, x)
     else:
-        ranks = [routines.least_squares(c, r, rcond) for c, r in zip(matrices, x)]
-    return _from_columns(x[..., :n], (*b.shape[:-2], n, k)), np.array(ranks).reshape(a.shape[:-2])
+        ranks = routines.least_squares(matrices, x, rcond)
+    return _from_columns(x[..., :n], (*b.shape[:-2], n, k)), ranks.reshape(a.shape[:-2])
 
 
 # -- singular values and eigenvalues ----------------------------------------------------------------------------------
@@ -302,8 +305,7 @@ def svd(a: np.ndarray, full_matrices: bool = True) -> tuple[np.ndarray, np.ndarr
     _need_finite(a)
     *batch, m, n = a.shape
     k = min(m, n)
-    found = [routines.svd(c, full_matrices, True) for c in _by_columns(a)]
-    u, s, vh = (np.stack(parts) for parts in zip(*found))
+    u, s, vh = routines.svd(_by_columns(a), full_matrices, True)
     rows, columns = (m, n) if full_matrices else (k, k)
     return _from_columns(u, (*batch, m, rows)), s.reshape(*batch, k), _from_columns(vh, (*batch, columns, n))
 
@@ -312,8 +314,7 @@ def singular_values(a: np.ndarray) -> np.ndarray:
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.svd(a, compute_uv=False)
     _need_finite(a)
-    found = [routines.svd(c, False, False)[1] for c in _by_columns(a)]
-    return np.stack(found).reshape(*a.shape[:-2], min(a.shape[-2:]))
+    return routines.svd(_by_columns(a), False, False)[1].reshape(*a.shape[:-2], min(a.shape[-2:]))
 
 
 def _need_finite(a: np.ndarray) -> None:
@@ -324,20 +325,19 @@ def _need_finite(a: np.ndarray) -> None:
 
 def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
+    _need_finite(a)
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.eigh(a, uplo)  # type: ignore[call-overload]
-    _need_finite(a)
     columns = _by_columns(a)
-    values = np.stack([routines.eigh(c, uplo.upper() == "L", True) for c in columns])
+    values = routines.eigh(columns, uplo.upper() == "L", True)
     return values.reshape(a.shape[:-1]), _from_columns(columns, a.shape)
 
 
 def eigenvalues(a: np.ndarray, uplo: str = "L") -> np.ndarray:
+    _need_finite(a)
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.eigvalsh(a, uplo)  # type: ignore[call-overload]
-    _need_finite(a)
-    values = np.stack([routines.eigh(c, uplo.upper() == "L", False) for c in _by_columns(a)])
-    return values.reshape(a.shape[:-1])
+    return routines.eigh(_by_columns(a), uplo.upper() == "L", False).reshape(a.shape[:-1])
 
 
 # -- the exponential --------------------------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 """LAPACK's routines for real matrices, out of the library that NumPy computes with.
 
-NumPy hands out some of them, and those in double precision only. Here each is called for one matrix in the precision it has.
-A matrix is a C-ordered array of its columns: `columns[j, i]` is its element (i, j). Where NumPy's library has other names or is
-not to be found, `available` says no and callers use what NumPy hands out.
+NumPy hands out some of them, and those in double precision only. Here each is called for a batch of matrices in the precision they
+have, from a native loop. A batch is a C-ordered array of columns: `columns[k, j, i]` is the element (i, j) of matrix k. Where NumPy's
+library has other names or is not to be found, `available` says no and callers use what NumPy hands out.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from numpy.linalg import LinAlgError, _umath_linalg
 
 from ...core.caching import remember
-from . import threads
+from . import jit, threads
 
 _SMALL = 128  # matrices up to this size are not worth a second thread
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -48,26 +50,24 @@ def _set_threads() -> Any:
     return None
 
 
+_allowed = 0  # how many threads NumPy's library was told to use
+
+
 def use_threads(small: bool) -> None:
     """Let NumPy's library use one thread for what is small, else as many as were asked for: its threads wait for each other
     by spinning, which costs time slices where other programs crowd the cores."""
+    global _allowed
+    wanted = 1 if small else threads.get_num_threads()
+    if wanted == _allowed:
+        return
     limit = _set_threads()
     if limit is not None:
-        limit(ctypes.c_int(1 if small else threads.get_num_threads()))
+        limit(ctypes.c_int(wanted))
+    _allowed = wanted
 
 
 def available(d: np.dtype) -> bool:
     return d in _LETTERS and _library() is not None
-
-
-@lru_cache
-def _routine(name: str, d: np.dtype) -> Any:
-    found = _library()
-    assert found is not None
-    library, pattern, _ = found
-    function = getattr(library, pattern.format(_LETTERS[d] + name))
-    function.restype = None
-    return function
 
 
 @lru_cache
@@ -82,132 +82,246 @@ def integers(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.int64 if _integer() is ctypes.c_int64 else np.int32)
 
 
-def _call(name: str, d: np.dtype, *arguments: Any) -> int:
-    """Call a routine with letters, numbers and arrays; returns its `info`."""
-    integer = _integer()
-    passed: list[Any] = []
-    for x in arguments:
-        if isinstance(x, np.ndarray):
-            passed.append(ctypes.c_void_p(x.__array_interface__["data"][0]))  # quicker than x.ctypes
-        elif isinstance(x, str):
-            passed.append(ctypes.c_char_p(x.encode()))
-        else:
-            passed.append(ctypes.byref(integer(x)))
-    info = integer()
-    lengths = [ctypes.c_size_t(1) for x in arguments if isinstance(x, str)]  # Fortran's hidden arguments
-    use_threads(all(x.size <= _SMALL * _SMALL for x in arguments if isinstance(x, np.ndarray)))
-    _routine(name, d)(*passed, ctypes.byref(info), *lengths)
-    if info.value < 0:
-        raise ValueError(f"LAPACK's {name}: argument {-info.value} is wrong")
-    return info.value
+# -- calls -------------------------------------------------------------------------------------------------------------
 
 
-_sizes: dict[tuple, tuple[int, ...]] = {}  # of workspaces, by routine and its arguments other than arrays
+@lru_cache
+def _routine(name: str, d: np.dtype) -> Any:
+    found = _library()
+    assert found is not None
+    library, pattern, _ = found
+    function = getattr(library, pattern.format(_LETTERS[d] + name))
+    function.restype = None
+    return function
 
 
-def _workspace(name: str, d: np.dtype, *arguments: Any, whole: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
-    """The memory a routine asks for when called with workspaces of size -1: of real numbers, and of integers if it wants to
-    be asked with an array of one (`whole`)."""
-    key = (name, d, *[None if isinstance(x, np.ndarray) else x for x in arguments])
+@lru_cache
+def _address(name: str, d: np.dtype) -> int:
+    return ctypes.cast(_routine(name, d), ctypes.c_void_p).value or 0
+
+
+@lru_cache(1024)
+def _boxed(value: str | int) -> tuple[int, Any]:
+    """A letter or number in memory, where Fortran reads it, with its address."""
+    box = ctypes.c_char(value.encode()) if isinstance(value, str) else _integer()(value)
+    return ctypes.addressof(box), box
+
+
+_LOOP = """
+define void @loop(ptr %routine, ptr %places, ptr %steps, i64 %count) {{
+begin:
+  br label %test
+test:
+  %i = phi i64 [ 0, %begin ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+{reads}
+  call void %routine({arguments})
+  %next = add i64 %i, 1
+  br label %test
+end:
+  ret void
+}}
+"""
+_READ = """  %p{0} = getelementptr i64, ptr %places, i64 {0}
+  %start{0} = load i64, ptr %p{0}
+  %s{0} = getelementptr i64, ptr %steps, i64 {0}
+  %step{0} = load i64, ptr %s{0}
+  %far{0} = mul i64 %i, %step{0}
+  %at{0} = add i64 %start{0}, %far{0}
+  %x{0} = inttoptr i64 %at{0} to ptr"""
+
+
+@lru_cache
+def _loop(count: int, letters: int) -> Callable | None:
+    """loop(routine, places, steps, n): n calls of a routine with `count` pointers, moved by their steps after each, and Fortran's
+    hidden lengths of its letters. None where nothing can be compiled."""
+    if not jit.available():
+        return None
+    reads = "\n".join(_READ.format(k) for k in range(count))
+    arguments = ", ".join([f"ptr %x{k}" for k in range(count)] + ["i64 1"] * letters)
+    return jit.support_function(_LOOP.format(reads=reads, arguments=arguments), "loop", "pppl", False)
+
+
+class _Call:
+    """One routine called for a number of matrices with given letters and numbers: all but the addresses of its arrays."""
+
+    def __init__(self, name: str, d: np.dtype, count: int, pattern: tuple) -> None:
+        boxes = [None if x is None else _boxed(x) for x in (*pattern, None)]
+        self.boxes = boxes  # keeps them alive
+        self.places = [0 if box is None else box[0] for box in boxes]
+        self.arrays = [i for i, box in enumerate(boxes) if box is None]
+        self.letters = sum(isinstance(x, str) for x in pattern)
+        self.routine, self.address = _routine(name, d), _address(name, d)
+        self.loop = _loop(len(boxes), self.letters)
+        self.pack = struct.Struct(f"{len(boxes)}q").pack
+        self.steps: list[int] = []
+        self.packed_steps = b""
+        self.small = True
+
+    def learn(self, arrays: tuple[np.ndarray, ...], count: int) -> None:
+        """What the shapes say, which are the same in every call."""
+        self.steps = [0] * len(self.places)
+        for i, x in zip(self.arrays, arrays):
+            each = len(x) == count
+            self.steps[i] = x.strides[0] if each else 0
+            self.small &= (x.size // count if each else x.size) <= _SMALL * _SMALL
+        self.packed_steps = self.pack(*self.steps)
+
+    def run(self, arrays: tuple[np.ndarray, ...], count: int) -> None:
+        places = self.places.copy()
+        for i, x in zip(self.arrays, arrays):
+            places[i] = _addressof(_first_byte(x))
+        use_threads(self.small)
+        if self.loop is not None:
+            self.loop(self.address, self.pack(*places), self.packed_steps, count)
+            return
+        lengths = [ctypes.c_size_t(1)] * self.letters
+        for i in range(count):
+            self.routine(*(ctypes.c_void_p(p + i * s) for p, s in zip(places, self.steps)), *lengths)
+
+
+_addressof: Any = ctypes.addressof
+_first_byte: Any = ctypes.c_char.from_buffer
+_calls: dict[tuple, _Call] = {}
+
+
+def _call(name: str, d: np.dtype, count: int, pattern: tuple, *arrays: np.ndarray) -> np.ndarray:
+    """Call a routine for `count` matrices; returns the `info` of each. `pattern` lists its letters and numbers, with None where
+    the arrays stand. The first dimension of an array counts the matrices, or is 1: memory that all of them use."""
+    key = (name, d, count, pattern)
+    call = _calls.get(key)
+    info = integers(count)
+    arrays = (*arrays, info)
+    if call is None:
+        call = remember(_calls, key, _Call(name, d, count, pattern))
+        call.learn(arrays, count)
+    call.run(arrays, count)
+    if (info[0] if count == 1 else info.any()) and info.min() < 0:
+        raise ValueError(f"LAPACK's {name}: argument {-info.min()} is wrong")
+    return info
+
+
+_sizes: dict[tuple, tuple[int, int]] = {}  # of workspaces, by routine and its letters and numbers
+
+
+def _workspace(
+    name: str, d: np.dtype, pattern: tuple, *arrays: np.ndarray, after: tuple = (), whole: bool = False
+) -> tuple[np.ndarray, ...]:
+    """The memory a routine asks for when called with a workspace of size -1, and the arrays it takes `after` that; with `whole`
+    also the memory for integers that it asks for in the same way."""
+    key = (name, d, pattern)
     found = _sizes.get(key)
     if found is None:
-        size = np.zeros(1, d)
-        _call(name, d, *arguments, size, -1, *(() if whole is None else (whole, -1)))
-        found = remember(_sizes, key, (int(size[0]), 0 if whole is None else int(whole[0])))
-    memory = np.empty(found[0], d)
-    return (memory,) if whole is None else (memory, integers(found[1]))
+        size, more = np.zeros((1, 1), d), integers(1, 1)
+        rest = (None, -1, *(None for _ in after), *((None, -1) if whole else ()))
+        given = [x[:1] for x in arrays]
+        _call(name, d, 1, (*pattern, *rest), *given, size, *after, *((more,) if whole else ()))
+        found = remember(_sizes, key, (int(size[0, 0]), int(more[0, 0])))
+    memory = np.empty((1, found[0]), d)
+    return (memory, integers(1, found[1])) if whole else (memory,)
 
 
-def lu(columns: np.ndarray, pivots: np.ndarray) -> int:
-    """Factor an m x n matrix in place; pivots are counted from 1."""
-    n, m = columns.shape
-    return _call("getrf", columns.dtype, m, n, columns, max(m, 1), pivots)
+# -- routines ----------------------------------------------------------------------------------------------------------
+
+
+def lu(columns: np.ndarray, pivots: np.ndarray) -> np.ndarray:
+    """Factor m x n matrices in place; pivots are counted from 1."""
+    count, n, m = columns.shape
+    return _call("getrf", columns.dtype, count, (m, n, None, max(m, 1), None), columns, pivots)
 
 
 def lu_solve(columns: np.ndarray, pivots: np.ndarray, right: np.ndarray) -> None:
     """Solve in place for the columns `right`, with the factors `lu` left."""
-    count, n = right.shape
-    _call("getrs", columns.dtype, "N", n, count, columns, n, pivots, right, n)
+    count, sides, n = right.shape
+    _call("getrs", columns.dtype, count, ("N", n, sides, None, n, None, None, n), columns, pivots, right)
 
 
-def lu_inverse(columns: np.ndarray, pivots: np.ndarray) -> int:
-    """The inverse in place of the factors `lu` left."""
-    n = len(columns)
-    (work,) = _workspace("getri", columns.dtype, n, columns, n, pivots)
-    return _call("getri", columns.dtype, n, columns, n, pivots, work, work.size)
+def lu_inverse(columns: np.ndarray, pivots: np.ndarray) -> np.ndarray:
+    """The inverses in place of the factors `lu` left."""
+    count, n, _ = columns.shape
+    pattern = n, None, n, None
+    (work,) = _workspace("getri", columns.dtype, pattern, columns, pivots)
+    return _call("getri", columns.dtype, count, (*pattern, None, work.size), columns, pivots, work)
 
 
-def solve_triangular(columns: np.ndarray, right: np.ndarray, upper: bool, unit: bool) -> int:
+def solve_triangular(columns: np.ndarray, right: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
     """Solve in place for the columns `right`; a zero on the diagonal is reported before anything is changed."""
-    count, n = right.shape
+    count, sides, n = right.shape
     letters = "U" if upper else "L", "N", "U" if unit else "N"
-    return _call("trtrs", columns.dtype, *letters, n, count, columns, n, right, n)
+    return _call("trtrs", columns.dtype, count, (*letters, n, sides, None, n, None, n), columns, right)
 
 
-def cholesky(columns: np.ndarray) -> int:
-    """The lower factor in place; the upper triangle is left as it is."""
-    return _call("potrf", columns.dtype, "L", len(columns), columns, len(columns))
+def cholesky(columns: np.ndarray) -> np.ndarray:
+    """The lower factors in place; the upper triangle is left as it is."""
+    count, n, _ = columns.shape
+    return _call("potrf", columns.dtype, count, ("L", n, None, n), columns)
 
 
 def reflectors(columns: np.ndarray) -> np.ndarray:
     """R and the Householder vectors in place; returns their factors tau."""
-    n, m = columns.shape
-    tau = np.empty(min(m, n), columns.dtype)
-    (work,) = _workspace("geqrf", columns.dtype, m, n, columns, m, tau)
-    _call("geqrf", columns.dtype, m, n, columns, m, tau, work, work.size)
+    count, n, m = columns.shape
+    tau = np.empty((count, min(m, n)), columns.dtype)
+    pattern = m, n, None, m, None
+    (work,) = _workspace("geqrf", columns.dtype, pattern, columns, tau)
+    _call("geqrf", columns.dtype, count, (*pattern, None, work.size), columns, tau, work)
     return tau
 
 
 def orthogonal(columns: np.ndarray, tau: np.ndarray) -> None:
-    """The product of Householder reflections in place of their vectors."""
-    n, m = columns.shape
-    (work,) = _workspace("orgqr", columns.dtype, m, n, len(tau), columns, m, tau)
-    _call("orgqr", columns.dtype, m, n, len(tau), columns, m, tau, work, work.size)
+    """The products of Householder reflections in place of their vectors."""
+    count, n, m = columns.shape
+    pattern = m, n, tau.shape[1], None, m, None
+    (work,) = _workspace("orgqr", columns.dtype, pattern, columns, tau)
+    _call("orgqr", columns.dtype, count, (*pattern, None, work.size), columns, tau, work)
 
 
 def svd(columns: np.ndarray, full: bool, vectors: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Columns of U, singular values and columns of V^T; the matrix is destroyed."""
-    n, m = columns.shape
+    """Columns of U, singular values and columns of V^T; the matrices are destroyed."""
+    count, n, m = columns.shape
     k, d = min(m, n), columns.dtype
     job = "N" if not vectors else "A" if full else "S"
     wide, tall = (m, n) if full else (k, k)
-    u, vh = (np.empty((wide, m), d), np.empty((n, tall), d)) if vectors else (np.empty((1, 1), d),) * 2
-    s, whole = np.empty(k, d), integers(8 * k)
-    shape = job, m, n, columns, m, s, u, u.shape[1], vh, vh.shape[1]
-    size = np.zeros(1, d)
-    _call("gesdd", d, *shape, size, -1, whole)
-    work = np.empty(int(size[0]), d)
-    if _call("gesdd", d, *shape, work, work.size, whole):
+    nothing = np.empty((1, 1, 1), d)
+    u, vh = (np.empty((count, wide, m), d), np.empty((count, n, tall), d)) if vectors else (nothing, nothing)
+    s, whole = np.empty((count, k), d), integers(1, 8 * k)
+    pattern = job, m, n, None, m, None, None, u.shape[2], None, vh.shape[2]
+    arrays = columns, s, u, vh
+    (work,) = _workspace("gesdd", d, pattern, *arrays, after=(whole,))
+    if _call("gesdd", d, count, (*pattern, None, work.size, None), *arrays, work, whole).any():
         raise LinAlgError("SVD did not converge")
     return u, s, vh
 
 
 def eigh(columns: np.ndarray, lower: bool, vectors: bool) -> np.ndarray:
-    """Eigenvalues of a symmetric matrix, of which one triangle is read; the columns become eigenvectors."""
-    n, d = len(columns), columns.dtype
-    values = np.empty(n, d)
-    shape = "V" if vectors else "N", "L" if lower else "U", n, columns, n, values
-    work, whole = _workspace("syevd", d, *shape, whole=integers(1))
-    if _call("syevd", d, *shape, work, work.size, whole, whole.size):
+    """Eigenvalues of symmetric matrices, of which one triangle is read; the columns become eigenvectors."""
+    count, n, _ = columns.shape
+    d, values = columns.dtype, np.empty((count, n), columns.dtype)
+    pattern = "V" if vectors else "N", "L" if lower else "U", n, None, n, None
+    work, whole = _workspace("syevd", d, pattern, columns, values, whole=True)
+    sizes = None, work.size, None, whole.size
+    if _call("syevd", d, count, (*pattern, *sizes), columns, values, work, whole).any():
         raise LinAlgError("Eigenvalues did not converge")
     return values
 
 
-def full_rank_least_squares(columns: np.ndarray, right: np.ndarray) -> int:
-    """`least_squares` for a matrix that has full rank. Returns the row of R that shows it has not, else 0."""
-    n, m = columns.shape
-    d = columns.dtype
-    shape = "N", m, n, len(right), columns, m, right, right.shape[1]
-    (work,) = _workspace("gels", d, *shape)
-    return _call("gels", d, *shape, work, work.size)
+def full_rank_least_squares(columns: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """`least_squares` for matrices that have full rank. Returns the rows of R that show they have not, else 0."""
+    count, n, m = columns.shape
+    pattern = "N", m, n, right.shape[1], None, m, None, right.shape[2]
+    (work,) = _workspace("gels", columns.dtype, pattern, columns, right)
+    return _call("gels", columns.dtype, count, (*pattern, None, work.size), columns, right, work)
 
 
-def least_squares(columns: np.ndarray, right: np.ndarray, rcond: float) -> int:
+def least_squares(columns: np.ndarray, right: np.ndarray, rcond: float) -> np.ndarray:
     """The shortest least-squares solutions in place of the columns `right` (as long as the longer side of the matrix); the
-    matrix is destroyed. Returns its rank."""
-    n, m = columns.shape
-    d, pivots, rank = columns.dtype, integers(n), integers(1)
-    shape = m, n, len(right), columns, m, right, right.shape[1], pivots, np.full(1, rcond, d), rank
-    (work,) = _workspace("gelsy", d, *shape)
-    _call("gelsy", d, *shape, work, work.size)
-    return int(rank[0])
+    matrices are destroyed. Returns their ranks."""
+    count, n, m = columns.shape
+    d, pivots, ranks = columns.dtype, integers(count, n), integers(count)
+    limit = np.full((1, 1), rcond, d)
+    pattern = m, n, right.shape[1], None, m, None, right.shape[2], None, None, None
+    arrays = columns, right, pivots, limit, ranks
+    (work,) = _workspace("gelsy", d, pattern, *arrays)
+    _call("gelsy", d, count, (*pattern, None, work.size), *arrays, work)
+    return ranks

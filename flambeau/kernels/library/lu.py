@@ -91,6 +91,20 @@ def solve_systems(x, work, pivots, info, count, n, columns):
 
 
 @loop_kernel
+def follow_swaps(order, pivots, count, k, m):
+    """The order of m rows that k swaps of row i with row pivots[i] (counted from 1) lead to."""
+    for matrix in prange(count, m):
+        first = matrix * m
+        for i in range(m):
+            order[first + i] = i
+        for i in range(k):
+            other = pivots[matrix * k + i] - 1
+            kept = order[first + i]
+            order[first + i] = order[first + other]
+            order[first + other] = kept
+
+
+@loop_kernel
 def turn(out, a, count, m, n, *, lower=False):
     """The columns of `count` matrices of m x n; with `lower`, zeros above the diagonal."""
     bands = (m + TILE - 1) // TILE

@@ -61,9 +61,7 @@ def _factor_gradient(g: tuple, out: list) -> Tensor:
 def _matrix(pivots: Tensor, m: int, d: dt.dtype) -> Tensor:
     """The permutation matrix P of a list of swaps."""
     order = lapack.permutation(pivots._array(), m)
-    P = np.zeros((*order.shape, m), d.numpy)
-    np.put_along_axis(P, order[..., None, :], 1, -2)
-    return support.by_rows(P, d)
+    return support.by_rows(np.swapaxes(np.eye(m, dtype=d.numpy)[order], -2, -1), d)
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:
     try:
         return call(a, *args)
     except np.linalg.LinAlgError:
+        if name == "linalg.eigh":
+            _check_finite_hermitian(a)
         if not np.isfinite(a).all():
             raise LinAlgError(
                 f"{name}: The algorithm failed to converge because the input matrix contained non-finite values."
@@ -179,9 +181,7 @@ _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 @internal(grads={"A": _eigh_gradient}, label="LinalgEighBackward0")
 def hermitian_eigen(A: Tensor, uplo: str) -> Any:
-    a = A._array()
-    _check_finite_hermitian(a)
-    values, vectors = _converged("linalg.eigh", a, lapack.eigh, uplo)
+    values, vectors = _converged("linalg.eigh", A._array(), lapack.eigh, uplo)
     return _eigh_result((support.by_rows(values, A.dtype.to_real()), support.by_columns(vectors, A.dtype)))
 
 
@@ -215,7 +215,6 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     letter = _check_eigh("linalg.eigvalsh", A, UPLO)
     if _records(A):
         return hermitian_eigen(A, letter)[0]
-    _check_finite_hermitian(A._array())
     return support.by_rows(_converged("linalg.eigh", A._array(), lapack.eigenvalues, letter), A.dtype.to_real())
 
 

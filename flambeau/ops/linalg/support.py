@@ -10,7 +10,8 @@ from ...core import dtype as dt
 from ...core.dtype import dtype
 from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
-from ...core.tensor import Tensor, contiguous_strides, copy_of_array, empty_strided
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, is_contiguous_layout, new_tensor
 from ..arguments import need_tensor
 from ..dtype_rules import type_word, unsupported
 
@@ -85,15 +86,10 @@ def by_rows(array: np.ndarray, d: dtype) -> Tensor:
 
 def by_columns(array: np.ndarray, d: dtype) -> Tensor:
     """A new tensor with the array's values, each matrix stored column after column."""
-    *batch, m, n = array.shape
-    *outer, near, far = contiguous_strides((*batch, n, m))
-    out = empty_strided(tuple(array.shape), (*outer, far, near), d)
-    if array.dtype == d.numpy:
-        out._array()[...] = array
-    else:
-        with np.errstate(over="ignore"):
-            out._array()[...] = array
-    return out
+    stored = by_rows(np.swapaxes(array, -2, -1), d)
+    *outer, near, far = stored._strides
+    shape, strides = make_size(array.shape), (*outer, far, near)
+    return new_tensor(stored._storage, shape, strides, 0, d, stored.device, is_contiguous_layout(shape, strides))
 
 
 def integers(array: np.ndarray, d: dtype = dt.int32) -> Tensor:
