@@ -42,7 +42,7 @@ def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
         shape, dtype, device = known or ((0,), None, None)
         if g is None:
             if isinstance(out, Tensor) and not out.requires_grad:
-                raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+                raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
             if math.prod(shape) != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if not dtype.is_floating_point:

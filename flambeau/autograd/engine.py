@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import modes
 from ..core.batched import BatchedOperand, BatchedTensor
-from ..core.graph import AccumulateGrad, Discard, Node, gradient_edge, mode, unusual
+from ..core.graph import AccumulateGrad, Discard, Node, gradient_edge, mode, unrecorded, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.overrides import DisableTorchFunctionSubclass, asks_arguments
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
@@ -54,17 +54,22 @@ running = _Running()
 
 
 class Pass:
-    """One run of the engine. Without `captures` every leaf accumulates; with them only paths to the captured
-    gradients run, and those are returned."""
+    """One run of the engine. With `captures` only paths to the captured gradients run, and those are returned; leaves
+    that are reached accumulate theirs if it `accumulates`."""
 
     def __init__(
-        self, retain_graph: bool, create_graph: bool, captures: dict[tuple[Node, int], list[int]] | None, count: int
+        self,
+        retain_graph: bool,
+        create_graph: bool,
+        captures: dict[tuple[Node, int], list[int]] | None,
+        count: int,
+        accumulates: bool,
     ):
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.captures = captures  # (node, output_nr) -> which inputs want that gradient
         self.results: list = [None] * count
-        self.accumulates = captures is None
+        self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
         self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
 
@@ -108,7 +113,7 @@ class Pass:
         if self.captures is not None:
             self.capture(node, incoming)
         if type(node) is AccumulateGrad:
-            if self.accumulates or (useful is not None and self.accumulate_into(node)):
+            if self.accumulates:
                 if node.prehooks:
                     incoming = run_prehooks(node, incoming)
                 accumulate(node, incoming, self.create_graph)
@@ -137,9 +142,6 @@ class Pass:
         if outgoing is None:
             return None
         return tuple([g if g is None or e is None else in_dtype_of(e, g) for g, e in zip(outgoing, node.edges)])
-
-    def accumulate_into(self, node: AccumulateGrad) -> bool:
-        return False
 
     def capture(self, node: Node, incoming: list) -> None:
         assert self.captures is not None
@@ -170,13 +172,6 @@ def in_dtype_of(edge: tuple[Node, int], gradient: Tensor) -> Tensor:
     else:
         return gradient
     return gradient if gradient.dtype is wanted else gradient.to(wanted)
-
-
-class AccumulatingPass(Pass):
-    """backward(inputs=...): accumulate into the given leaves only."""
-
-    def accumulate_into(self, node: AccumulateGrad) -> bool:
-        return True
 
 
 class LinearPass(Pass):
@@ -322,11 +317,7 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
     elif create_graph or meta.grad.is_sparse:
         add_out_of_place(meta, incoming[0], create_graph)
     else:
-        before, mode.enabled = mode.enabled, False
-        try:
-            meta.grad.add_(incoming[0])
-        finally:
-            mode.enabled = before
+        unrecorded(meta.grad.add_, incoming[0])
     if meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
             if hook(variable) is not None:
@@ -361,11 +352,7 @@ def take_over_sparse(holder: list) -> Tensor:
     own = all(p._contig and p._base is None and sys.getrefcount(p._storage) <= 2 for p in g._parts())
     if isinstance(g, SparseCoo) and own and sys.getrefcount(g) <= 3:
         return new_coo(g._index_part, g._values_part, g.shape, g._values_part.shape[0] < 2, g._in_bounds)
-    before, mode.enabled = mode.enabled, False
-    try:
-        return g.clone()
-    finally:
-        mode.enabled = before
+    return unrecorded(g.clone)
 
 
 def take_over(holder: list, variable: Tensor) -> Tensor:
@@ -377,11 +364,8 @@ def take_over(holder: list, variable: Tensor) -> Tensor:
     # One reference from the list or the header, one from the call: nothing else holds tensor or storage.
     if own and sys.getrefcount(holder[0]) <= 2 and sys.getrefcount(holder[0]._storage) <= 2:
         return holder[0]._bare_alias()
-    before, mode.enabled = mode.enabled, False
-    try:
-        return variable.new_empty_strided(variable.shape, dense_strides(variable, holder[0])).copy_(holder[0])
-    finally:
-        mode.enabled = before
+    fresh = variable.new_empty_strided(variable.shape, dense_strides(variable, holder[0]))
+    return unrecorded(fresh.copy_, holder[0])
 
 
 def dense_strides(variable: Tensor, gradient: Tensor) -> tuple[int, ...]:
@@ -398,15 +382,15 @@ def run_backward(
     create_graph: bool,
     inputs: list[Tensor] | None = None,
     accumulate_grad: bool = True,
-    kind: type[Pass] | None = None,
+    kind: type[Pass] = Pass,
 ) -> list:
     """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
     (accumulate_grad) added to their `.grad`."""
     roots = []
-    for t, g in zip(outputs, gradients):
+    for i, (t, g) in enumerate(zip(outputs, gradients)):
         edge = gradient_edge(t)
         if edge is None or type(edge[0]) is Discard:
-            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+            raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         roots.append((edge[0], edge[1], g))
     captures: dict[tuple[Node, int], list[int]] | None = None
     wanted: set[Node] | None = None
@@ -418,8 +402,7 @@ def run_backward(
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
             wanted.add(edge[0])
             captures.setdefault((edge[0], edge[1]), []).append(i)
-    kind = kind or (AccumulatingPass if accumulate_grad else Pass)
-    run = kind(retain_graph, create_graph, captures, len(inputs or ()))
+    run = kind(retain_graph, create_graph, captures, len(inputs or ()), accumulate_grad)
     before, mode.enabled = mode.enabled, create_graph
     outer, running.current = running.current, run
     try:

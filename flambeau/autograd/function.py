@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.batched import BatchedTensor
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, raw_value
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, raw_value, unrecorded
 from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
 from ..ops.inplace import check_history_writable, rebase_history
@@ -393,12 +393,8 @@ def once_differentiable(fn: Callable) -> Callable:
     """Decorator of backward: its result cannot be differentiated again."""
 
     def wrapper(ctx: Any, *grads: Any) -> Any:
-        before, mode.enabled = mode.enabled, False
-        try:
-            result = fn(ctx, *grads)
-        finally:
-            mode.enabled = before
-        if not before or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+        result = unrecorded(fn, ctx, *grads)
+        if not mode.enabled or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
             return result
         outputs = result if isinstance(result, tuple) else (result,)
         for out in outputs:

@@ -93,6 +93,15 @@ class Meta:
     creation: str = ""  # why a view may not be changed in place: "no_grad", "multi", "custom", ""
 
 
+def unrecorded(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """A call outside any graph."""
+    before, mode.enabled = mode.enabled, False
+    try:
+        return function(*args, **kwargs)
+    finally:
+        mode.enabled = before
+
+
 class SavedTensor:
     """A tensor kept for the backward pass, with the version it had.
 
@@ -124,11 +133,7 @@ class SavedTensor:
     def _pack(self, pack: Callable, unpack: Callable) -> None:
         tensor = self.tensor
         self.edge = None if self.is_output else gradient_edge(tensor)
-        before, mode.enabled = mode.enabled, False
-        try:
-            self.packed = pack(tensor)
-        finally:
-            mode.enabled = before
+        self.packed = unrecorded(pack, tensor)
         if tensor._storage.version != self.version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be"

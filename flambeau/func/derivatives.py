@@ -83,7 +83,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         chosen = _chosen(args, argnums)
         tape = Tape()
         with tape:
-            given, specs = list(args), []
+            given = list(args)
             for position in chosen:
                 given[position] = tree_map(tape.follow, args[position])
             value, aux = _with_aux(func(*given, **kwargs), has_aux, "grad_and_value(f)(*args)")
@@ -95,7 +95,6 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         gradients = []
         for position in chosen:
             leaves, spec = tree_flatten(args[position])
-            specs.append(spec)
             gradients.append(tree_unflatten(found[: len(leaves)], spec))
             found = found[len(leaves) :]
         result = tuple(gradients) if isinstance(argnums, tuple) else gradients[0]

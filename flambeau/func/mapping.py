@@ -35,9 +35,13 @@ def vmap(
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         size, leaves, dims, spec = flat_arguments(func, in_dims, args)
+
+        def run(length: int, part: list) -> Any:
+            return run_batch(func, length, part, dims, spec, out_dims, randomness, kwargs)
+
         if chunk_size is None or chunk_size >= size:
-            return run_batch(func, size, leaves, dims, spec, out_dims, randomness, kwargs)
-        return _in_chunks(func, size, leaves, dims, spec, out_dims, randomness, kwargs, chunk_size)
+            return run(size, leaves)
+        return _in_chunks(run, size, leaves, dims, out_dims, chunk_size)
 
     return mapped
 
@@ -184,23 +188,12 @@ def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tens
     return level.full(leaf).movedim(0, dim)
 
 
-def _in_chunks(
-    func: Callable,
-    size: int,
-    leaves: list,
-    dims: list,
-    spec: TreeSpec,
-    out_dims: Dims,
-    randomness: str,
-    kwargs: dict,
-    chunk_size: int,
-) -> Any:
+def _in_chunks(run: Callable, size: int, leaves: list, dims: list, out_dims: Dims, chunk_size: int) -> Any:
     parts, structure = [], None
     for start in range(0, size, chunk_size):
         length = min(chunk_size, size - start)
         piece = [x if d is None else x.narrow(d, start, length) for x, d in zip(leaves, dims)]
-        outputs = run_batch(func, length, piece, dims, spec, out_dims, randomness, kwargs)
-        flat, structure = tree_flatten(outputs)
+        flat, structure = tree_flatten(run(length, piece))
         parts.append(flat)
     assert structure is not None
     where = spread(out_dims, tree_unflatten(parts[0], structure)) or [0] * len(parts[0])

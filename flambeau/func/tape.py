@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd.engine import run_backward
+from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
 from ..core.graph import AccumulateGrad, gradient_edge, mode
 from ..core.tensor import Tensor
@@ -103,7 +103,7 @@ class Tape:
 
 
 def products(
-    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool, kind: Any = None
+    outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool, kind: type[Pass] = Pass
 ) -> list:
     """The vectors times the derivatives of outputs, all values; zeros where nothing leads to an input. `kind` is the kind of
     backward pass, if not the usual one."""

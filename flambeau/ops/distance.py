@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.graph import mode
+from ..core.graph import unrecorded
 from ..core.layout import broadcast_two
 from ..core.promotion import promote_types
 from ..core.size import make_size
@@ -41,12 +41,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
 def _unit(x: Any, dim: int, eps: float) -> Tensor:
     """x divided by its norm, or by eps if that is larger, which takes no part in the derivative."""
     norm = x.norm(2, dim, True).clone()
-    before, mode.enabled = mode.enabled, False
-    try:
-        norm.clamp_min_(eps)
-    finally:
-        mode.enabled = before
-    return x / norm
+    return x / unrecorded(norm.clamp_min_, eps)
 
 
 @composite(**_BOTH)

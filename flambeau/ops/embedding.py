@@ -12,7 +12,7 @@ import numpy as np
 from ..backends.cpu.threads import get_num_threads
 from ..core import dtype as dt
 from ..core.device import cpu
-from ..core.graph import mode
+from ..core.graph import unrecorded
 from ..core.random_math import narrow, widen
 from ..core.size import make_size
 from ..core.tensor import Tensor, copy_of_array, empty, numel_of
@@ -145,19 +145,11 @@ def embedding(
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx = padding_idx % weight.shape[0]
     if max_norm is not None:
-        _renormalise(weight, input, max_norm, norm_type)
+        unrecorded(embedding_renorm_, weight, input, max_norm, norm_type)
     if len(weight.shape) != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices("embedding", input)
     return embedding_rows(weight, input, padding_idx, scale_grad_by_freq, sparse)
-
-
-def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    before, mode.enabled = mode.enabled, False
-    try:
-        embedding_renorm_(weight, indices, max_norm, norm_type)
-    finally:
-        mode.enabled = before
 
 
 @composite(method=False)
@@ -400,7 +392,7 @@ def embedding_bag(
         what = "scaling the gradient by the frequency" if scale_grad_by_freq else "sparse weights"
         raise ValueError(f"max mode does not support {what}")
     if max_norm is not None:
-        _renormalise(weight, input, max_norm, norm_type)
+        unrecorded(embedding_renorm_, weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got"

@@ -11,7 +11,7 @@ from ..core import dtype as dt
 from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import dtype
-from ..core.graph import INFERENCE, Meta, Node, SavedTensor, gradient_edge, mode, operation_name
+from ..core.graph import INFERENCE, Meta, Node, SavedTensor, gradient_edge, mode, operation_name, unrecorded
 from ..core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ..core.promotion import can_cast
 from ..core.return_types import NamedResult
@@ -142,7 +142,7 @@ def raw_copy(destination: Tensor, source: Any) -> None:
         copy_values.into(destination, (source,))
         return
     if needs_copy_before_write(destination, source):
-        source = copy_values.call((source,)) if not mode.enabled else _without_grad(copy_values.call, (source,))
+        source = copy_values.call((source,)) if not mode.enabled else unrecorded(copy_values.call, (source,))
     copy_into(destination, source)
 
 
@@ -195,14 +195,6 @@ def _bytes(t: Tensor) -> Tensor:
     return new_tensor(t._storage, t.shape, t._strides, t._offset, dt.uint8, t.device, t._contig)
 
 
-def _without_grad(function: Any, *args: Any) -> Any:
-    before, mode.enabled = mode.enabled, False
-    try:
-        return function(*args)
-    finally:
-        mode.enabled = before
-
-
 def check_result(t: Tensor, result: Tensor) -> None:
     """An in-place result must keep shape and fit the dtype."""
     if result.shape != t.shape:
@@ -241,7 +233,7 @@ def keep_original(node: Node, t: Tensor) -> None:
         return
     for entry in node.saved.values():
         if isinstance(entry, SavedTensor) and entry.tensor is t and not entry.is_output:
-            original = _without_grad(copy_values.call, (t,))
+            original = unrecorded(copy_values.call, (t,))
             edge = gradient_edge(t)
             if edge is not None:
                 original._set_history(*edge)

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from ..core.device import cpu
-from ..core.graph import mode
+from ..core.graph import unrecorded
 from ..core.tensor import Tensor, numel_of
 from . import element_loss as losses
 from .arguments import need_tensors
@@ -282,12 +282,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    var = var.clone()
-    before, mode.enabled = mode.enabled, False
-    try:
-        var.clamp_(min=eps)  # the bound takes no part in the derivative
-    finally:
-        mode.enabled = before
+    var = unrecorded(var.clone().clamp_, min=eps)  # the bound takes no part in the derivative
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)  # type: ignore[operator]
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
