@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterable
 from enum import Enum
@@ -140,12 +141,40 @@ class GradScaler:
         progress = self._progress(optimizer)
         if progress.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_by_itself(optimizer, progress, *args, **kwargs)
         if progress.stage is OptState.READY:
             self.unscale_(optimizer)
         if not progress.found_inf:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         result = self._maybe_opt_step(optimizer, progress, *args, **kwargs)
         progress.stage = OptState.STEPPED
+        return result
+
+    def _step_by_itself(self, optimizer: Any, progress: _Progress, *args: Any, **kwargs: Any) -> Any:
+        """The step of an optimizer that unscales and skips by itself: it finds the factor in `grad_scale` and, in `found_inf`, whether a
+        gradient is not finite; older ones take the scaler as an argument."""
+        takes_scaler = "grad_scaler" in inspect.signature(optimizer.step).parameters
+        if takes_scaler:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer: it should read its"
+                " attributes `grad_scale` and `found_inf`.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            kwargs["grad_scaler"] = self
+        else:
+            if progress.stage is OptState.READY:
+                self._check_inf_per_device(optimizer)
+            own = getattr(optimizer, "grad_scale", None)
+            current = self._current("step")
+            factor = current if own is None else current * own
+            optimizer.grad_scale = None if progress.stage is OptState.UNSCALED else factor
+            optimizer.found_inf = sum(progress.found_inf.values(), full((), 0.0, dtype=dt.float32))
+        result = optimizer.step(*args, **kwargs)
+        progress.stage = OptState.STEPPED
+        if not takes_scaler:
+            del optimizer.grad_scale, optimizer.found_inf
         return result
 
     def _maybe_opt_step(self, optimizer: Optimizer, progress: _Progress, *args: Any, **kwargs: Any) -> Any:

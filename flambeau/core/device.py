@@ -26,8 +26,8 @@ class device:
             type, index = "cuda", type
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' must be str, not {type.__class__.__name__}")
-        kind, _, number = type.partition(":")
-        if number:
+        kind, colon, number = type.partition(":")
+        if colon:
             if index is not None:
                 raise RuntimeError(
                     f"type (string) must not include an index because index was passed explicitly: {type}"

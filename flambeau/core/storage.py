@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from typing import Any
 
@@ -81,16 +82,20 @@ class UntypedStorage:
     fixed: bool
     origin: int | None
 
-    def __init__(self, nbytes: int = 0, where: Device = cpu):
-        self.device = where
+    def __init__(self, nbytes: int = 0, device: Device = cpu):
+        self.device = device
         self.size_bytes = nbytes
         self.owner = None
         if inference_threads and mode.inference:
             self.version, self.watched = INFERENCE, True
         else:
             self.version, self.watched = 0, False
-        if where is cpu and nbytes:
-            shift = nbytes.bit_length() - 4
+        if device is cpu and nbytes:
+            try:
+                shift = nbytes.bit_length() - 4
+            except AttributeError:
+                self._hold(nbytes)
+                return
             if shift < 6:
                 shift = 6
             size = ((nbytes - 1 >> shift) + 1) << shift  # round_size, inlined: this runs for every new tensor
@@ -98,7 +103,32 @@ class UntypedStorage:
             blocks = _free_blocks.get(size)
             self.ptr = blocks.pop() if blocks and size < LARGE else _allocate(size)
         else:
-            self.capacity, self.ptr = 0, 0 if where is cpu else _NO_ADDRESS
+            self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
+            if type(device) is not Device or type(nbytes) is not int:
+                self._place(nbytes, device)
+
+    def _hold(self, values: Any) -> None:
+        """Bytes from a sequence of ints, each taken modulo 256."""
+        if not hasattr(values, "__len__"):
+            raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {type(values).__name__}")
+        for item in values:
+            if not isinstance(item, (int, np.integer)):
+                raise RuntimeError(
+                    f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(values).__name__}), but one of"
+                    f" the items was of type {type(item).__name__} instead of int"
+                )
+        data = bytes(int(item) & 255 for item in values)
+        UntypedStorage.__init__(self, len(data))
+        ctypes.memmove(self.ptr, data, len(data))
+
+    def _place(self, size: Any, where: Any) -> None:
+        """UntypedStorage(5, device="meta"), UntypedStorage([])."""
+        count = size if isinstance(size, int) else len(size)
+        where = Device(where)
+        if where.type == "cpu":
+            UntypedStorage.__init__(self, size if count else 0)
+        else:
+            UntypedStorage.__init__(self, count, where)
 
     def __del__(self) -> None:
         try:
@@ -200,9 +230,19 @@ class UntypedStorage:
         return -1 if self.device.index is None else self.device.index
 
     @staticmethod
-    def from_buffer(buffer: Any, **options: Any) -> UntypedStorage:
-        """A storage with a copy of the bytes of an object with the buffer protocol."""
-        return _storage_from_bytes(bytes(memoryview(buffer)))
+    def from_buffer(
+        buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0, *, dtype: Any = None
+    ) -> UntypedStorage:
+        """A storage with a copy of the bytes of an object with the buffer protocol: `count` elements of `dtype`, turned around
+        where they come in the other byte order."""
+        data = memoryview(buffer).cast("B")
+        width = 1 if dtype is None else dtype.itemsize
+        order = "native" if byte_order is None and width == 1 else byte_order
+        _check_buffer(len(data), order, count, offset, width)
+        storage = _storage_from_bytes(bytes(data[offset:] if count < 0 else data[offset : offset + count * width]))
+        if order not in ("native", sys.byteorder) and dtype is not None:
+            storage.byteswap(dtype)
+        return storage
 
     @property
     def is_cuda(self) -> bool:
@@ -312,6 +352,23 @@ class UntypedStorage:
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
+    def __copy__(self) -> UntypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict) -> UntypedStorage:
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+        return memo[id(self)]
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.size_bytes
+
+    def byteswap(self, dtype: Any) -> None:
+        """Turn elements of `dtype` around, in place: from one byte order to the other."""
+        width = dtype.itemsize // (2 if dtype.is_complex else 1)
+        if width > 1 and self.size_bytes:
+            self.numpy()[: self.size_bytes // width * width].view(f"u{width}").byteswap(inplace=True)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, UntypedStorage):
             return NotImplemented
@@ -328,6 +385,21 @@ class UntypedStorage:
         if self.device is not cpu:
             return (UntypedStorage, (self.size_bytes, self.device))
         return (_storage_from_bytes, (self.numpy().tobytes(),))
+
+
+def _check_buffer(length: int, order: str | None, count: int, offset: int, width: int) -> None:
+    if order is None:
+        raise RuntimeError("from_buffer(): missing required argument 'byte_order': elements have several bytes")
+    if order not in ("big", "little", "native"):
+        raise ValueError(f"invalid byte_order '{order}' (expected 'big', 'little', or 'native')")
+    if not 0 <= offset <= length:
+        raise ValueError(f"offset must be non-negative and no greater than buffer length ({length}), but got {offset}")
+    if count < 0 and (length - offset) % width:
+        raise ValueError(f"buffer size ({length - offset}) must be a multiple of element size ({width})")
+    if offset + count * width > length:
+        raise ValueError(
+            f"buffer has only {length - offset} bytes after offset {offset}, but specified a size of {count}"
+        )
 
 
 def _storage_from_bytes(data: bytes) -> UntypedStorage:

@@ -164,7 +164,7 @@ class Tensor:
 
     # -- memory -----------------------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
-        if self._storage.ptr == 0:
+        if self._storage.ptr == 0 or 0 in self.shape:  # no element has an address
             return 0
         return self._storage.ptr + self._offset * self.dtype.itemsize
 

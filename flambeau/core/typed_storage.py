@@ -26,6 +26,7 @@ class TypedStorage:
         wrap_storage: Any = None,
         dtype: dtype | None = None,
         device: Any = cpu,
+        _internal: bool = False,
     ):
         source = wrap_storage if wrap_storage is not None else storage
         self.dtype = d or dtype or get_default_dtype()
@@ -147,6 +148,28 @@ class TypedStorage:
         fresh = TypedStorage(self.size(), d)
         fresh[:] = self.tolist()
         return fresh
+
+    def __copy__(self) -> TypedStorage:
+        return TypedStorage(self._untyped.clone(), self.dtype)
+
+    def __deepcopy__(self, memo: dict) -> TypedStorage:
+        if id(self) not in memo:
+            memo[id(self)] = TypedStorage(self._untyped.__deepcopy__(memo), self.dtype)
+        return memo[id(self)]
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        return self._untyped.is_pinned(device)
+
+    def get_device(self) -> int:
+        return self._untyped.get_device()
+
+    @property
+    def filename(self) -> str | None:
+        """The file that changes go to, where one is shared."""
+        return self._untyped.filename
 
     def __iter__(self) -> Any:
         return iter(self.tolist())

@@ -62,6 +62,8 @@ def is_int(value: Any) -> bool:
         return not isinstance(value, bool)
     if isinstance(value, Tensor):
         return value.shape == () and value.dtype.category == 1
+    if isinstance(value, np.ndarray):
+        return value.shape == () and value.dtype.kind in "iu"
     return isinstance(value, np.integer)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.device import cpu
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE
-from ..core.layout import dimension_order, memory_format, strided, wrap_dim
+from ..core.layout import channels_last, channels_last_3d, dimension_order, memory_format, strided, wrap_dim
 from ..core.promotion import can_cast as can_cast_dtypes
 from ..core.promotion import promote_types as promote
 from ..core.promotion import result_dtype
@@ -35,17 +35,25 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """Dimensions from the outermost to the innermost in memory. `ambiguity_check` refuses tensors of which several orders
-    are true: True all of those, a list of memory formats those that do not have exactly one of these formats."""
+    """Dimensions from the outermost to the innermost in memory. With `ambiguity_check`, which may list memory formats that are
+    possible, an order that the strides do not decide is refused."""
     formats = ambiguity_check if isinstance(ambiguity_check, list) else []
     if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format) for f in formats):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
-    ambiguous = len(set(self._strides)) < len(self.shape) or 1 in self.shape
-    if ambiguity_check and ambiguous and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
-        raise RuntimeError(
-            "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
-        )
+    alike = len(set(self._strides)) < len(self._strides) or 0 in self._strides
+    undecided = alike or 1 in self.shape
+    if ambiguity_check is not False and undecided:
+        fitting = [f for f in formats if not _impossible(self, f) and self.is_contiguous(memory_format=f)]
+        if len(fitting) != 1 or alike:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
     return tuple(reversed(dimension_order(self.shape, [self._strides])))
+
+
+def _impossible(t: Tensor, wanted: memory_format) -> bool:
+    """Whether the format is one of tensors with another number of dimensions."""
+    return len(t.shape) != {channels_last: 4, channels_last_3d: 5}.get(wanted, len(t.shape))
 
 
 def type_string(self: Tensor) -> str:
@@ -122,7 +130,6 @@ _METHODS = {
     ),
     "storage": lambda self: TypedStorage(self._storage, self.dtype),
     "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
-    "storage_type": lambda self: TypedStorage,
     "_is_view": lambda self: self._base is not None,
     "dense_dim": lambda self: len(self.shape),
     "sparse_dim": lambda self: 0,

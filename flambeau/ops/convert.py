@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from numbers import Number
 from typing import Any
+
+import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu, device
@@ -325,26 +328,33 @@ def zero_(self: Tensor) -> Tensor:
     return _overwrite(self, 0, "zero_")
 
 
+def replace_elements(self: Tensor, values: list, name: str) -> None:
+    """Write what a Python function returned, element for element."""
+    for value in values:
+        if not isinstance(value, (Number, np.generic, Tensor)):
+            raise TypeError(f"{name}: must be real number, not {type(value).__name__}")
+    raw_copy(self, self.new_tensor(values).reshape(self.shape))
+    self._bump(name)
+
+
 @composite(function=False)
 def apply_(self: Tensor, callable: Any) -> Tensor:
     """Replace each element by `callable` of it (slow: a Python call per element)."""
     if self.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
     values = [callable(v) for v in self.reshape(-1).tolist()]
-    raw_copy(self, self.new_tensor(values).reshape(self.shape))
-    self._bump("apply_")
+    replace_elements(self, values, "apply_")
     return self
 
 
 @composite(function=False)
 def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
     """Replace each element by `callable` of it and the matching element of `tensor`."""
-    if self.requires_grad:
+    if self.requires_grad or tensor.requires_grad:
         raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
     others = tensor.expand(self.shape).reshape(-1).tolist()
     values = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), others)]
-    raw_copy(self, self.new_tensor(values).reshape(self.shape))
-    self._bump("map_")
+    replace_elements(self, values, "map_")
     return self
 
 
@@ -390,7 +400,10 @@ def alias(input: Tensor) -> Tensor:
 def as_subclass(self: Tensor, cls: type) -> Any:
     """This tensor as an instance of `cls`: same memory, same history."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
-        raise TypeError(f"as_subclass(): argument 'cls' must be a subclass of Tensor, got {cls!r}")
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class"
+            f" inherits from Tensor: got {cls!r}"
+        )
     source = alias(self)
     t = object.__new__(cls)
     t._adopt(source)
@@ -456,7 +469,10 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     strides = contiguous_strides(shape) if stride is None else as_ints(stride, "set_", "stride", 4)
     if len(shape) != len(strides):
         raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
-    _grow(storage, shape, strides, storage_offset, self.dtype)
+    if shape != self.shape or (
+        stride is not None and strides != self._strides
+    ):  # else PyTorch takes the storage as it is
+        _grow(storage, shape, strides, storage_offset, self.dtype)
     check_bounds(storage, shape, strides, storage_offset, self.dtype)
     contig = is_contiguous_layout(shape, strides)
     self._adopt(header(storage, make_size(shape), tuple(strides), storage_offset, self.dtype, storage.device, contig))

@@ -163,8 +163,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             raise IndexError(f"index out of range in self: {index.item()} for a tensor without dimensions")
         return input.clone()
     shape = (*input.shape[:d], count, *input.shape[d + 1 :])
-    out = empty(shape, input.dtype, input.device)
     size = input.shape[d]
+    if not size and count:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    out = empty(shape, input.dtype, input.device)
     if not numel_of(shape) or input.device is not cpu:
         _check_range(index, d, size)
         return out

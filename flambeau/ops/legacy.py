@@ -46,6 +46,11 @@ def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = N
             raise TypeError(f"expected {type_word(d)} (got {type_word(first.dtype)})")
         return first.detach()
     if isinstance(first, (UntypedStorage, TypedStorage)):
+        if isinstance(first, TypedStorage) and first.dtype is not d:
+            raise RuntimeError(
+                f"Expected a Storage of type {type_word(d)} or an UntypedStorage, but got type {type_word(first.dtype)} for argument 1"
+                " 'storage'"
+            )
         storage = first if isinstance(first, UntypedStorage) else first.untyped()
         return header(storage, make_size((storage.size_bytes // d.itemsize,)), (1,), 0, d, storage.device, True)
     if isinstance(first, (list, tuple, range, np.ndarray)) or hasattr(first, "__len__"):
@@ -66,6 +71,11 @@ class _TensorType(type):
 
     dtype: dtype
     device_type: str
+
+    def __new__(mcs, name: str, bases: tuple, fields: dict) -> Any:
+        if bases:
+            raise TypeError(f"type 'torch.{bases[0].__name__}' is not an acceptable base type")
+        return super().__new__(mcs, name, bases, fields)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
         return legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
@@ -108,6 +118,16 @@ class _StorageType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
 
+    def from_buffer(cls, buffer: Any, byte_order: str | None = None, count: int = -1, offset: int = 0) -> TypedStorage:
+        """A storage with a copy of an object's bytes, read in the given byte order."""
+        order = "native" if byte_order is None and cls.dtype.itemsize == 1 else byte_order
+        bytes_ = UntypedStorage.from_buffer(buffer, order, count, offset, dtype=cls.dtype)
+        return TypedStorage(bytes_, cls.dtype)
+
+    def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
+        """The elements in a file; with shared=True, changes go to the file."""
+        return TypedStorage(UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize), cls.dtype)
+
     def __repr__(cls) -> str:
         return f"<class 'torch.storage.{cls.__name__}'>"
 
@@ -146,6 +166,12 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return type_string(self)
     return self.to(dtype_of_type(dtype))
+
+
+@composite(function=False)
+def storage_type(self: Tensor) -> Any:
+    """The class of the storage."""
+    return STORAGE_TYPES[str(self.dtype.legacy_name).replace("Tensor", "Storage")]
 
 
 @composite(function=False)

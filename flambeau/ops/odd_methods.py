@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..core.graph import mode
 from ..core.tensor import Tensor
+from .convert import replace_elements
 
 
 def delete_item(self: Tensor, index: Any) -> NoReturn:
@@ -22,11 +22,12 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by callable(element, element of x, element of y), one call of Python each."""
-    if self.requires_grad and mode.enabled:
+    if self.requires_grad or x.requires_grad or y.requires_grad:
         raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
     first, second, third = (t.detach().expand(self.shape).reshape(-1).tolist() for t in (self, x, y))
     results = [callable(a, b, c) for a, b, c in zip(first, second, third)]
-    return self.copy_(self.new_tensor(results).reshape(self.shape))
+    replace_elements(self, results, "map2_")
+    return self
 
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
@@ -104,7 +105,6 @@ _DOCUMENTATION = {
     "split": "Views of consecutive parts, of one size or of the sizes given.",
     "storage": "The memory as a typed storage.",
     "storage_offset": "Where in its storage the tensor begins, in elements.",
-    "storage_type": "The class of the storage.",
     "untyped_storage": "The memory as bytes.",
 }
 

@@ -11,7 +11,7 @@ from ..core.dtype import dtype
 from ..core.layout import wrap_dim
 from ..core.size import make_size
 from ..core.tensor import Tensor, contiguous_strides, numel_of
-from .arguments import as_ints, collected, varargs_ints
+from .arguments import as_int, as_ints, collected, varargs_ints
 from .declare import composite, internal, view
 from .view_op import geometry_view
 
@@ -236,7 +236,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """One dimension split into several."""
     parts = as_ints(sizes, "unflatten", "sizes", 3)
-    d = wrap_dim(dim, len(input.shape))
+    d = wrap_dim(as_int(dim, "unflatten", "dim", 1), len(input.shape))
     if not parts:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not input.shape:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
 from .options import LoadEndianness, load_options, save_options
 
@@ -246,10 +245,3 @@ def read_into(file: Any, target: memoryview) -> int:
             break
         done += count
     return done
-
-
-def swap_bytes(storage: UntypedStorage, kind: dtype) -> None:
-    """Turn numbers written on a machine of the other byte order around, in place."""
-    size = kind.itemsize // (2 if kind.is_complex else 1)
-    if size > 1 and storage.size_bytes:
-        storage.numpy()[: storage.size_bytes // size * size].view(f"u{size}").byteswap(inplace=True)

@@ -19,7 +19,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
 from . import rebuild
-from .archive import ArchiveReader, read_into, swap_bytes
+from .archive import ArchiveReader, read_into
 from .internals import _is_zipfile
 from .names import SAFE, present_name
 from .options import load_options, state
@@ -83,7 +83,7 @@ def _storage(
         return restore(UntypedStorage(nbytes), location, map_location)
     storage = reader.storage(key, nbytes)
     if swapped is not None:
-        swap_bytes(storage, swapped)
+        storage.byteswap(swapped)
     return restore(storage, location, map_location)
 
 
@@ -147,7 +147,7 @@ def _fill(file: Any, key: str, storage: UntypedStorage, swapped: dtype | None) -
         raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {numel} elements in {nbytes} bytes")
     _exactly(file, memoryview(storage.numpy()))  # type: ignore[arg-type]
     if swapped is not None:
-        swap_bytes(storage, swapped)
+        storage.byteswap(swapped)
 
 
 def _exactly(file: Any, target: memoryview) -> None:

@@ -201,3 +201,38 @@ def test_files(same_outcome):
     scaler.unscale_(optimizer)
     with pytest.raises(AssertionError, match="beginning of an iteration"):
         pickle.dumps(scaler)
+
+
+class _Itself(flambeau.optim.SGD):
+    """Unscales by itself, as PyTorch's fused optimizers do."""
+
+    _step_supports_amp_scaling = True
+
+    def step(self, closure=None):
+        self.seen = float(self.grad_scale), float(self.found_inf)
+
+
+def test_optimizers_that_unscale_by_themselves():
+    p = flambeau.nn.Parameter(flambeau.ones(2))
+    optimizer = _Itself([p], lr=0.1)
+    scaler = flambeau.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(p.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert optimizer.seen == (4.0, 0.0) and p.grad.tolist() == [4.0, 4.0]
+    assert not hasattr(optimizer, "grad_scale")
+
+
+def test_fused_optimizers_take_the_same_steps():
+    weights = []
+    for fused in (False, True):
+        p = flambeau.nn.Parameter(flambeau.ones(3))
+        optimizer = flambeau.optim.SGD([p], lr=0.5, fused=fused)
+        scaler = flambeau.amp.GradScaler("cpu", init_scale=8.0)
+        for factor in (1.0, float("inf"), 2.0):
+            optimizer.zero_grad()
+            scaler.scale((p * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        weights.append((p.tolist(), scaler.get_scale()))
+    assert weights[0] == weights[1] == ([-0.5, -0.5, -0.5], 4.0)

@@ -43,7 +43,9 @@ def test_set_and_get():
         threads.set_num_threads(before)
 
 
-@pytest.mark.parametrize("bad,error", [(0, RuntimeError), (-1, RuntimeError), (2.0, TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    "bad,error", [(0, RuntimeError), (-1, RuntimeError), (2.0, RuntimeError), (True, RuntimeError)]
+)
 def test_bad_counts(bad, error):
     with pytest.raises(error, match="set_num_threads expects"):
         threads.set_num_threads(bad)

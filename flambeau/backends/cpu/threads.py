@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from . import team
 
@@ -72,13 +73,19 @@ def get_num_threads() -> int:
     return _requested
 
 
+def _check_count(name: str, count: Any) -> None:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise RuntimeError(f"{name} expects an int, but got {type(count).__name__}")
+    if count >= 1 << 31:
+        raise ValueError(f"{name}: {count} threads are more than an int holds")
+    if count <= 0:
+        raise RuntimeError(f"{name} expects a positive integer, but got {count}")
+
+
 def set_num_threads(count: int) -> None:
     """Use `count` threads in CPU kernels from now on."""
     global _requested
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"set_num_threads expects an int, but got {type(count).__name__}")
-    if count <= 0:
-        raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
+    _check_count("set_num_threads", count)
     _requested = count
     _apply()
     for callback in _listeners:
@@ -93,10 +100,7 @@ def get_num_interop_threads() -> int:
 def set_num_interop_threads(count: int) -> None:
     """Kept for programs that set it; see `get_num_interop_threads`."""
     global _side_by_side
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"set_num_interop_threads expects an int, but got {type(count).__name__}")
-    if count <= 0:
-        raise RuntimeError(f"set_num_interop_threads expects a positive integer, but got {count}")
+    _check_count("set_num_interop_threads", count)
     _side_by_side = count
 
 

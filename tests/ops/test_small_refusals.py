@@ -1,0 +1,62 @@
+"""Arguments that PyTorch takes or refuses, and so does Flambeau: same result or same exception."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+
+
+def outcome(function, library):
+    try:
+        result = function(library)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        return type(error)
+    return result.tolist() if hasattr(result, "tolist") else result
+
+
+def with_grad(t):
+    return t.zeros(3, requires_grad=True)
+
+
+CASES = [
+    lambda t: tuple(t.ones((np.array(3), np.int64(4))).shape),
+    lambda t: tuple(t.ones(np.array(3)).shape),
+    lambda t: tuple(t.ones(3).expand(np.array(2), 3).shape),
+    lambda t: t.ones((np.array(3.0),)),
+    lambda t: t.ones((np.array([3, 4]),)),
+    lambda t: t.device("cuda:"),
+    lambda t: t.set_num_threads(2**65),
+    lambda t: t.set_num_threads(1.5),
+    lambda t: t.set_num_interop_threads(True),
+    lambda t: t.arange(3).apply_(lambda k: "a"),
+    lambda t: t.arange(3).apply_(lambda k: 1.7),
+    lambda t: t.zeros(2).apply_(lambda k: t.tensor(2)),
+    lambda t: t.zeros(2).apply_(lambda k: None),
+    lambda t: t.zeros(3).map_(with_grad(t), lambda a, b: a),
+    lambda t: t.zeros(3).map2_(t.zeros(3), with_grad(t), lambda a, b, c: a),
+    lambda t: t.ones(4).unflatten("a", (2, 2)),
+    lambda t: t.ones(4).unflatten(1.5, (2, 2)),
+    lambda t: type("Own", (t.FloatTensor,), {}),
+    lambda t: t.ones(3).as_subclass(int),
+    lambda t: t.index_select(t.randn(0, 3), 0, t.tensor([0, 1])),
+    lambda t: t.empty_like(t.eye(2).to_sparse(), memory_format=t.preserve_format),
+    lambda t: t.Size([1]) + [2],
+    lambda t: t.Size([1]) + 5,
+    lambda t: tuple(t.Size([1]) + (2,)),
+    lambda t: t.empty(2, 1, 4, 5).dim_order(ambiguity_check=True),
+    lambda t: t.empty(1, 3).dim_order(ambiguity_check=[t.contiguous_format]),
+    lambda t: t.empty(1, 3).dim_order(ambiguity_check=[t.channels_last]),
+    lambda t: t.empty(1, 3).expand(4, 3).dim_order(),
+    lambda t: t.empty(1, 3).expand(4, 3).dim_order(ambiguity_check=True),
+    lambda t: t.empty(2, 3, 4, 5, memory_format=t.channels_last).dim_order(ambiguity_check=True),
+    lambda t: t.empty(2).dim_order(ambiguity_check=1),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_as_in_pytorch(case):
+    assert outcome(case, flambeau) == outcome(case, torch)
