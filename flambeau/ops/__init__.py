@@ -48,6 +48,7 @@ from . import (  # noqa: F401
     normalization,
     norms,
     parts,
+    per_element,
     python_protocol,
     quantiles,
     random,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from numbers import Number
 from typing import Any
-
-import numpy as np
 
 from ..core import dtype as dt
 from ..core.device import cpu, device
@@ -326,36 +323,6 @@ def zero_(self: Tensor) -> Tensor:
         self._bump("zero_")
         return self
     return _overwrite(self, 0, "zero_")
-
-
-def replace_elements(self: Tensor, values: list, name: str) -> None:
-    """Write what a Python function returned, element for element."""
-    for value in values:
-        if not isinstance(value, (Number, np.generic, Tensor)):
-            raise TypeError(f"{name}: must be real number, not {type(value).__name__}")
-    raw_copy(self, self.new_tensor(values).reshape(self.shape))
-    self._bump(name)
-
-
-@composite(function=False)
-def apply_(self: Tensor, callable: Any) -> Tensor:
-    """Replace each element by `callable` of it (slow: a Python call per element)."""
-    if self.requires_grad:
-        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
-    values = [callable(v) for v in self.reshape(-1).tolist()]
-    replace_elements(self, values, "apply_")
-    return self
-
-
-@composite(function=False)
-def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
-    """Replace each element by `callable` of it and the matching element of `tensor`."""
-    if self.requires_grad or tensor.requires_grad:
-        raise RuntimeError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
-    others = tensor.expand(self.shape).reshape(-1).tolist()
-    values = [callable(a, b) for a, b in zip(self.reshape(-1).tolist(), others)]
-    replace_elements(self, values, "map_")
-    return self
 
 
 # -- the memory behind a tensor ------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ..core.tensor import Tensor
-from .convert import replace_elements
 
 
 def delete_item(self: Tensor, index: Any) -> NoReturn:
@@ -18,16 +17,6 @@ def delete_item(self: Tensor, index: Any) -> NoReturn:
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one itself."""
     return other.detach() if assign else self.copy_(other).detach()
-
-
-def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Replace each element by callable(element, element of x, element of y), one call of Python each."""
-    if self.requires_grad or x.requires_grad or y.requires_grad:
-        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
-    first, second, third = (t.detach().expand(self.shape).reshape(-1).tolist() for t in (self, x, y))
-    results = [callable(a, b, c) for a, b, c in zip(first, second, third)]
-    replace_elements(self, results, "map2_")
-    return self
 
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
@@ -77,7 +66,6 @@ _METHODS: dict[str, Any] = {
     "__nonzero__": Tensor.__bool__,
     "__cuda_array_interface__": property(cuda_array_interface),
     "module_load": module_load,
-    "map2_": map2_,
     "resize": resize,
     "resize_as": resize_as,
     "reinforce": reinforce,
