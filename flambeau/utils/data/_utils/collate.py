@@ -5,8 +5,7 @@ In a worker process batches are built in shared memory, so that the loader's pro
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from flambeau.ops import namespace
 from flambeau.ops.joining import stack_into
 
 from .blocks import worker_pool
+from .containers import each_part, rebuilt_mapping, rebuilt_sequence
 from .info import get_worker_info
 
 _ops = namespace("torch")
@@ -38,46 +38,11 @@ def default_convert(data: Any) -> Any:
     >>> default_convert([np.array([0, 1]), "name"])
     [tensor([0, 1]), 'name']
     """
-    kind = type(data)
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)):
         return data if data.dtype.kind in _NO_NUMBERS else _as_tensor(data)
-    if isinstance(data, Mapping):
-        return _rebuilt_mapping(data, {key: default_convert(data[key]) for key in data})
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return kind(*(default_convert(d) for d in data))
-    if isinstance(data, tuple):
-        return [default_convert(d) for d in data]
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _rebuilt_sequence(data, [default_convert(d) for d in data])
-    return data
-
-
-def _rebuilt_mapping(original: Any, content: dict) -> Any:
-    """A mapping of the original's type (and with its other attributes), or a dict where there is no way to make one."""
-    try:
-        if isinstance(original, MutableMapping):
-            clone = copy.copy(original)
-            clone.update(content)
-            return clone
-        return type(original)(content)  # type: ignore[call-arg]
-    except TypeError:
-        return content
-
-
-def _rebuilt_sequence(original: Any, content: list) -> Any:
-    if type(original) is list:
-        return content
-    try:
-        if isinstance(original, MutableSequence):
-            clone = copy.copy(original)
-            for i, value in enumerate(content):
-                clone[i] = value
-            return clone
-        return type(original)(content)  # type: ignore[call-arg]
-    except TypeError:
-        return content
+    return each_part(data, default_convert)
 
 
 def _unsupported(found: Any) -> TypeError:
@@ -103,7 +68,7 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
             return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
         fields = {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
-        return _rebuilt_mapping(first, fields)
+        return rebuilt_mapping(first, fields)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return kind(*(collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)))
     if isinstance(first, Sequence):
@@ -111,7 +76,7 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
         if any(len(sample) != size for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)]
-        return columns if isinstance(first, tuple) else _rebuilt_sequence(first, columns)
+        return columns if isinstance(first, tuple) else rebuilt_sequence(first, columns)
     raise _unsupported(kind)
 
 
