@@ -288,6 +288,21 @@ class MaxVitBlock(nn.Module):
         return x
 
 
+def _block_sizes(input_size: Size, blocks: int, partition_size: int) -> list[Size]:
+    """The sizes of images before each block and after the last."""
+    sizes = [_halved(input_size)]
+    for _ in range(blocks):
+        sizes.append(_halved(sizes[-1]))
+    for i, (height, width) in enumerate(sizes[1:]):
+        if height % partition_size or width % partition_size:
+            raise ValueError(
+                f"Input size {(height, width)} of block {i} is not divisible by partition size {partition_size}. "
+                "Consider changing the partition size or the input size.\n"
+                f"Current configuration yields the following block input sizes: {sizes[1:]}."
+            )
+    return sizes
+
+
 class MaxVit(nn.Module):
     """Blocks of convolution and two kinds of attention, for images of one size."""
 
@@ -311,17 +326,7 @@ class MaxVit(nn.Module):
     ):
         super().__init__()
         norm = norm_layer or partial(nn.BatchNorm2d, eps=1e-3, momentum=0.01)
-        size = _halved(input_size)
-        sizes = [size]
-        for _ in block_channels:
-            sizes.append(_halved(sizes[-1]))
-        for i, (height, width) in enumerate(sizes[1:]):
-            if height % partition_size or width % partition_size:
-                raise ValueError(
-                    f"Input size {(height, width)} of block {i} is not divisible by partition size {partition_size}. "
-                    "Consider changing the partition size or the input size.\n"
-                    f"Current configuration yields the following block input sizes: {sizes[1:]}."
-                )
+        sizes = _block_sizes(input_size, len(block_channels), partition_size)
         layer = Conv2dNormActivation
         self.stem = nn.Sequential(
             layer(3, stem_channels, 3, stride=2, norm_layer=norm, activation_layer=activation_layer, inplace=None),

@@ -175,6 +175,14 @@ def box_loss(kind: str, coder: BoxCoder, anchors: Tensor, truths: Tensor, codes:
     return losses[kind](coder.decode_single(codes, anchors), truths, reduction="sum", eps=1e-7)
 
 
+def check_backbone(backbone: nn.Module, remark: str = "") -> None:
+    """Heads are built for as many channels as the backbone says it has."""
+    if not hasattr(backbone, "out_channels"):
+        raise ValueError(
+            f"backbone should contain an attribute out_channels specifying the number of output channels{remark}"
+        )
+
+
 def check_targets(targets: list[dict[str, Tensor]] | None, count: int) -> list[dict[str, Tensor]]:
     """What a detector needs to learn from, with boxes that are boxes."""
     if targets is None:

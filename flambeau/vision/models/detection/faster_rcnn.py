@@ -15,6 +15,7 @@ from .._api import weights_enums
 from ..mobilenetv3 import MobileNet_V3_Large_Weights, mobilenet_v3_large
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector, resnet50_body
+from ._utils import check_backbone
 from .anchor_utils import AnchorGenerator
 from .backbone_utils import _mobilenet_extractor
 from .generalized_rcnn import GeneralizedRCNN
@@ -75,11 +76,7 @@ class FasterRCNN(GeneralizedRCNN):
         bbox_reg_weights: tuple[float, float, float, float] | None = None,
         **kwargs: Any,
     ):
-        if not hasattr(backbone, "out_channels"):
-            raise ValueError(
-                "backbone should contain an attribute out_channels specifying the number of output channels (assumed to be "
-                "the same for all the levels)"
-            )
+        check_backbone(backbone, " (assumed to be the same for all the levels)")
         if (num_classes is None) == (box_predictor is None):
             raise ValueError(
                 "num_classes should be None when box_predictor is specified"
@@ -119,8 +116,8 @@ class FasterRCNN(GeneralizedRCNN):
             box_nms_thresh,
             box_detections_per_img,
         )
-        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
-        super().__init__(backbone, rpn, heads, GeneralizedRCNNTransform(min_size, max_size, mean, std, **kwargs))
+        transform = GeneralizedRCNNTransform(min_size, max_size, image_mean, image_std, **kwargs)
+        super().__init__(backbone, rpn, heads, transform)
 
 
 class TwoMLPHead(nn.Module):

@@ -17,7 +17,7 @@ from .._api import weights_enums
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector
 from ._single_stage import SingleStageDetector, Target, detections, level_candidates
-from ._utils import BoxLinearCoder
+from ._utils import BoxLinearCoder, check_backbone
 from .anchor_utils import AnchorGenerator
 from .retinanet import init_convs, p6p7_body
 from .rpn import permute_and_flatten
@@ -151,10 +151,7 @@ class FCOS(SingleStageDetector):
         **kwargs: Any,
     ):
         super().__init__()
-        if not hasattr(backbone, "out_channels"):
-            raise ValueError(
-                "backbone should contain an attribute out_channels specifying the number of output channels"
-            )
+        check_backbone(backbone)
         self.backbone = backbone
         anchors = anchor_generator or AnchorGenerator(((8,), (16,), (32,), (64,), (128,)), ((1.0,),) * 5)
         self.anchor_generator = anchors
@@ -163,8 +160,7 @@ class FCOS(SingleStageDetector):
             raise ValueError(f"anchor_generator.num_anchors_per_location()[0] should be 1 instead of {per_place}")
         self.head = head or FCOSHead(backbone.out_channels, per_place, num_classes)
         self.box_coder = BoxLinearCoder(normalize_by_size=True)
-        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
-        self.transform = GeneralizedRCNNTransform(min_size, max_size, mean, std, **kwargs)
+        self.transform = GeneralizedRCNNTransform(min_size, max_size, image_mean, image_std, **kwargs)
         self.center_sampling_radius = center_sampling_radius
         self.score_thresh, self.nms_thresh = score_thresh, nms_thresh
         self.detections_per_img, self.topk_candidates = detections_per_img, topk_candidates

@@ -18,7 +18,7 @@ from .._api import weights_enums
 from ..resnet import ResNet50_Weights
 from ._builders import Start, detector, resnet50_body
 from ._single_stage import SingleStageDetector, Target, detections, level_candidates
-from ._utils import BoxCoder, Matcher, box_loss, sum_of
+from ._utils import BoxCoder, Matcher, box_loss, check_backbone, sum_of
 from .anchor_utils import AnchorGenerator
 from .rpn import permute_and_flatten
 from .transform import GeneralizedRCNNTransform
@@ -170,10 +170,7 @@ class RetinaNet(SingleStageDetector):
         **kwargs: Any,
     ):
         super().__init__()
-        if not hasattr(backbone, "out_channels"):
-            raise ValueError(
-                "backbone should contain an attribute out_channels specifying the number of output channels"
-            )
+        check_backbone(backbone)
         self.backbone = backbone
         anchors = anchor_generator or _default_anchorgen()
         self.anchor_generator = anchors
@@ -182,8 +179,7 @@ class RetinaNet(SingleStageDetector):
             fg_iou_thresh, bg_iou_thresh, allow_low_quality_matches=True
         )
         self.box_coder = BoxCoder(weights=(1.0, 1.0, 1.0, 1.0))
-        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
-        self.transform = GeneralizedRCNNTransform(min_size, max_size, mean, std, **kwargs)
+        self.transform = GeneralizedRCNNTransform(min_size, max_size, image_mean, image_std, **kwargs)
         self.score_thresh, self.nms_thresh = score_thresh, nms_thresh
         self.detections_per_img, self.topk_candidates = detections_per_img, topk_candidates
 

@@ -114,9 +114,8 @@ class SSD(SingleStageDetector):
             head = SSDHead(widths, anchors, num_classes)
         self.head = head
         self.proposal_matcher = SSDMatcher(iou_thresh)
-        mean, std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
         options = {"size_divisible": 1, "fixed_size": size, **kwargs}
-        self.transform = GeneralizedRCNNTransform(min(size), max(size), mean, std, **options)
+        self.transform = GeneralizedRCNNTransform(min(size), max(size), image_mean, image_std, **options)
         self.score_thresh, self.nms_thresh, self.detections_per_img = score_thresh, nms_thresh, detections_per_img
         self.topk_candidates = topk_candidates
         self.neg_to_pos_ratio = (1.0 - positive_fraction) / positive_fraction

@@ -39,21 +39,23 @@ def resize_keypoints(keypoints: Tensor, original_size: Sequence[int], new_size: 
 
 
 class GeneralizedRCNNTransform(nn.Module):
-    """Normalise, resize (the shorter side to `min_size`, but the longer one to at most `max_size`) and pad into a batch."""
+    """Normalise (None: with ImageNet's mean and deviation), resize (the shorter side to `min_size`, but the longer one to at
+    most `max_size`) and pad into a batch."""
 
     def __init__(
         self,
         min_size: int | Sequence[int],
         max_size: int,
-        image_mean: Sequence[float],
-        image_std: Sequence[float],
+        image_mean: Sequence[float] | None,
+        image_std: Sequence[float] | None,
         size_divisible: int = 32,
         fixed_size: tuple[int, int] | None = None,
         **kwargs: Any,
     ):
         super().__init__()
         self.min_size = min_size if isinstance(min_size, (list, tuple)) else (min_size,)
-        self.max_size, self.image_mean, self.image_std = max_size, image_mean, image_std
+        self.image_mean, self.image_std = image_mean or [0.485, 0.456, 0.406], image_std or [0.229, 0.224, 0.225]
+        self.max_size = max_size
         self.size_divisible, self.fixed_size = size_divisible, fixed_size
         self._skip_resize = kwargs.pop("_skip_resize", False)
 
