@@ -385,8 +385,9 @@ hardswish = _with_inplace(_hardswish)
     inplace=False,
     grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
 )
-def hardshrink(input, lambd=0.5):
+def hardshrink(input, lambd=0.5, compute=None):
     """input, but zero in [-lambd, lambd]"""
+    lambd = f.rounded(lambd, compute)
     return f.where((input >= -lambd) & (input <= lambd), 0, input)
 
 

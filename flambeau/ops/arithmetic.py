@@ -54,16 +54,25 @@ def _check_difference(op: Pointwise, operands: tuple, params: tuple) -> None:
     check_alpha(op, operands, params)
 
 
+def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
+    """a + factor * b: with one rounding for floats, as PyTorch's kernels do, which have the factor in the dtype of the tensors."""
+    if isinstance(factor, Expr) and factor.op == "const" and factor.args[0] in (1, -1):
+        return a + b if factor.args[0] == 1 else a - b
+    if compute is None or not compute.is_floating_point:
+        return a + factor * b
+    return f.fma(f.rounded(factor, compute), f.rounded(b, compute), a)
+
+
 @pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha, former=("alpha",))
-def add(input, other, *, alpha=1):
+def add(input, other, *, alpha=1, compute=None):
     """input + alpha * other"""
-    return input + alpha * other
+    return _plus_multiple(input, alpha, other, compute)
 
 
 @pointwise(numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",), former=("alpha",))
-def sub(input, other, *, alpha=1):
+def sub(input, other, *, alpha=1, compute=None):
     """input - alpha * other"""
-    return input - alpha * other
+    return _plus_multiple(input, -alpha, other, compute)
 
 
 @pointwise(
@@ -73,9 +82,9 @@ def sub(input, other, *, alpha=1):
     out=False,
     label=lambda operands: f"RsubBackward{0 if operands[1] is not None else 1}",
 )
-def rsub(input, other, *, alpha=1):
+def rsub(input, other, *, alpha=1, compute=None):
     """other - alpha * input"""
-    return other - alpha * input
+    return _plus_multiple(other, -alpha, input, compute)
 
 
 @pointwise(numbers=_BOTH, only_numbers=True, aliases=("multiply",))
@@ -99,9 +108,11 @@ def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
 
 
 @pointwise(numbers=(), check=_check_value, guard=_value_fits, former=("value",), kinds="ifc", kernel="addcmul_cpu_out")
-def addcmul(input, tensor1, tensor2, *, value=1):
+def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
     """input + value * tensor1 * tensor2"""
-    return input + value * tensor1 * tensor2
+    if compute is None or not compute.is_floating_point:
+        return input + value * tensor1 * tensor2
+    return f.fma(value * tensor1, tensor2, input)
 
 
 def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
@@ -151,11 +162,13 @@ def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
         g * f.conj(end - input),
     ),
 )
-def lerp(input, end, weight):
+def lerp(input, end, weight, compute=None):
     """input + weight * (end - input)"""
     near_start = f.abs_(weight) < 0.5
     step = end - input
-    return f.where(near_start, input + weight * step, end - step * (1 - weight))
+    if compute is None or not compute.is_floating_point:
+        return f.where(near_start, input + weight * step, end - step * (1 - weight))
+    return f.where(near_start, f.fma(weight, step, input), f.fma(step, weight - 1, end))
 
 
 def _check_negation(op: Pointwise, operands: tuple) -> None:
@@ -254,9 +267,9 @@ def true_divide(input: Any, other: Any) -> Tensor:
 
 
 @pointwise(rule=promote_float, method=False, function=False, inplace=False, out=False, label="MulBackward0")
-def rdiv(input, other):
-    """other / input"""
-    return other / input
+def rdiv(input, other, compute=None):
+    """other / input, as PyTorch computes it: a product with the reciprocal"""
+    return f.rounded(1 / input, compute) * other
 
 
 @pointwise(
@@ -343,8 +356,11 @@ def _check_power(op: Pointwise, operands: tuple) -> None:
     grad=_power_gradient,
     label=_power_label,
 )
-def pow(input, exponent):
+def pow(input, exponent, compute=None):
     """input ** exponent"""
+    if compute is dt.bfloat16 and exponent.op == "const" and exponent.args[0] in (3, -2):
+        square = f.rounded(input * input, compute)
+        return square * input if exponent.args[0] == 3 else 1 / square
     if exponent.op == "const" and isinstance(exponent.args[0], bool):  # truth values have these two powers only
         return input if exponent.args[0] else f.where(input == input, 1, 1)
     return input**exponent

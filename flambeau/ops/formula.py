@@ -281,9 +281,9 @@ class Pointwise:
         return as_expr(self.formula(*symbols[: self.arity], **named))
 
     def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
-        """What a formula may round its steps to: beside a number that is not rounded, nothing is."""
-        apart = _UNROUNDED.get(self.name, ()) if self.sees_dtype else ()
-        return opmath(compute) if any(not isinstance(operands[i], Tensor) for i in apart) else compute
+        """What a formula may round its steps to: nothing is rounded in a quotient by a number."""
+        is_quotient = self.name in ("div", "floor_divide")
+        return opmath(compute) if is_quotient and not isinstance(operands[1], Tensor) else compute
 
     def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
         """Whether operand i loses precision before the computation."""
@@ -376,7 +376,7 @@ class Pointwise:
                 return share
         else:
             in_complex = plan.compute.is_complex
-            root = simplify(self.evaluate(symbols, plan.compute), not in_complex)
+            root = simplify(self.evaluate(symbols, opmath(plan.compute)), not in_complex)
             (share,) = pullback(root, arg(0), (symbols[index],), in_complex)
             if share is None and self.rule is gradient_rule:
                 return const(0)  # the second derivative of relu and the like is zero, not missing

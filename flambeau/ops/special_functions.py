@@ -341,9 +341,9 @@ def _xlog1py_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
     inplace=False,
     grad=_xlog1py_gradient,
 )
-def xlog1py(input, other):
+def xlog1py(input, other, compute=None):
     """input * log1p(other), and 0 where input is 0 (unless other is nan)"""
-    return f.where(other != other, other, f.where(input == 0, 0, input * f.log1p(other)))
+    return f.where(other != other, other, f.where(input == 0, 0, input * f.rounded(f.log1p(other), compute)))
 
 
 def _entropy_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
@@ -353,9 +353,10 @@ def _entropy_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
 @pointwise(
     rule=promote_float, kinds="bif", namespaces=_SPECIAL, method=False, inplace=False, grad=_entropy_gradient
 )  # fmt: skip
-def entr(input):
+def entr(input, compute=None):
     """-input * log(input); 0 at 0, -inf below"""
-    return f.where(input != input, input, f.where(input > 0, -input * f.log(input), f.where(input == 0, 0, -math.inf)))
+    share = -input * f.rounded(f.log(input), compute)
+    return f.where(input != input, input, f.where(input > 0, share, f.where(input == 0, 0, -math.inf)))
 
 
 # -- sums of exponentials and squares ------------------------------------------------------------------------------------
