@@ -28,7 +28,7 @@ _REFLECTED = {
     "truediv": "internal.rdiv",
 }  # fmt: skip
 _COMPARE = {"ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
-_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs"}
 # Those that overrides of operators know by the symbol's own method; the rest they know by the operator's function.
 _NAMED_BY_SYMBOL = {
     "eq", "pow", "and", "or", "xor", "lshift", "rshift", "floordiv", "rsub", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul",
@@ -131,6 +131,12 @@ def _run_inplace_operator(impl: Pointwise, self: Tensor, operands: tuple, params
     return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented
 
 
+def _inverted(self: Tensor) -> Tensor:
+    if self.dtype.category > 1:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return OPS["bitwise_not"].function(self)
+
+
 def bind_operators() -> None:
     """Give tensors Python's operators, once, when all operators are declared."""
     for symbol, name in _BINARY.items():
@@ -153,4 +159,5 @@ def bind_operators() -> None:
     Tensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)  # type: ignore[method-assign, assignment]
     for symbol, name in _UNARY.items():
         setattr(Tensor, f"__{symbol}__", OPS[name].function)
+    Tensor.__invert__ = _inverted  # type: ignore[method-assign]
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -218,7 +218,7 @@ _mantissa_of = Pointwise(
 
 @primitive(
     grads={"input": lambda g, out: g[0] * (-out[1].to(g[0].dtype)).exp2() if g[0] is not None else None},
-    out=True,
+    out="exact",
     label="FrexpBackward0",
 )
 def frexp(input: Tensor) -> Any:

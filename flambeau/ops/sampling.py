@@ -134,6 +134,8 @@ def normal(
         if not isinstance(value, (Tensor, int, float, np.number)):
             raise TypeError(f"normal(): argument '{name}' must be Tensor or float, not {type_name(value)}")
     source = as_generator(generator, "normal")
+    if size is not None:
+        mean, std = (x.item() if isinstance(x, Tensor) and not x.shape else x for x in (mean, std))
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         return _normal_sized(mean, std, size, source, out, options)
     if size is not None or options:

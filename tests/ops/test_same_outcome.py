@@ -102,15 +102,41 @@ def refusal(call: Callable[[], Any]) -> Exception | None:
     return None
 
 
+# Operators whose kernels for 16-bit numbers round between their steps, and those that round less often than they could.
+STEPS: dict[str, Callable[..., Any]] = {
+    "trunc": lambda L, x, y, z: L.div(x, y, rounding_mode="trunc"),
+    "trunc by a number": lambda L, x, y, z: L.div(x, 0.3, rounding_mode="trunc"),
+    "floor": lambda L, x, y, z: L.div(x, y, rounding_mode="floor"),
+    "floor_divide": lambda L, x, y, z: (x // y).add(x // 0.3),
+    "ldexp": lambda L, x, y, z: L.ldexp(x, y.round()),
+    "add": lambda L, x, y, z: L.add(x, y, alpha=0.3),
+    "add a number": lambda L, x, y, z: L.add(x, 0.7, alpha=0.3),
+    "sub": lambda L, x, y, z: L.sub(x, y, alpha=0.3),
+    "rsub": lambda L, x, y, z: L.rsub(x, y, alpha=0.3),
+    "number over tensor": lambda L, x, y, z: 0.1 / x,
+    "addcmul": lambda L, x, y, z: L.addcmul(x, y, z, value=0.3),
+    "addcdiv": lambda L, x, y, z: L.addcdiv(x, y, z, value=0.3),
+    "lerp": lambda L, x, y, z: L.lerp(x, y, 0.3) + L.lerp(x, y, 0.7),
+    "lerp with weights": lambda L, x, y, z: L.lerp(x, y, z),
+    "hardshrink": lambda L, x, y, z: L.nn.functional.hardshrink(x, 0.3),
+    "threshold": lambda L, x, y, z: L.nn.functional.threshold(x, 0.3, 0.1),
+    "cube": lambda L, x, y, z: x**3,
+    "square of the reciprocal": lambda L, x, y, z: x**-2,
+}
+LOGARITHMS: dict[str, Callable[..., Any]] = {  # whose last bits differ where they are not rounded away
+    "xlogy": lambda L, x, y, z: L.xlogy(x, y.abs()),
+    "xlog1py": lambda L, x, y, z: L.special.xlog1py(x, y.abs()),
+    "entr": lambda L, x, y, z: L.special.entr(x.abs()),
+    "logit": lambda L, x, y, z: L.logit(x / 9, 0.01),
+}
+
+
 def steps(L: Any, name: str, kind: str) -> Any:
-    """Operators whose kernels for 16-bit numbers round between their steps."""
-    draws = np.random.default_rng(0).uniform(-9, 9, (2, 2000)).round(2)
-    x, y = L.tensor(draws).to(getattr(L, kind))
-    if name == "div":
-        return tuple(L.div(x, z, rounding_mode=mode).tolist() for z in (y, 0.3) for mode in ("trunc", "floor"))
-    if name == "logit":
-        return tuple(L.logit(x / 9, eps).nan_to_num().tolist() for eps in (None, 0.01))
-    return getattr(L, name)(x, y.abs()).tolist()
+    draws = (
+        np.random.default_rng(0).uniform(-9, 9, (3, 1024)).round(2)
+    )  # whole vectors: the rest takes other steps there
+    x, y, z = L.tensor(draws).to(getattr(L, kind))
+    return {**STEPS, **LOGARITHMS}[name](L, x, y, z).tolist()
 
 
 GRID = np.arange(6.0).reshape(2, 3)
@@ -213,6 +239,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "weight beyond float16": lambda L: L.lerp(L.ones(2, dtype=L.half), L.zeros(2, dtype=L.half), 70000),
     "weight of another dtype": lambda L: L.lerp(L.ones(2).double(), L.zeros(2).double(), L.tensor(0.25)),
     "weights of another dtype": lambda L: L.lerp(L.ones(2).double(), L.zeros(2).double(), L.tensor([0.25])),
+    "a truth value inverted": lambda L: ~L.tensor([True, False]),
+    "a float inverted": lambda L: ~L.ones(2),
+    "a float's bits": lambda L: L.bitwise_not(L.ones(2)),
+    "mantissas into another dtype": lambda L: L.frexp(L.ones(2), out=(L.ones(2).double(), L.ones(2).int())),
+    "normal samples of a tensor's mean": lambda L: (L.manual_seed(3), L.normal(L.tensor(2.0), 1, (3,)))[1],
+    "normal samples of negative width": lambda L: L.normal(L.tensor(2.0), -1, (3,)),
     "trapezoids of two kinds": lambda L: L.trapezoid(L.ones(3), L.ones(3), dx=2),
     "trapezoids of complex width": lambda L: L.cumulative_trapezoid(L.ones(3), dx=1j),
     "no trapezoids": lambda L: L.trapezoid(L.ones(2, 0), L.ones(3)),
@@ -220,8 +252,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "mode into another dtype": lambda L: L.mode(L.ones(2), out=(L.ones(()).double(), L.ones(()).long())),
     "histogram of ints, its ends exchanged": lambda L: str(refusal(lambda: L.histc(L.arange(3), 2, 5, 1))),
 }
-for _name in ("div", "floor_divide", "xlogy", "ldexp", "logit"):
-    for _kind in ("bfloat16", "float16"):
+for _name in (*STEPS, *LOGARITHMS):
+    for _kind in ("bfloat16", "float16", "float32", "float64")[: 4 if _name in STEPS else 2]:
         CASES[f"{_name} of {_kind}"] = functools.partial(steps, name=_name, kind=_kind)
 for kind in ("sum", "mean", "max", "min", "prod"):
     for start in (None, 2.0):
