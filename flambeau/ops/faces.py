@@ -6,6 +6,7 @@ look-up, one new tensor, one native call. Everything else is handed to the gener
 from __future__ import annotations
 
 import functools
+import textwrap
 from typing import Any
 
 from ..core import graph, modes
@@ -37,66 +38,48 @@ def _face({signature}):
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
+# A call that looks like an earlier one.
+_KNOWN = """
+try:
+    _plan = _plans.get(({key}))
+except _Unplanned:
+    _plan = None
+if _plan is None:
+    return _general(_impl, ({operands},), (), None, _face)
+_storage = _Storage(_plan.nbytes, _plan.device)
+_result = _new(_Tensor)
+_result._storage = _storage
+_result.shape = _plan.shape
+_result._strides = _plan.strides
+_result._offset = 0
+_result.dtype = _plan.dtype
+_result.device = _plan.device
+_result._contig = _plan.contig
+_result._meta = _result._base = None
+_fn = _plan.fn
+if _fn is None{unpassed}:
+    _plan.run(_result, ({operands},))
+else:
+    {call}
+if ({meta}) and _plan.records and _mode.enabled:
+    _record(_plan, ({operands},), (), _result)
+return _result
+"""
+_CALL = "_fn(_plan.first, _storage.ptr, {addresses})"
+# A whole number may be too large for the kernel's argument: see as_operand.
+_CALL_WITH_NUMBER = """try:
+        _fn(_plan.first, _storage.ptr, {addresses})
+    except OverflowError:
+        return _general(_impl, ({operands},), (), None, _face)"""
+
 # One or two tensors, every parameter at its default.
 _FAST = """
-    if {plain}:{number_case}
-        try:
-            _plan = _plans.get(({key}))
-        except _Unplanned:
-            _plan = None
-        if _plan is None:
-            return _general(_impl, ({operands},), (), None, _face)
-        _storage = _Storage(_plan.nbytes, _plan.device)
-        _result = _new(_Tensor)
-        _result._storage = _storage
-        _result.shape = _plan.shape
-        _result._strides = _plan.strides
-        _result._offset = 0
-        _result.dtype = _plan.dtype
-        _result.device = _plan.device
-        _result._contig = _plan.contig
-        _result._meta = _result._base = None
-        _fn = _plan.fn
-        if _fn is None:
-            _plan.run(_result, ({operands},))
-        else:
-            _fn(_plan.first, _storage.ptr, {addresses})
-        if ({meta}) and _plan.records and _mode.enabled:
-            _record(_plan, ({operands},), (), _result)
-        return _result
-"""
+    if {plain}:{number_case}{known}"""
 
 # A tensor and a Python number.
 _NUMBER_CASE = """
         _kind = type({b})
-        if _kind is float or _kind is int:
-            try:
-                _plan = _plans.get(({key_of_a}, {number_key}))
-            except _Unplanned:
-                _plan = None
-            if _plan is None:
-                return _general(_impl, ({a}, {b}), (), None, _face)
-            _storage = _Storage(_plan.nbytes, _plan.device)
-            _result = _new(_Tensor)
-            _result._storage = _storage
-            _result.shape = _plan.shape
-            _result._strides = _plan.strides
-            _result._offset = 0
-            _result.dtype = _plan.dtype
-            _result.device = _plan.device
-            _result._contig = _plan.contig
-            _result._meta = _result._base = None
-            _fn = _plan.fn
-            if _fn is None{unpassed}:
-                _plan.run(_result, ({a}, {b}))
-            else:
-                try:
-                    _fn(_plan.first, _storage.ptr, {address_of_a}, {b})
-                except OverflowError:
-                    return _general(_impl, ({a}, {b}), (), None, _face)
-            if ({meta_of_a}) and _plan.records and _mode.enabled:
-                _record(_plan, ({a}, {b}), (), _result)
-            return _result"""
+        if _kind is float or _kind is int:{known}"""
 
 _GENERAL = """
     return _general(_impl, ({operands},), ({params}), {out}, _face)
@@ -180,22 +163,27 @@ def _fast(impl: Pointwise, names: dict[str, str]) -> str:
     if impl.arity == 2 and operands[1] in impl.numbers:
         a, b = operands
         special = 1 in impl.constant_operands
-        number_case = _NUMBER_CASE.format(
-            a=a,
-            b=b,
-            key_of_a=_key(a),
-            address_of_a=_address(a),
-            meta_of_a=_has_history(a),
-            number_key=f"(_kind, {b}) if {b} in _special else _kind" if special else "_kind",
-            unpassed=" or _plan.constants" if special else "",
+        number_key = f"(_kind, {b}) if {b} in _special else _kind" if special else "_kind"
+        known = _known(
+            _CALL_WITH_NUMBER,
+            12,
+            names["operands"],
+            f"{_key(a)}, {number_key}",
+            f"{_address(a)}, {b}",
+            _has_history(a),
+            " or _plan.constants" if special else "",
         )
-    return _FAST.format(
-        **names,
-        number_case=number_case,
-        key=", ".join(_key(x) for x in operands),
-        addresses=", ".join(_address(x) for x in operands),
-        meta=" or ".join(_has_history(x) for x in operands),
-    )
+        number_case = _NUMBER_CASE.format(b=b, known=known)
+    keys, addresses, meta = (map(part, operands) for part in (_key, _address, _has_history))
+    known = _known(_CALL, 8, names["operands"], ", ".join(keys), ", ".join(addresses), " or ".join(meta))
+    return _FAST.format(plain=names["plain"], number_case=number_case, known=known)
+
+
+@functools.cache
+def _known(call: str, indent: int, operands: str, key: str, addresses: str, meta: str, unpassed: str = "") -> str:
+    call = call.format(addresses=addresses, operands=operands)
+    text = _KNOWN.format(key=key, operands=operands, unpassed=unpassed, call=call, meta=meta)
+    return textwrap.indent(text, " " * indent)
 
 
 def _key(x: str) -> str:
