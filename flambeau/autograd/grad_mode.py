@@ -32,6 +32,14 @@ class _Switch:
     def __call__(self, function: Callable) -> Callable:
         if inspect.isgeneratorfunction(function):
             return self._wrap_generator(function)
+        if inspect.isclass(function):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or"
+                " methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method"
+                " and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -154,6 +162,33 @@ def is_grad_enabled() -> bool:
 def is_inference_mode_enabled() -> bool:
     """Whether inference mode is on."""
     return mode.inference
+
+
+class set_multithreading_enabled(_Switch):
+    """Whether a backward pass may use several threads of its own. Here it runs in the thread that called it either way, and
+    its kernels on all cores: the switch is what programs written for PyTorch ask about."""
+
+    def __init__(self, mode: bool) -> None:
+        self.value, self.outer = bool(mode), _state.multithreading
+        _state.multithreading = self.value
+
+    def __enter__(self) -> None:
+        mode.multithreading = self.value
+
+    def __exit__(self, *exc: Any) -> None:
+        mode.multithreading = self.outer
+
+    def __call__(self, function: Callable) -> Callable:
+        mode.multithreading = self.outer
+        return super().__call__(function)
+
+    def _fresh(self) -> _Switch:
+        return set_multithreading_enabled(self.value)
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` has set."""
+    return mode.multithreading
 
 
 class set_detect_anomaly:

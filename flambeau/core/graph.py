@@ -26,7 +26,7 @@ class GradMode(threading.local):
     inference = False
     anomaly_check_nan = True
     saved_hooks: tuple = ()  # (pack, unpack) pairs, the last one in force; changed by push_saved_hooks
-    forward_ad = 0
+    multithreading = True
     evaluating: Node | None = None  # the node whose backward runs, known with anomaly detection
     _anomaly = False
 

@@ -263,7 +263,9 @@ class Tensor:
         if meta is not None and (meta.requires_grad or meta.grad_fn is not None):
             return True
         base = self._base  # a view made without recording still says what its base says
-        return base is not None and base.requires_grad and (self.dtype.is_floating_point or self.dtype.is_complex)
+        if base is None or not base.requires_grad or self._storage.version >= INFERENCE:
+            return False
+        return self.dtype.is_floating_point or self.dtype.is_complex
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:

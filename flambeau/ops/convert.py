@@ -468,7 +468,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
             start = -(-before // self.dtype.itemsize)
             new = make_size((self._storage.size_bytes // self.dtype.itemsize - start,))
             uninitialised(header(self._storage, new, (1,), start, self.dtype, self.device, True))
-    self._bump("resize_")
+        self._bump("resize_")
     return self
 
 

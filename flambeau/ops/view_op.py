@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core import graph, modes
 from ..core.caching import remember
-from ..core.graph import Meta, Node, gradient_edge, mode, named_class, user_trace
+from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode, named_class, user_trace
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
@@ -105,7 +105,7 @@ class ViewOp:
             remember_no_grad_view(out, input)
             return
         edge = gradient_edge(input)
-        if edge is None:
+        if edge is None or input._storage.version >= INFERENCE:
             return
         node = named_class(ViewNode, self.label)()
         node.edges = (edge,)

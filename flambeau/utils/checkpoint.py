@@ -208,7 +208,9 @@ def checkpoint(
     run = _Recomputation(again, determinism_check == "default", stops)
     with saved_tensors_hooks(run.pack, run.unpack), first_context:
         result = function(*args, **kwargs)
-    run.complete = True
+        run.complete = True
+    if not run.complete:
+        raise RuntimeError("torch.utils.checkpoint: a context of context_fn suppressed an exception of the function")
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import flambeau
+import flambeau.utils.checkpoint
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
 
@@ -97,6 +99,46 @@ def test_views_of_inference_mode_are_closed() -> None:
             view.add_(1)
         messages.append(str(caught.value)[:100])
     assert messages[0] == messages[1]
+
+
+def test_views_of_inference_tensors_do_not_require_grad() -> None:
+    for t in (torch, flambeau):
+        with t.inference_mode():
+            x = t.ones(2, requires_grad=True)
+            assert not x[:1].requires_grad
+        assert not x[:1].requires_grad
+
+
+def test_switches() -> None:
+    for t in (torch, flambeau):
+        with t.autograd.set_multithreading_enabled(False):
+            assert not t.autograd.is_multithreading_enabled()
+        assert t.autograd.is_multithreading_enabled()
+        with pytest.warns(FutureWarning, match="Decorating classes"):
+            t.no_grad()(type("Plain", (), {}))
+
+
+def test_resizing_to_the_same_shape_changes_nothing() -> None:
+    for t in (torch, flambeau):
+        x = t.ones(3)
+        x.resize_((3,))
+        assert x._version == 0
+        x.resize_((1, 2))
+        assert x._version == 1
+
+
+def test_a_context_must_not_hide_an_error_of_a_checkpointed_function() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("from inside")
+
+    for t in (torch, flambeau):
+        contexts = (contextlib.suppress(ValueError), contextlib.nullcontext())
+        with pytest.raises(Exception) as caught:
+            t.utils.checkpoint.checkpoint(
+                fail, t.ones(2, requires_grad=True), use_reentrant=False, context_fn=lambda contexts=contexts: contexts
+            )
+        assert not isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, RuntimeError)
 
 
 def test_a_view_without_history_prints() -> None:
