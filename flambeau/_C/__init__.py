@@ -5,16 +5,23 @@ from __future__ import annotations
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
 
 from ..core.generator import Generator
+from ..core.layout import broadcast_shapes
 from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
-    "_disabled_torch_function_impl", "_log_api_usage_once",
+    "_disabled_torch_function_impl", "_infer_size", "_log_api_usage_once", "has_lapack",
 ]  # fmt: skip
 
 _VariableFunctions = _VariableFunctionsClass
+has_lapack = True  # NumPy brings one
+
+
+def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
+    """The shape that two shapes broadcast to."""
+    return Size(broadcast_shapes(tuple(a), tuple(b)))
 
 
 def _log_api_usage_once(event: str) -> None:

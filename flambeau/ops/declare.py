@@ -16,6 +16,7 @@ from .former import accepting_former
 from .formula import Pointwise, formula_globals
 from .inplace import (
     assign,
+    check_castable,
     check_disjoint,
     check_history_writable,
     check_unrecorded,
@@ -232,7 +233,8 @@ def _face(run: Callable, renames: dict[str, str], writing: Callable | None) -> A
 
 def _writing(name: str, run: Callable, rule: bool | str, recorded: bool) -> Callable:
     """A call with out=. `rule`: "exact" if out must have the result's dtype, "disjoint" if it must not share memory with an
-    input either; `recorded`: the operator is differentiable, so nothing here may require grad."""
+    input either, "castable" where a wrong dtype is told in the words of linear algebra; `recorded`: the operator is differentiable,
+    so nothing here may require grad."""
     disjoint, exact = rule == "disjoint", rule in ("disjoint", "exact")
 
     def writing(*args: Any, out: Any, **kwargs: Any) -> Any:
@@ -242,7 +244,10 @@ def _writing(name: str, run: Callable, rule: bool | str, recorded: bool) -> Call
             check_unrecorded(name, *(x for x in (out, *args) if isinstance(x, Tensor)))
         if disjoint:
             check_disjoint(out, args)
-        return write_out(name, out, run(*args, **kwargs), exact=exact)
+        result = run(*args, **kwargs)
+        if rule == "castable":
+            check_castable(name, out, result)
+        return write_out(name, out, result, exact=exact)
 
     return writing
 

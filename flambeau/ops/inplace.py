@@ -429,6 +429,18 @@ def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool,
         raise RuntimeError(f"Expected out tensor to have device {where}, but got {out.device} instead")
 
 
+def check_castable(name: str, out: Any, result: Any) -> None:
+    """Raise, in the words of linear algebra, if a result cannot be stored in the dtype of its out=."""
+    fields = getattr(result, "_fields", ("result",))
+    results, outs = (result, out) if isinstance(result, tuple) else ((result,), (out,))
+    for field, value, target in zip(fields, results, outs if isinstance(outs, (tuple, list)) else ()):
+        if isinstance(target, Tensor) and not can_cast(value.dtype, target.dtype):
+            raise RuntimeError(
+                f"{name}: Expected {field} to be safely castable from {type_word(value.dtype)} dtype, but got {field} with"
+                f" dtype {type_word(target.dtype)}"
+            )
+
+
 def check_out_dtype(out: Any, wanted: dtype) -> None:
     """Some out= must have the result's own dtype."""
     if isinstance(out, Tensor) and out.dtype is not wanted:

@@ -298,11 +298,11 @@ def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
     if input.device is cpu and 0 not in out.shape:
         rows, columns = input.shape[-2:]
         source = input if input._contig else input.contiguous()
+        diagonal = max(-rows, min(diagonal, columns))
         if input.dtype.is_complex:
             cut = (np.triu if upper else np.tril)(source._array(), diagonal)
             out._array()[...] = cut
         else:
-            diagonal = max(-rows, min(diagonal, columns))
             triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
     return out
 

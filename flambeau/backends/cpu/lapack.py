@@ -67,7 +67,7 @@ def _by_columns(a: np.ndarray, lower: bool = False) -> np.ndarray:
 
 
 def _from_columns(columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.swapaxes(columns, -2, -1).reshape(shape)
+    return columns.swapaxes(-2, -1).reshape(shape)
 
 
 def _substitute(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:

@@ -61,7 +61,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return factor
 
 
-@composite(name="cholesky", out=True)
+@composite(name="cholesky", out="castable")
 def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The older form of linalg.cholesky."""
     warnings.warn(
@@ -87,7 +87,7 @@ def _solve_gradients(g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs:
     return back.sum_to_size(input_shape) if needs["input"] else None, for_factor
 
 
-@primitive(grads={("input", "input2"): _solve_gradients}, out=True)
+@primitive(grads={("input", "input2"): _solve_gradients}, out="castable")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = input, A given by its Cholesky factor."""
     support.require("cholesky_solve", "input", input)
@@ -103,7 +103,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
     return solve_triangular(lower.mH, half, upper=True)
 
 
-@composite(out=True)
+@composite(out="castable")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of a matrix given by its Cholesky factor."""
     support.check_matrix("cholesky_inverse", input)

@@ -80,7 +80,7 @@ def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     return support.by_rows(_pseudo_inverse(a, atol, rtol, hermitian), A.dtype)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero."""
     support.require("linalg.pinv", "input", A)
@@ -106,7 +106,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 # -- rank and condition -----------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """How many singular values are above max(atol, rtol * largest)."""
     name = "linalg.matrix_rank"
@@ -119,7 +119,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     return support.integers((values > _threshold(values, atol, rtol)).sum(-1), dt.int64)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """How much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
     support.check_matrix("linalg.cond", A)

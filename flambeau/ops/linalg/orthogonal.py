@@ -174,14 +174,14 @@ def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
     support.check_kernel("orgqr_cpu", input)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of Householder reflections, given as geqrf leaves them."""
     _check_reflectors("torch.linalg.householder_product", input, tau)
     return reflected(input, tau, None)
 
 
-@composite(out=True)
+@composite(out="castable")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """Another name of linalg.householder_product."""
     return householder_product(input, input2)

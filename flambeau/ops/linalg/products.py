@@ -189,7 +189,7 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
 # -- tensors as matrices ----------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse for tensordot over the first `ind` dimensions."""
     support.require("linalg.tensorinv", "A", A)
@@ -205,7 +205,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return inv(A.reshape(rows, columns)).reshape((*second, *first))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     """X with tensordot(A, X) = B; `dims` of A are moved to its end first."""
     support.require("linalg.tensorsolve", "A", A)

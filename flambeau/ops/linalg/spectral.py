@@ -255,14 +255,14 @@ def _check_eig(name: str, A: Tensor) -> None:
         raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def eig(A: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, always complex."""
     _check_eig("linalg.eig", A)
     return general_eigen(A)
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out="castable")
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of a square matrix, always complex."""
     _check_eig("linalg.eigvals", A)

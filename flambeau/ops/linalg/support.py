@@ -86,7 +86,7 @@ def by_rows(array: np.ndarray, d: dtype) -> Tensor:
 
 def by_columns(array: np.ndarray, d: dtype) -> Tensor:
     """A new tensor with the array's values, each matrix stored column after column."""
-    stored = by_rows(np.swapaxes(array, -2, -1), d)
+    stored = by_rows(array.swapaxes(-2, -1), d)
     *outer, near, far = stored._strides
     shape, strides = make_size(array.shape), (*outer, far, near)
     return new_tensor(stored._storage, shape, strides, 0, d, stored.device, is_contiguous_layout(shape, strides))
@@ -111,9 +111,10 @@ _REASONS = {
 
 def raise_failures(name: str, info: Tensor, reason: str) -> None:
     """Raise LinAlgError for the first matrix whose info is not 0."""
-    codes = info._array().reshape(-1)
+    codes = info._array()
     if not codes.any():
         return
+    codes = codes.reshape(-1)
     bad = np.flatnonzero(codes)
     where = f"(Batch element {bad[0]}): " if info.shape else ""
     raise LinAlgError(f"{name}: {where}{_REASONS[reason].format(codes[bad[0]])}")
