@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 from .core.dtype import dtype, uint8
 from .core.storage import UntypedStorage
@@ -11,8 +12,10 @@ from .serialization import rebuild
 from .serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_storage
 from .serialization.rebuild import parameter as _rebuild_parameter
 from .serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
+from .utils.data._utils.failure import Failure
 
 __all__ = [
+    "ExceptionWrapper",
     "_element_size", "_rebuild_meta_tensor_no_storage", "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor",
     "_rebuild_tensor_v2", "_rebuild_tensor_v3",
 ]  # fmt: skip
@@ -37,3 +40,18 @@ def _rebuild_tensor_v2(storage: Any, *args: Any) -> Any:
 
 def _rebuild_tensor_v3(storage: Any, *args: Any) -> Any:
     return rebuild.tensor_v3(_held(storage), *args)
+
+
+class ExceptionWrapper:
+    """An exception to be raised again in another thread or process, with the traceback of the first place in its message."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background"):
+        problem = (sys.exc_info() if exc_info is None else exc_info)[1]
+        if problem is None:
+            raise ValueError("ExceptionWrapper: no exception is being handled, and none was given")
+        self._failure = Failure.of(problem, where)
+        self.exc_type, self.exc_msg, self.where = type(problem), self._failure.text, where
+
+    def reraise(self) -> NoReturn:
+        """Raise an exception of the same type."""
+        self._failure.reraise()

@@ -38,6 +38,8 @@ class device:
         if kind not in _TYPES:
             expected = ", ".join(_TYPES)
             raise RuntimeError(f"Expected one of {expected} device type at start of device string: {kind}")
+        if index is not None:
+            _check_index(index)
         self = _KNOWN.get((kind, index))
         if self is None:
             self = object.__new__(cls)
@@ -77,6 +79,13 @@ class device:
 
     def __exit__(self, *exc: Any) -> None:
         _default[0] = self._previous.pop()
+
+
+def _check_index(index: Any) -> None:
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise TypeError(f"device(): argument 'index' (position 2) must be int, not {type(index).__name__}")
+    if index < 0:
+        raise RuntimeError(f"Device index must not be negative, got {index}")
 
 
 _KNOWN: dict[tuple[str, int | None], device] = {}

@@ -8,7 +8,15 @@ from typing import Any
 from ..core.device import cpu
 from ..core.dtype import dtype
 from ..core.graph import INFERENCE
-from ..core.layout import channels_last, channels_last_3d, dimension_order, memory_format, strided, wrap_dim
+from ..core.layout import (
+    channels_last,
+    channels_last_3d,
+    dimension_order,
+    is_channels_last,
+    memory_format,
+    strided,
+    wrap_dim,
+)
 from ..core.promotion import can_cast as can_cast_dtypes
 from ..core.promotion import promote_types as promote
 from ..core.promotion import result_dtype
@@ -44,7 +52,8 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     undecided = alike or 1 in self.shape
     if ambiguity_check is not False and undecided:
         fitting = [f for f in formats if not _impossible(self, f) and self.is_contiguous(memory_format=f)]
-        if len(fitting) != 1 or alike:
+        one_format = self._contig is not is_channels_last(self.shape, self._strides)
+        if len(fitting) != 1 or (alike and not one_format):
             raise RuntimeError(
                 "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
             )

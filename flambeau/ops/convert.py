@@ -44,6 +44,14 @@ def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
     return True
 
 
+def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
+    """Whether the strides say so, those of dimensions of size 1 included: these may be laid out in two formats at once."""
+    if fmt is preserve_format:
+        return True
+    last = suggests_channels_last(t.shape, t._strides)
+    return is_laid_out(t, fmt) and last is (fmt is not contiguous_format)
+
+
 @composite(function=False)
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
     """Whether the elements lie in memory in that order without gaps."""
@@ -146,7 +154,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = None, copy: bool = False) -> Tensor:
     fmt = fmt or preserve_format
-    if d is t.dtype and where is t.device and not copy and is_laid_out(t, fmt):
+    if d is t.dtype and where is t.device and not copy and _is_of_format(t, fmt):
         return t
     if t.device.type == "meta" and where.type != "meta":
         raise NotImplementedError(

@@ -1,0 +1,27 @@
+"""`python -m flambeau.utils.collect_env`: what to put into a report of a problem."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from ..config import show
+
+__all__ = ["get_pretty_env_info", "main"]
+
+_RELEVANT = ("flambeau", "mpi4py", "numpy", "onnx", "pillow", "safetensors", "scipy", "tensorboard")
+
+
+def get_pretty_env_info() -> str:
+    """Versions, processor, libraries and relevant packages, one fact per line."""
+    found = {d.metadata["Name"].lower(): d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
+    packages = [f"{name}=={found[name]}" for name in _RELEVANT if name in found]
+    return show() + "\n\nRelevant packages:\n" + "\n".join(packages)
+
+
+def main() -> None:
+    """Print it."""
+    print(get_pretty_env_info())
+
+
+if __name__ == "__main__":
+    main()
