@@ -29,6 +29,24 @@ def _choose(op: Any, inplace: bool) -> Any:
     return op.op.inplace if inplace else op
 
 
+def _sloped(op: Any, inplace: bool, input: Tensor, slope: float) -> Tensor:
+    """op(input, slope), perhaps in place. There the derivative reads from the result which elements were negative; after a
+    negative slope that is lost."""
+    if not inplace:
+        return op(input, slope)
+    result = op.op.inplace(input, slope)
+    if slope < 0 and (node := result.grad_fn) is not None:
+        node.register_prehook(_refuse_slope)
+    return result
+
+
+def _refuse_slope(gradients: tuple) -> None:
+    raise RuntimeError(
+        "In-place activation backward calculation is triggered with a negative slope which is not supported. This is caused"
+        " by calling in-place forward function with a negative slope, please call out-of-place version instead."
+    )
+
+
 def _with_inplace(op: Any) -> Any:
     """Declare nn.functional's form of an operator without parameters, which may change its input."""
 
@@ -112,7 +130,7 @@ def leaky(input, negative_slope=0.01):
 @transparent(namespaces=_F)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """input, its negative part times negative_slope"""
-    return _choose(leaky, inplace)(input, negative_slope)
+    return _sloped(leaky, inplace, input, negative_slope)
 
 
 @pointwise(
@@ -211,7 +229,7 @@ def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
 @transparent(namespaces=_F)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input, its negative part as alpha * (exp(input) - 1)"""
-    return _choose(exponential_unit, inplace)(input, alpha)
+    return _sloped(exponential_unit, inplace, input, alpha)
 
 
 @transparent
@@ -255,7 +273,7 @@ def continuous_unit(input, alpha=1.0):
 @transparent(name="celu", namespaces=_F)
 def functional_celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """input, its negative part as alpha * (exp(input / alpha) - 1)"""
-    return _choose(continuous_unit, inplace)(input, alpha)
+    return _sloped(continuous_unit, inplace, input, alpha)
 
 
 # -- smooth functions ----------------------------------------------------------------------------------------------------
@@ -478,7 +496,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 @transparent(namespaces=_F)
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """leaky_relu in place"""
-    return leaky.op.inplace(input, negative_slope)
+    return _sloped(leaky, True, input, negative_slope)
 
 
 @transparent(name="threshold_", namespaces=_F)
@@ -490,10 +508,10 @@ def functional_threshold_(input: Tensor, threshold: float, value: float) -> Tens
 @transparent(namespaces=_F)
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """elu in place"""
-    return exponential_unit.op.inplace(input, alpha)
+    return _sloped(exponential_unit, True, input, alpha)
 
 
 @transparent(name="celu_", namespaces=_F)
 def functional_celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """celu in place"""
-    return continuous_unit.op.inplace(input, alpha)
+    return _sloped(continuous_unit, True, input, alpha)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core.dtype import opmath
+from ..core.dtype import float32, opmath
 from ..core.graph import mode
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import batch_norm as kernels
@@ -213,7 +213,8 @@ def _batch_norm(
 ) -> tuple[Tensor, Any, Any]:
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     _check(input, parameters, bool(training))
-    check_parameter_dtypes(input, *parameters.values())
+    if input.numel():
+        check_parameter_dtypes(input, *parameters.values())
     if len(input.shape) < 2:
         return input.clone(), None, None
     kept = opmath(input.dtype)
@@ -281,6 +282,14 @@ def native_batch_norm(
     return out, mean.to(given.dtype), rstd.to(given.dtype)
 
 
+def _repeated(running: Any, n: int, kept: Any) -> Any:
+    """Running statistics for n samples, in the dtype that goes with the input; float32 goes with half-width ones too."""
+    if running is None:
+        return None
+    narrow = running.dtype is float32 and kept.itemsize < 4
+    return running.detach().to(running.dtype if narrow else kept).repeat(n)
+
+
 @composite(method=False, namespaces=_FUNCTIONAL)
 def instance_norm(
     input: Tensor,
@@ -301,7 +310,8 @@ def instance_norm(
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
     merged = input.reshape(1, n * channels, *input.shape[2:])
-    mean, variance = statistics = [None if t is None else t.detach().repeat(n) for t in (running_mean, running_var)]
+    kept = input.dtype if weight is None else weight.dtype
+    mean, variance = statistics = [_repeated(t, n, kept) for t in (running_mean, running_var)]
     w, b = (None if t is None else t.repeat(n) for t in (weight, bias))
     out = _batch_norm(merged, mean, variance, w, b, use_input_stats, momentum, eps)[0]
     if use_input_stats:

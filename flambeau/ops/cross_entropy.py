@@ -195,8 +195,12 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
         raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
     expected = _target_shape(input)
     if len(shape) == 1 and target.shape not in ((), (1,)):
-        raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(target.shape)})")
+        if len(target.shape) != 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
     if len(shape) > 1 and target.shape != expected:
+        if len(shape) == 2 and len(target.shape) > 1 and target.shape[0] == shape[0]:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if len(target.shape) != len(expected):
             raise (ValueError if target.shape[:1] != shape[:1] or not target.shape else RuntimeError)(
                 f"Expected target size {list(expected)}, got {list(target.shape)}"
@@ -245,8 +249,8 @@ def cross_entropy(
         return _cross_entropy_probabilities(input, target, weight, reduction, label_smoothing)
     key = (input.shape, input.dtype, target.shape, target.dtype)
     if weight is not None or label_smoothing or key not in _accepted:
-        _check_classes("nll_loss", input, target, weight)
         _check_smoothing(label_smoothing)
+        _check_classes("nll_loss", input, target, weight)
         remember(_accepted, key, True)
     return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing)
 

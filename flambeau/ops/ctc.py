@@ -115,6 +115,8 @@ def _losses(
         raise RuntimeError(
             f"Expected 3-dimensional tensor, but got {len(log_probs.shape)}-dimensional tensor for argument #1 'log_probs'"
         )
+    if not log_probs.numel():
+        raise RuntimeError("log_probs tensor must not be empty")
     if log_probs.dtype is not dt.float32 and log_probs.dtype is not dt.float64:
         raise unsupported("ctc_loss_cpu", log_probs.dtype)
     steps, samples, classes = log_probs.shape

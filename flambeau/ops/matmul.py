@@ -457,9 +457,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return out if bias is None else out + bias
     if len(weight.shape) != 2:
         raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
-    if not input.shape or input.shape[-1] != weight.shape[1]:
-        rows = _numel(input.shape[:-1]) if input.shape else 1
-        cols = input.shape[-1] if input.shape else 1
+    if not input.shape:
+        raise RuntimeError("both arguments to linear need to be at least 1D, but they are 0D and 2D")
+    if input.shape[-1] != weight.shape[1]:
+        rows, cols = _numel(input.shape[:-1]), input.shape[-1]
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{cols} and {weight.shape[1]}x{weight.shape[0]})"
         )

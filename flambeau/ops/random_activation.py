@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..core.device import cpu
@@ -49,6 +50,9 @@ def _rrelu_slopes(input: Tensor, lower: float, upper: float, training: bool, gen
 
 def _rrelu(name: str, input: Any, lower: float, upper: float, training: bool, generator: Any) -> Tensor:
     need_tensors(name, input=input)
+    for bound, value in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(value):
+            raise RuntimeError(f"rrelu: {bound} bound must be finite, got {value}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     return _rrelu_slopes(input, float(lower), float(upper), training, as_generator(generator, name))

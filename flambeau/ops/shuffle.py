@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.layout import channels_last, suggests_channels_last
 from ..core.tensor import Tensor, numel_of
 from .arguments import as_int, need_tensors
 from .convert import clone
@@ -31,7 +32,7 @@ def _to_pixels(input: Any, factor: int) -> Tensor:
     rank = len(lead)
     split = input.reshape(*lead, out, factor, factor, height, width)
     order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return _copied(split.permute(*order), (*lead, out, height * factor, width * factor))
+    return _copied(split.permute(*order), (*lead, out, height * factor, width * factor), input)
 
 
 @internal(grads={"input": lambda g, factor: pixel_shuffle(g, factor)}, label="PixelUnshuffleBackward0")
@@ -41,18 +42,25 @@ def _to_channels(input: Any, factor: int) -> Tensor:
     split = input.reshape(*lead, channels, height // factor, factor, width // factor, factor)
     order = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
     shape = (*lead, channels * factor * factor, height // factor, width // factor)
-    return _copied(split.permute(*order), shape)
+    return _copied(split.permute(*order), shape, input)
 
 
-def _copied(t: Any, shape: Any) -> Tensor:
-    """A new contiguous tensor of this shape: these operators never return views."""
-    return clone(t).contiguous().reshape(*shape)._bare_alias()  # type: ignore[attr-defined]
+def _copied(t: Any, shape: Any, like: Tensor) -> Tensor:
+    """A new tensor of this shape in the memory format of `like`: these operators never return views."""
+    copy: Any = clone(t).contiguous().reshape(*shape)._bare_alias()  # type: ignore[attr-defined]
+    return (
+        copy.contiguous(memory_format=channels_last)
+        if suggests_channels_last(like.shape, like._strides) and len(shape) == 4
+        else copy
+    )
 
 
 @composite(**_BOTH)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) rearranged to (..., C, H * r, W * r)."""
     factor = _check_pixels("pixel_shuffle", input, upscale_factor, "upscale_factor")
+    if factor * factor >= 1 << 63:
+        raise ValueError(f"upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={factor}")
     if input.shape[-3] % (factor * factor):
         raise RuntimeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but"
@@ -81,7 +89,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def _mixed(input: Any, groups: int) -> Tensor:
     samples, channels, *rest = input.shape
     split = input.reshape(samples, groups, channels // groups, *rest)
-    return _copied(split.transpose(1, 2), input.shape)
+    return _copied(split.transpose(1, 2), input.shape, input)
 
 
 @composite(**_BOTH, aliases=("native_channel_shuffle",))
