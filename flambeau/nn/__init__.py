@@ -11,6 +11,8 @@ from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
+functional.grad = grad  # type: ignore[attr-defined] # it is made of functional itself
+
 __all__ = [
     "Buffer",
     "DataParallel",

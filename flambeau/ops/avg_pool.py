@@ -11,9 +11,10 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.tensor import Tensor, copy_of_array
 from .arguments import need_tensor
-from .band import Band
+from .band import Band, Outline
 from .declare import composite
 from .max_pool import max_pool1d, max_pool2d, max_pool3d
+from .memory import is_computed
 from .resample import Bands, resample, resampling_op
 from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
 
@@ -165,7 +166,8 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
                 f" {list(input.shape)} with dimension {len(input.shape) - i} being empty"
             )
     need_dtype(name, input)
-    return _adaptive_averages[dims](input, tuple(map(_adaptive_band, input.shape[-dims:], sizes)))
+    make: Any = _adaptive_band if is_computed(input) else Outline
+    return _adaptive_averages[dims](input, tuple(map(make, input.shape[-dims:], sizes)))
 
 
 @composite(method=False, namespaces=_BOTH)

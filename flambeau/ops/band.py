@@ -16,6 +16,17 @@ from ..core.tensor import Tensor, copy_of_array
 _MOST_STEPS = 8  # larger windows and strides are not worth a kernel of their own
 
 
+class Outline:
+    """The sizes of a band: all that tensors without values need, however large they say they are."""
+
+    def __init__(self, size: int, out: int):
+        self.size, self.out = size, out
+
+    @property
+    def transposed(self) -> Outline:
+        return Outline(self.out, self.size)
+
+
 class Band:
     """Output o is the sum over k < count[o] of weights[o, k] * input[first[o] + k], or the plain sum over divisors[o].
     Inputs outside repeat the border."""

@@ -43,9 +43,11 @@ def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window)
     )
 
 
-def _new(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """A result in the memory format of `like`."""
-    if suggests_channels_last(like.shape, like._strides):
+def _new(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> Tensor:
+    """A result in the memory format of `like`: channels last if those of the weight lie so, too."""
+    if suggests_channels_last(like.shape, like._strides) or (
+        weight is not None and suggests_channels_last(weight.shape, weight._strides)
+    ):
         return empty_strided(shape, channels_last_strides(shape), like.dtype, like.device)
     return empty(shape, like.dtype, like.device)
 
@@ -65,7 +67,7 @@ def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Win
             conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
         )
-    dx = _new(input.shape, input) if needs["input"] else None
+    dx = _new(input.shape, input, weight) if needs["input"] else None
     dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
     db = empty((weight.shape[0],), weight.dtype) if needs["bias"] else None
     if 0 in g.shape or 0 in input.shape or 0 in weight.shape:
@@ -86,7 +88,7 @@ def _bias_grad(g: Tensor) -> Tensor:
 @internal(grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
     shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
-    out = _new(shape, input)
+    out = _new(shape, input, weight)
     if input.device is not cpu or 0 in shape:
         return out
     if 0 in input.shape or 0 in weight.shape:
@@ -260,7 +262,9 @@ def _convolve(
             f"Calculated padded input size per channel: ({padded}). Kernel size: ({effective}). Kernel size can't be greater than actual"
             " input size"
         )
-    out = conv_forward(x, weight, bias, window)
+    out: Any = conv_forward(x, weight, bias, window)
+    if not x.shape[1]:
+        out = out.narrow(1, 0, 0)  # PyTorch makes no channels of none, whatever the weight says
     return out if batched else out.squeeze(0)
 
 

@@ -158,6 +158,14 @@ _FRACTIONAL = {dims: _fractional_op(dims) for dims in (2, 3)}
 _SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
 
 
+def _each(value: Any, dims: int, name: str, argument: str, position: int) -> tuple[int, ...]:
+    """One number, or one for each dimension; here a list of one is neither."""
+    if isinstance(value, (tuple, list)) and len(value) != dims:
+        few = "" if dims == 2 else "three "
+        raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of {few}Ints")
+    return spread(value, dims, name, argument, position)
+
+
 def _fractional_pool(
     input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any, dims: int
 ) -> tuple[Tensor, Tensor]:
@@ -167,19 +175,21 @@ def _fractional_pool(
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got: {list(input.shape)}")
-    kernel = spread(kernel_size, dims, name, "kernel_size", 2)
+    kernel = _each(kernel_size, dims, name, "kernel_size", 2)
     if output_size is None:
         ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * dims
+        if len(ratios) > dims:
+            raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
         if len(ratios) != dims or not all(0 < r < 1 for r in ratios):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
         output_size = [int(n * r) for n, r in zip(input.shape[-dims:], ratios)]
-    sizes = spread(output_size, dims, name, "output_size", 3)
+    sizes = _each(output_size, dims, name, "output_size", 3)
     if 0 in input.shape[-dims - 1 :]:
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
         )
     for side, n, count, k in zip(_SIDES[dims], input.shape[-dims:], sizes, kernel):
-        if count <= 0 or k <= 0:
+        if count < 0 or k <= 0:
             raise RuntimeError(f"{name}(): kernel and output {side} must be positive, but got {k} and {count}")
         if count + k - 1 > n:
             raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")

@@ -13,9 +13,10 @@ from ..core.tensor import Tensor
 from ..core.typenames import type_name
 from .arguments import is_int, need_tensor
 from .avg_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .band import Band
+from .band import Band, Outline
 from .declare import composite
 from .dtype_rules import unsupported
+from .memory import is_computed
 from .resample import resampling_op
 from .resize_bands import cubic_band, linear_band, nearest_band, smooth_band
 from .resize_bytes import resize_bytes
@@ -93,6 +94,8 @@ def _target(
         raise ValueError("either size or scale_factor should be defined")
     factors = _read_factors(scale_factor, sizes)
     wanted = [math.floor(n * f) if n * f >= 0 else math.ceil(n * f) for n, f in zip(sizes, factors)]
+    if any(abs(n) >= 1 << 63 for n in wanted):
+        raise RuntimeError("value cannot be converted to type int64_t without overflow")
     return wanted, (unknown if recompute or mode == "area" else list(factors))
 
 
@@ -135,11 +138,14 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
 def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
     _check(input, wanted)
     _need_dtype(input, mode)
+    op = _ops[mode + " antialias" if antialias else mode, len(wanted)]
+    if not is_computed(input):
+        return op(input, tuple(map(Outline, input.shape[2:], wanted)))
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
     bands = tuple(_band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors))
     if input.dtype is dt.uint8 and mode not in _NEAREST:
         return resize_bytes(input, bands)
-    return _ops[mode + " antialias" if antialias else mode, len(bands)](input, bands)
+    return op(input, bands)
 
 
 def _check_mode(input: Tensor, mode: str) -> None:

@@ -27,11 +27,15 @@ class Window(NamedTuple):
 # -- arguments ------------------------------------------------------------------------------------------------------------
 
 
+_INT_END = 1 << 31
+
+
 def spread(value: Any, dims: int, name: str, argument: str, position: int) -> tuple[int, ...]:
     """One int for all dimensions, or one for each."""
-    if is_int(value):
-        return (int(value),) * dims
-    values = as_ints(value, name, argument, position)
+    values = (int(value),) if is_int(value) else as_ints(value, name, argument, position)
+    for v in values:
+        if name != "max_pool1d" and not -_INT_END <= v < _INT_END:
+            raise RuntimeError("value cannot be converted to type int without overflow")
     if len(values) == 1:
         return values * dims
     if len(values) != dims:

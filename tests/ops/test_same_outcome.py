@@ -433,6 +433,76 @@ for _dtype in ("uint8", "float64"):
             )
 
 
+def steep_in_place(L: Any, name: str) -> Any:
+    """The gradient of an activation in place whose negative side points upwards."""
+    x = L.tensor([-1.0, 1.0], requires_grad=True)
+    getattr(L.nn.functional, name)(x.clone(), -2.0).sum().backward()
+    return x.grad
+
+
+def mixed_instance_norm(L: Any, data: str, statistics: str) -> Any:
+    mean, var = (f(2, dtype=getattr(L, statistics)) for f in (L.zeros, L.ones))
+    x = L.arange(16.0, dtype=getattr(L, data)).reshape(2, 2, 4)
+    return L.nn.functional.instance_norm(x, mean, var, use_input_stats=True), mean, var
+
+
+def channels_of_none(L: Any, dtype: str) -> Any:
+    """A convolution of images without channels, and the gradient of its bias."""
+    bias = L.ones(3, dtype=getattr(L, dtype), requires_grad=True)
+    x, weight = (L.ones(s, dtype=bias.dtype, requires_grad=True) for s in ((2, 0, 5), (3, 0, 2)))
+    out = L.nn.functional.conv1d(x, weight, bias)
+    return out.shape, *L.autograd.grad(out.sum(), [bias, weight])
+
+
+def channels_last_weight(L: Any) -> Any:
+    x = L.ones(1, 2, 5, 5, requires_grad=True)
+    out = L.nn.functional.conv2d(x, L.ones(3, 2, 3, 3).contiguous(memory_format=L.channels_last))
+    return out.detach(), L.autograd.grad(out.sum(), x)[0]
+
+
+def shuffled(L: Any, name: str, channels: int) -> Any:
+    x = L.arange(16.0 * channels).reshape(1, channels, 4, 4).contiguous(memory_format=L.channels_last)
+    return getattr(L.nn.functional, name)(x, 2)
+
+
+CASES |= {
+    **{
+        f"{f} with a negative slope": functools.partial(steep_in_place, name=f)
+        for f in ("elu_", "celu_", "leaky_relu_")
+    },
+    **{f"{f} with a negative slope": functools.partial(steep_in_place, name=f) for f in ("elu", "leaky_relu")},
+    "instance_norm, float64 and float32": lambda L: mixed_instance_norm(L, "float64", "float32"),
+    "instance_norm, float32 and float64": lambda L: mixed_instance_norm(L, "float32", "float64"),
+    "batch_norm of nothing in another dtype": lambda L: L.nn.BatchNorm1d(2)(L.ones(0, 2, dtype=L.float64)).detach(),
+    "convolution of no channels": lambda L: channels_of_none(L, "float32"),
+    "convolution of no channels, complex": lambda L: channels_of_none(L, "complex64"),
+    "convolution with a channels-last weight": channels_last_weight,
+    "pixel_shuffle, channels last": lambda L: shuffled(L, "pixel_shuffle", 8),
+    "pixel_unshuffle, channels last": lambda L: shuffled(L, "pixel_unshuffle", 2),
+    "channel_shuffle, channels last": lambda L: shuffled(L, "channel_shuffle", 4),
+    "pixel_shuffle by too much": lambda L: L.nn.functional.pixel_shuffle(L.ones(1, 4, 1, 1), 1 << 32),
+    "one class index too many": lambda L: L.nn.functional.nll_loss(L.ones(4), L.tensor([1, 2])),
+    "class indices in two dimensions": lambda L: L.nn.functional.nll_loss(L.ones(4, 3), L.zeros(4, 2, dtype=L.long)),
+    "too much smoothing": lambda L: L.nn.functional.cross_entropy(
+        L.ones(3, 4), L.zeros(4, dtype=L.long), label_smoothing=1.2
+    ),
+    "ctc_loss of nothing": lambda L: L.nn.functional.ctc_loss(L.ones(0, 0, 4), *[L.zeros(0, dtype=L.long)] * 3),
+    "rrelu without end": lambda L: L.nn.functional.rrelu(L.ones(2), 0.0, math.inf),
+    "linear of a number": lambda L: L.nn.functional.linear(L.tensor(1.0), L.ones(1, 1)),
+    "pooling by more than an int": lambda L: L.nn.functional.avg_pool2d(L.ones(1, 1, 4, 4), 2, 1 << 31),
+    "fractional pooling to nothing": lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 2, 7, 7), 2, (0, 3)),
+    "fractional pooling by a list of one": lambda L: L.nn.functional.fractional_max_pool2d(L.ones(1, 2, 7, 7), (1,), 3),
+    "fractional pooling by nothing": lambda L: L.nn.FractionalMaxPool3d(0, output_size=1),
+    "resizing beyond all numbers": lambda L: L.nn.functional.interpolate(L.ones(1, 1, 2), scale_factor=1e20),
+    "resizing without values": lambda L: (
+        L.nn.functional.interpolate(L.ones(1, 1, 2, 2, device="meta"), size=(1 << 30, 1 << 30), mode="bicubic").shape
+    ),
+    "a gradient of convolution by its other name": lambda L: L.nn.functional.grad.conv1d_input(
+        (1, 1, 4), L.ones(1, 1, 2), L.ones(1, 1, 3)
+    ),
+}
+
+
 def outcome(call: Callable[[Any], Any], library: Any) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -218,6 +218,8 @@ class _FractionalMaxPoolNd(Module):
         self.output_size = entries(output_size) if output_size is not None else None
         self.output_ratio = entries(output_ratio) if output_ratio is not None else None
         name = type(self).__name__
+        if self._spatial == 3 and min(self.kernel_size) <= 0:
+            raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
         if output_size is None and output_ratio is None:
             raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
         if output_size is not None and output_ratio is not None:
