@@ -138,7 +138,7 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
 def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
     _check(input, wanted)
     _need_dtype(input, mode)
-    op = _ops[mode + " antialias" if antialias else mode, len(wanted)]
+    op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]
     if not is_computed(input):
         return op(input, tuple(map(Outline, input.shape[2:], wanted)))
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
