@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core import dlpack, nested
-from ..core.device import cpu, default_device, device
+from ..core.device import cpu, default_device
+from ..core.device import device as Device
 from ..core.dtype import dtype
 from ..core.layout import dense_strides
 from ..core.promotion import get_default_dtype
@@ -20,7 +21,7 @@ from ..core.tensor import empty_strided as raw_empty_strided
 from ..core.tensor import new_tensor as header
 from ..core.typed_storage import TypedStorage
 from ..core.typenames import type_name
-from .arguments import Options, read_options
+from .arguments import Options, as_device, read_options
 from .creation import finish
 from .declare import composite
 
@@ -30,7 +31,7 @@ def elements_of(value: Any) -> np.ndarray | None:
     return value._array() if isinstance(value, Tensor) else None
 
 
-def from_data(data: Any, d: dtype | None, where: device) -> Tensor:
+def from_data(data: Any, d: dtype | None, where: Device) -> Tensor:
     """A new tensor with the values of nested Python data."""
     shape, d, values = nested.infer(data, d, default_dtype=get_default_dtype(), tensor_to_numpy=elements_of)
     if where is not cpu:
@@ -50,7 +51,7 @@ _COPY_WARNING = (
 )
 
 
-def _copied(name: str, data: Tensor, options: Options, d: dtype | None, where: device) -> Tensor:
+def _copied(name: str, data: Tensor, options: Options, d: dtype | None, where: Device) -> Tensor:
     warnings.warn(_COPY_WARNING.format(name), UserWarning, stacklevel=4)
     copy = data.detach().to(dtype=options.dtype or d or data.dtype, device=where, copy=True)
     return finish(copy, options.requires_grad)
@@ -72,7 +73,7 @@ def tensor(data: Any, **options: Any) -> Tensor:
     return finish(from_data(data, chosen.dtype, chosen.device or default_device()), chosen.requires_grad)
 
 
-def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: device | None) -> Tensor:
+def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: Device | None) -> Tensor:
     """A copy of a storage's elements; bytes without a type are read as the dtype asked for."""
     if isinstance(data, TypedStorage):
         if d is not None and data.dtype is not d:
@@ -228,7 +229,11 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
 
 @composite(method=False)
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array."""
+    """A tensor over the memory of another library's array, which must be the CPU's."""
+    if device is not None and not isinstance(device, (str, Device)):
+        raise AssertionError(f"from_dlpack: unsupported device type: {type(device)}")
+    if device is not None and as_device(device) is not cpu:
+        raise BufferError(f"from_dlpack: memory of the CPU cannot be had on device {device}")
     if isinstance(ext_tensor, Tensor):
         result = ext_tensor.detach()
         return result.clone() if copy else result

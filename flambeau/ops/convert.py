@@ -444,9 +444,8 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     strides = contiguous_strides(shape) if stride is None else as_ints(stride, "set_", "stride", 4)
     if len(shape) != len(strides):
         raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
-    if shape != self.shape or (
-        stride is not None and strides != self._strides
-    ):  # else PyTorch takes the storage as it is
+    same_strides = stride is None or strides == self._strides
+    if shape != self.shape or not same_strides:  # else PyTorch takes the storage as it is
         _grow(storage, shape, strides, storage_offset, self.dtype)
     check_bounds(storage, shape, strides, storage_offset, self.dtype)
     contig = is_contiguous_layout(shape, strides)

@@ -198,9 +198,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if b == 1:
             return unsafe_view(mv(rows, other), tuple(input.shape[:-1]))
         return unsafe_view(mm(rows, other), (*input.shape[:-1], other.shape[-1]))
-    if (
-        a <= 2 and b >= 3 and input.requires_grad
-    ):  # a weight on the left: its gradient is one product instead of a batch of them
+    if a <= 2 and b >= 3 and input.requires_grad:  # a weight: its gradient is one product instead of a batch of them
         return matmul(other.mT, input) if a == 1 else matmul(other.mT, input.t()).mT.contiguous()
     return _batched(input, other)
 

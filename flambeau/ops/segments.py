@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 from ..core.device import cpu
-from ..core.dtype import dtype as Dtype
 from ..core.dtype import int64
 from ..core.layout import layout as Layout
 from ..core.layout import sparse_csc, sparse_csr, wrap_dim
@@ -15,7 +14,8 @@ from ..core.promotion import get_default_dtype
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
-from .creation import full
+from .arguments import read_options
+from .creation import finish, full
 from .declare import composite, internal
 from .dtype_rules import unsupported
 from .joining import cat
@@ -166,21 +166,16 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
     return matrix_norm(input, "nuc", dim, keepdim)
 
 
-def from_file(
-    filename: str,
-    shared: bool | None = None,
-    size: int | None = 0,
-    *,
-    dtype: Dtype | None = None,
-    layout: Layout | None = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Tensor:
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, **options: Any) -> Tensor:
     """A tensor of `size` elements over a file's memory; with shared=True, changes go to the file, which is made if need be."""
-    kind = dtype or get_default_dtype()
+    chosen = read_options("from_file", options)
+    if chosen.device not in (None, cpu):
+        raise NotImplementedError(f"from_file: a file's memory is the CPU's, got device {chosen.device}")
+    kind = chosen.dtype or get_default_dtype()
     count = size or 0
     storage = UntypedStorage.from_file(filename, shared, count * kind.itemsize)
-    return new_tensor(storage, make_size((count,)), (1,), 0, kind, cpu, True)
+    made = new_tensor(storage, make_size((count,)), (1,), 0, kind, cpu, True)
+    return finish(made, chosen.requires_grad)
 
 
 def sparse_compressed_tensor(

@@ -115,9 +115,7 @@ class _Recomputation:
         self.check_metadata = check_metadata
         self.early_stop = early_stop
         self.first: list[tuple] = []  # shape and dtype of each saved tensor
-        self.complete = (
-            False  # whether the first run has ended; it may contain a backward pass, which needs a second run
-        )
+        self.complete = False  # whether the first run has ended: a backward pass in it needs a second run before
         self.found: list[Tensor] | None = None
         self.left = 0  # saved tensors that have not been asked for since the last second run
 
@@ -178,7 +176,8 @@ def checkpoint(
 
     The second run is under the same autocast and sees the random numbers of the first unless `preserve_rng_state=False` is
     given. It ends when all that the first saved is there, or with `early_stop=False` when the function does.
-    `determinism_check="none"` leaves out the comparison of shapes and dtypes.
+    `determinism_check="none"` leaves out the comparison of shapes and dtypes; `debug` changes nothing: messages name the
+    tensors that differ either way.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):

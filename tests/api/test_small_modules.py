@@ -7,6 +7,7 @@ import threading
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 
 import flambeau
@@ -197,6 +198,24 @@ def test_from_file(T, tmp_path):
     assert again.tolist() == [0.0, 1.0, 2.0]
     again[0] = 9  # private: the file keeps what it has
     assert T.from_file(path, size=3, dtype=T.float64).tolist() == [0.0, 1.0, 2.0]
+
+
+@LIBRARIES
+def test_memory_of_the_cpu_stays_there(T, tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(16))
+    for option, refusal in (
+        ({"device": "meta"}, NotImplementedError),
+        ({"layout": T.sparse_coo}, NotImplementedError),
+        ({"pin_memory": True}, RuntimeError),
+    ):
+        with pytest.raises(refusal):
+            T.from_file(str(path), size=4, **option)
+    with pytest.raises(BufferError):
+        T.from_dlpack(np.ones(2), device="meta")
+    with pytest.raises(AssertionError, match="unsupported device type"):
+        T.from_dlpack(np.ones(2), device=5)
+    assert T.from_dlpack(np.ones(2), device="cpu").tolist() == [1, 1]
 
 
 @LIBRARIES
