@@ -9,6 +9,7 @@ import numpy as np
 from .core.layout import sparse_coo
 from .core.sparse import Invariants, new_coo
 from .core.tensor import Tensor
+from .ops.legacy import SPARSE_TENSOR_TYPES
 from .ops.sparse_coo import coalesce
 from .ops.sparse_index import index_tensor
 from .ops.sparse_products import reduced_mm, sparse_addmm, sparse_mm
@@ -16,6 +17,8 @@ from .ops.sparse_products import sampled_addmm as _sampled_addmm
 from .ops.sparse_reductions import sparse_softmax, sum_dims
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
+
+globals().update(SPARSE_TENSOR_TYPES)  # FloatTensor and its kin: older constructors
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:

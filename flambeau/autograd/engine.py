@@ -179,6 +179,9 @@ class LinearPass(Pass):
     derivative rule cannot be differentiated that would be silently zero: it is an error instead."""
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
+        outgoing = node.linear(incoming)
+        if outgoing is not None:
+            return outgoing
         outgoing = super().evaluate(node, incoming, useful)
         if outgoing is not None and any(g is not None and g.requires_grad for g in incoming):
             for g, edge in zip(outgoing, node.edges):

@@ -15,7 +15,7 @@ from ..core.tensor import Tensor, empty
 from ..ops.creation import fill_raw
 from ..ops.inplace import check_history_writable, rebase_history
 from .duals import has_tangent
-from .function_forward import apply_forwards
+from .function_forward import Transposed, apply_forwards
 
 
 class FunctionCtx:
@@ -82,11 +82,12 @@ _SPENT_MESSAGE = "ctx.saved_tensors can only be accessed once where clear_saved_
 class FunctionNode(Node):
     """The recorded call of a user's Function."""
 
-    __slots__ = ("ctx", "cls", "positions")
+    __slots__ = ("ctx", "cls", "positions", "inputs")
 
     ctx: FunctionCtx
     cls: Any
     positions: list[int]  # which forward arguments were tensors
+    inputs: list[tuple]  # their shapes, dtypes and devices, where there is a jvp that may ask
 
     def apply(self, grads: list) -> tuple:
         ctx = self.ctx
@@ -111,6 +112,12 @@ class FunctionNode(Node):
                     f"function {self.label} returned {type(share).__name__} instead of a Tensor or None gradient"
                 )
         return tuple(self.fitted(i, share) for i, share in enumerate(shares))
+
+    def linear(self, grads: list) -> tuple | None:
+        if self.cls.jvp is Function.jvp or not any(g is not None and g.requires_grad for g in grads):
+            return None
+        row = Transposed(self, grads)
+        return tuple(None if edge is None else row.share(k) for k, edge in enumerate(self.edges))
 
     def fitted(self, index: int, share: Tensor | None) -> Tensor | None:
         """A gradient of broadcast shape is summed down to the input's."""
@@ -252,6 +259,8 @@ class Function:
         node: Any = cls._backward_cls(cls.__name__ + "Backward", edges)
         node.cls, node.ctx, node.positions = cls, ctx, positions
         node.extra = tuple(args[i].shape for i in positions)
+        if cls.jvp is not Function.jvp:
+            node.inputs = [(args[i].shape, args[i].dtype, args[i].device) for i in positions]
         node.output_count = len(outputs)
         node.output_info = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs)
         inputs = {id(a) for a in args if isinstance(a, Tensor)}

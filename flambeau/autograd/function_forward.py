@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.tensor import Tensor
+from ..core.graph import Node, gradient_edge
+from ..core.tensor import Tensor, empty
+from ..ops.creation import fill_raw
 from .duals import carry, laid_out_like, levels_closed, tangent_of
 
 
@@ -20,12 +22,7 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
                 outputs[i] = out.view_as(out)
         given = [_zeros(a, t) if ctx.materialize_grads else t for a, t in zip(args, tangents)]
         versions = [None if t is None else t._version for t in given]
-        ctx._pushing_forward = True
-        try:
-            pushed = cls.jvp(ctx, *given)
-        finally:
-            ctx._pushing_forward = False
-    found = list(pushed) if isinstance(pushed, (tuple, list)) else [pushed]
+        found = _pushed(cls, ctx, given)
     if len(found) != len(outputs):
         raise RuntimeError(
             f"A custom Function's jvp returned an incorrect number of forward gradients (expected {len(outputs)} but got"
@@ -44,6 +41,40 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
     for i, (out, tangent) in enumerate(zip(outputs, found)):
         _hand_over(ctx, args, given, out, tangent, i)
     return tuple(outputs) if isinstance(result, (tuple, list)) else outputs[0]
+
+
+def _pushed(cls: Any, ctx: Any, tangents: list) -> list:
+    ctx._pushing_forward = True
+    try:
+        pushed = cls.jvp(ctx, *tangents)
+    finally:
+        ctx._pushing_forward = False
+    return list(pushed) if isinstance(pushed, (tuple, list)) else [pushed]
+
+
+class Transposed(Node):
+    """The product of gradients with the Jacobian of a Function that has a jvp. Only its derivative with respect to the
+    gradients is ever asked for: the Jacobian times tangents, which is what jvp computes. So its value is left at zero."""
+
+    def __init__(self, of: Any, grads: list):
+        super().__init__(of.label, tuple(gradient_edge(g) if g is not None else None for g in grads))
+        self.of, self.output_count = of, len(of.edges)
+
+    def share(self, index: int) -> Tensor:
+        share = self._nothing(index)
+        share._set_history(self, index)
+        return share
+
+    def _nothing(self, index: int) -> Tensor:
+        shape, dtype, device = self.of.inputs[index]
+        return fill_raw(empty(shape, dtype, device), 0)
+
+    def apply(self, grads: list) -> tuple:
+        ctx = self.of.ctx
+        tangents: list = [None] * len(ctx.needs_input_grad)
+        for k, (position, g) in enumerate(zip(self.of.positions, grads)):
+            tangents[position] = self._nothing(k) if g is None and ctx.materialize_grads else g
+        return tuple(_pushed(self.of.cls, ctx, tangents))
 
 
 def _zeros(argument: Any, tangent: Tensor | None) -> Tensor | None:

@@ -71,6 +71,11 @@ class dtype:
     def to_complex(self) -> dtype:
         if self.is_complex:
             return self
+        if not self.is_floating_point or self in FLOAT8:
+            kind = (self.legacy_name or self.name.replace("uint", "UInt").replace("float", "Float")).removesuffix(
+                "Tensor"
+            )
+            raise RuntimeError(f"Unknown Complex ScalarType for {kind}")
         return _COMPLEX.get(self, complex64)
 
 

@@ -206,21 +206,23 @@ class Generator:
         """The complete state as a ByteTensor that PyTorch understands too."""
         return copy_of_array(np.frombuffer(self.state_bytes(), np.uint8), uint8)
 
-    def set_state(self, new_state: Tensor) -> None:
+    def set_state(self, new_state: Tensor) -> Generator:
         """Takes over a state that `get_state` returned."""
         if not isinstance(new_state, Tensor):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
         if new_state.dtype is not uint8 or new_state.device.type != "cpu":
             raise TypeError(f"RNG state must be a torch.ByteTensor, but got {new_state.dtype} on {new_state.device}")
         self.set_state_bytes(new_state._array().tobytes())
+        return self
 
     def graphsafe_get_state(self) -> Generator:
         """This generator itself: a state that is shared, not copied."""
         return self
 
-    def graphsafe_set_state(self, state: Generator) -> None:
+    def graphsafe_set_state(self, state: Generator) -> Generator:
         """Takes over the state of another generator."""
         self.set_state_bytes(state.state_bytes())
+        return self
 
     def clone_state(self) -> Generator:
         """A new generator that continues from the same point, independently."""

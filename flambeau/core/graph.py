@@ -256,6 +256,10 @@ class Node:
     def apply(self, grads: list) -> tuple:
         raise NotImplementedError
 
+    def linear(self, grads: list) -> tuple | None:
+        """In a pass for forward mode: what `apply` returns, made of the node's own forward derivative if it has one."""
+        return None
+
     def release(self) -> None:
         """Drop the saved tensors after a backward pass that does not retain the graph. A node that keeps none can be passed
         again."""

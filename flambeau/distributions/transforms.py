@@ -24,7 +24,15 @@ from .matrix_transforms import (
     SoftmaxTransform,
     StickBreakingTransform,
 )
-from .transform import ByValue, ComposeTransform, IndependentTransform, Transform, clipped_sigmoid, identity_transform
+from .transform import (
+    ByValue,
+    ComposeTransform,
+    IndependentTransform,
+    Transform,
+    _InverseTransform,  # noqa: F401 (programs that define transforms ask whether one is an inverse)
+    clipped_sigmoid,
+    identity_transform,
+)
 from .transform_sequences import CatTransform, StackTransform
 from .utils import Number, broadcast_all
 

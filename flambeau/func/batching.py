@@ -144,9 +144,9 @@ class Level(modes.Mode):
     def check_target(self, target: Any, name: str) -> None:
         if not self.owns(target):
             raise VmapRefusal(
-                f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor in extra_args that has more"
-                " elements than `self`. This happened due to `self` not being vmapped over while a Tensor in extra_args is"
-                " being vmapped over in a vmap. Please try to use out-of-place operators instead of in-place ones, or"
+                f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that"
+                " has more elements than `self`. This happened due to `self` not being vmapped over while a Tensor in extra_args"
+                f" is being vmapped over in a vmap. Please try to use out-of-place operators instead of {name}, or"
                 " make self from the other tensor (new_zeros, zeros_like)."
             )
 
@@ -190,7 +190,9 @@ class Level(modes.Mode):
 
     def refuse_randomness(self, name: str) -> NoReturn:
         if self.randomness == "same":
-            raise VmapRefusal(f"vmap: {name}() draws for each element: it cannot be used with randomness='same'")
+            raise VmapRefusal(
+                f"Vmap does not currently support same randomness with a batched tensor input: {name}() draws for each element"
+            )
         raise VmapRefusal(
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
             " randomness flags on vmap or perform the randomness operation out of vmap"

@@ -119,7 +119,7 @@ def _flat_outputs(outputs: Any, name: str) -> tuple[list[Tensor], TreeSpec]:
     flat, spec = tree_flatten(outputs)
     if isinstance(outputs, Tensor):
         return flat, spec
-    if not flat:
+    if not flat or outputs is None:
         raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output (got output = {outputs})")
     for one in flat:
         if not isinstance(one, Tensor):
@@ -134,8 +134,8 @@ class _Traced:
         self.tape = Tape()
         with self.tape as tape:
             self.spec = tree_flatten(primals)[1]
-            inside = tree_map(tape.follow, primals)
-            outputs, self.aux = _with_aux(func(*inside), has_aux, f"{name}, has_aux")
+            inside = tree_map(tape.follow if name.startswith("vjp") else tape.follow_forward, primals)
+            outputs, self.aux = _with_aux(func(*inside), has_aux, name)
             flat, self.out_spec = _flat_outputs(outputs, name)
             self.lowered = [tape.lower(o) for o in flat]
             self.shapes = [o.shape for o in flat]
@@ -212,6 +212,8 @@ def _seed(output: Tensor) -> Tensor:
 
 def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Tensor]:
     flat, spec = tree_flatten(primals)
+    if not flat:
+        raise RuntimeError(f"{name}: Expected primals to contain at least one Tensor.")
     vectors, given = tree_flatten(tangents)
     if spec != given:
         raise RuntimeError(
@@ -219,10 +221,9 @@ def _check_tangents(primals: Any, tangents: Any, name: str) -> list[Tensor]:
             f" of 3 tensors, tangents also must be. Got primals with structure {spec} and tangents with structure {given}"
         )
     for p, v in zip(flat, vectors):
-        if not isinstance(p, Tensor) or not isinstance(v, Tensor):
-            raise ValueError(
-                f"Thing passed to transform API must be Tensor, got {type(v if isinstance(p, Tensor) else p)}"
-            )
+        for what, one in (("primals", p), ("tangents", v)):
+            if not isinstance(one, Tensor):
+                raise RuntimeError(f"{name}: Expected {what} to only contain Tensors, got {type(one)}")
         if p.shape != v.shape:
             raise RuntimeError(
                 "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.batched import batched
+from ..core.generator import default_generator
 from ..core.tensor import Tensor
 from ..ops.joining import cat
 from ..utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -190,7 +191,10 @@ def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tens
 
 def _in_chunks(run: Callable, size: int, leaves: list, dims: list, out_dims: Dims, chunk_size: int) -> Any:
     parts, structure = [], None
+    drawn_from = default_generator.get_state() if randomness == "same" else None
     for start in range(0, size, chunk_size):
+        if drawn_from is not None:
+            default_generator.set_state(drawn_from)
         length = min(chunk_size, size - start)
         piece = [x if d is None else x.narrow(d, start, length) for x, d in zip(leaves, dims)]
         flat, structure = tree_flatten(run(length, piece))

@@ -47,11 +47,9 @@ def _merged(dicts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
     merged: dict[str, Tensor] = {}
     for one in dicts:
-        repeated = sorted(set(one) & set(merged))
+        repeated = [name for name in merged if name in one]
         if repeated:
-            raise ValueError(
-                f"{repeated[0]} appears in multiple dictionaries; behavior of functional call is ambiguous"
-            )
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous")
         merged.update(one)
     return merged
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
-from ..core.graph import AccumulateGrad, gradient_edge, mode
+from ..core.graph import AccumulateGrad, Node, gradient_edge, mode
 from ..core.tensor import Tensor
 from ..utils._pytree import tree_map
 from .batching import Level, running_levels
@@ -37,6 +37,11 @@ def raised(value: Tensor, levels: list[Level]) -> Tensor:
     return value
 
 
+class _Identity(Node):
+    def apply(self, grads: list) -> tuple:
+        return tuple(grads)
+
+
 class Tape:
     """One running derivative. `levels` are the vmaps it runs in; use as a context manager around the function."""
 
@@ -44,14 +49,14 @@ class Tape:
         self.levels = running_levels()
         self.leaves: list[Tensor] = []
         self.open = True
-        self.records_outside = mode.enabled
+        self.records_outside, self.infers_outside = mode.enabled, mode.inference
 
     def __enter__(self) -> Tape:
-        mode.enabled = True
+        mode.enabled, mode.inference = True, False
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        mode.enabled = self.records_outside
+        mode.enabled, mode.inference = self.records_outside, self.infers_outside
         self.open = False
 
     def follow(self, x: Any) -> Tensor:
@@ -59,6 +64,8 @@ class Tape:
         if not isinstance(x, Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
         value = lowered(x, self.levels)
+        if value.is_inference():
+            value = value.clone()  # what was made in inference mode cannot be recorded
         if self.records_outside and value.requires_grad:
             leaf = value.view_as(value)
         else:
@@ -66,6 +73,14 @@ class Tape:
             leaf._ensure_meta().tape = self  # type: ignore[attr-defined]
         self.leaves.append(leaf)
         return raised(leaf, self.levels)
+
+    def follow_forward(self, x: Any) -> Tensor:
+        """The same for forward mode, where a function may change its inputs: they are no leaves, but share their memory."""
+        self.follow(x)
+        leaf = self.leaves[-1]
+        value = leaf.detach()
+        value._set_history(_Identity("Identity", (gradient_edge(leaf),)), 0)
+        return raised(value, self.levels)
 
     def leads_outside(self, tensors: list[Tensor]) -> bool:
         """Whether a derivative outside of this one, or a tensor that requires grad, takes part in these results."""

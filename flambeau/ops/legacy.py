@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.dtype import ALL_DTYPES, dtype
+from ..core.layout import sparse_coo, strided
 from ..core.promotion import get_default_dtype, set_default_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
@@ -22,6 +24,7 @@ from .attributes import type_string
 from .construct import from_data
 from .declare import composite
 from .dtype_rules import type_word
+from .sparse_coo import sparse_coo_tensor
 
 
 def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = None) -> Tensor:
@@ -71,6 +74,7 @@ class _TensorType(type):
 
     dtype: dtype
     device_type: str
+    is_sparse: bool
 
     def __new__(mcs, name: str, bases: tuple, fields: dict) -> Any:
         if bases:
@@ -78,32 +82,61 @@ class _TensorType(type):
         return super().__new__(mcs, name, bases, fields)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        if cls.is_sparse:
+            return _legacy_sparse(args, kwargs, cls.dtype)
         return legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and instance.device.type == cls.device_type
+        return (
+            isinstance(instance, Tensor)
+            and instance.dtype is cls.dtype
+            and instance.device.type == cls.device_type
+            and instance.is_sparse == cls.is_sparse
+        )
 
     def __repr__(cls) -> str:
-        return f"<class 'torch.{cls.__name__}'>"
+        return f"<class '{cls.__module__}.{cls.__name__}'>"
 
 
-def _tensor_type(d: dtype) -> Any:
-    doc = f"Tensors of dtype {d.name} on the CPU."
+def _legacy_sparse(args: tuple, kwargs: dict, d: dtype) -> Tensor:
+    """torch.sparse.FloatTensor(indices, values, size): the values keep their dtype; sizes alone give an empty one of dtype `d`."""
+    warnings.warn("torch.sparse.SparseTensor() is deprecated.  Please use torch.sparse_coo_tensor.", stacklevel=3)
+    if len(args) in (2, 3) and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
+        return sparse_coo_tensor(*args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], Size):
+        raise TypeError(
+            "torch.sparse.SparseTensor(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a"
+            " strided tensor and convert it to sparse via to_sparse."
+        )
+    if not all(is_int(arg) or isinstance(arg, Size) for arg in args):
+        given = ", ".join("Tensor" if isinstance(arg, Tensor) else type_name(arg) for arg in args)
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({given}), but expected (Tensor indices, Tensor"
+            " values, tuple of ints size) or (tuple of ints size)"
+        )
+    return sparse_coo_tensor(as_shape(args, "new") if args else (0,), dtype=d, **kwargs)
+
+
+def _tensor_type(d: dtype, module: str) -> Any:
+    sparse = module == "torch.sparse"
     fields = {
         "dtype": d,
+        "layout": sparse_coo if sparse else strided,
         "device_type": "cpu",
         "is_cuda": False,
-        "is_sparse": False,
-        "__module__": "torch",
-        "__doc__": doc,
+        "is_sparse": sparse,
+        "__module__": module,
+        "__doc__": f"{'Sparse tensors' if sparse else 'Tensors'} of dtype {d.name} on the CPU.",
     }
     return _TensorType(str(d.legacy_name), (), fields)
 
 
-TENSOR_TYPES: dict[str, Any] = {
-    str(d.legacy_name): _tensor_type(d) for d in ALL_DTYPES if d.legacy_name and not d.is_complex
+_NAMED = [d for d in ALL_DTYPES if d.legacy_name and not d.is_complex]
+TENSOR_TYPES: dict[str, Any] = {str(d.legacy_name): _tensor_type(d, "torch") for d in _NAMED}
+SPARSE_TENSOR_TYPES: dict[str, Any] = {
+    str(d.legacy_name): _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
 }
-_BY_STRING = {f"torch.{name}": kind for name, kind in TENSOR_TYPES.items()}
+_BY_STRING = {f"{kind.__module__}.{name}": kind for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items())}
 
 
 class _StorageType(type):

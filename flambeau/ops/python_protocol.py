@@ -332,5 +332,6 @@ _SPECIAL = {
 }  # fmt: skip
 
 for _name, _function in _SPECIAL.items():
+    _function.__name__ = _name  # an override of operators asks by it
     setattr(Tensor, _name, _function)
 Tensor.__array_priority__ = 1000

@@ -118,6 +118,9 @@ def test_attention_kernels_can_be_chosen(T):
         with pytest.raises(RuntimeError, match="No viable backend for scaled_dot_product_attention"):
             T.nn.functional.scaled_dot_product_attention(q, q, q)
     assert T.backends.cuda.math_sdp_enabled()
+    with pytest.warns(FutureWarning, match="sdpa_kernel"), T.backends.cuda.sdp_kernel(enable_flash=False):
+        assert T.backends.cuda.math_sdp_enabled() and not T.backends.cuda.flash_sdp_enabled()
+    assert T.backends.cuda.flash_sdp_enabled()
 
 
 @pytest.mark.parametrize("name", ["causal_upper_left", "causal_lower_right"])

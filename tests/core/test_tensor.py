@@ -186,6 +186,10 @@ torch.float32.is_floating_point
 torch.complex64.is_complex
 torch.int8.is_signed
 torch.float32.to_complex()
+torch.bfloat16.to_complex()
+torch.int64.to_complex()
+torch.uint16.to_complex()
+torch.float8_e5m2.to_complex()
 torch.complex64.to_real()
 """
 

@@ -233,3 +233,23 @@ def test_every_listed_function_has_a_name_and_a_testing_override() -> None:
         for function in functions:
             assert resolve_name(function) is not None
             assert overrides[function]() == -1
+
+
+def test_special_methods_are_called_by_their_names():
+    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+
+    def names(library):
+        seen = []
+
+        class Watched(library.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x = library.ones(1).as_subclass(Watched)
+        for call in (len, bool, float, int, repr):
+            call(x)
+        return {name for name in seen if name.startswith("__")} - {"__get__", "__set__"}
+
+    assert {"__len__", "__bool__", "__float__", "__int__", "__repr__"} <= names(flambeau) & names(torch)

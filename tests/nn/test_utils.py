@@ -359,6 +359,26 @@ def test_functional_call_names_and_ties(library):
 
 
 @pytest.mark.parametrize("library", BOTH)
+def test_functional_call_with_what_is_no_parameter_of_the_module(library):
+    class Counting(library.nn.Linear):
+        scale = 2.0
+
+        def forward(self, x):
+            return len(list(self.parameters()))
+
+    layer, x, extra = Counting(2, 2), library.ones(2), library.nn.Parameter(library.ones(1))
+    call = library.nn.utils.stateless._functional_call
+    assert call(layer, {"extra": extra}, x) == 3
+    assert call(layer, {"extra": library.ones(1)}, x) == 2  # the Parameter of the call before is gone
+    with pytest.raises(TypeError, match="^4 is not an instance of torch.Tensor"):
+        call(layer, {"weight": 4}, x)
+    with pytest.raises(TypeError, match="attribute `scale`: 2.0 is not an instance of torch.Tensor"):
+        call(layer, {"scale": extra}, x)
+    with pytest.raises(KeyError, match="be empty string"):
+        call(layer, {"": extra}, x)
+
+
+@pytest.mark.parametrize("library", BOTH)
 def test_layouts_and_skipped_initialization(library):
     utils = library.nn.utils
     conv = utils.convert_conv2d_weight_memory_format(library.nn.Conv2d(3, 2, 2), library.channels_last)

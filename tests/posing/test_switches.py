@@ -142,3 +142,13 @@ def test_scripts_and_traces_are_the_code_itself():
     assert not isinstance(model, flambeau.jit.ScriptModule)
     flambeau._C._log_api_usage_once("test")
     assert flambeau._C._VariableFunctions.relu is flambeau.relu
+
+
+def test_settings_of_pytorchs_compiler_can_be_made():
+    before = flambeau._dynamo.config.suppress_errors, flambeau._inductor.config.coordinate_descent_tuning
+    assert before == (False, False)
+    try:
+        flambeau._dynamo.config.suppress_errors = flambeau._inductor.config.coordinate_descent_tuning = True
+        assert flambeau.compile(lambda x: x + 1)(flambeau.ones(1)).item() == 2
+    finally:
+        flambeau._dynamo.config.suppress_errors = flambeau._inductor.config.coordinate_descent_tuning = False

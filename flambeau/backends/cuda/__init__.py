@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
@@ -41,3 +44,23 @@ flash_sdp_enabled, enable_flash_sdp = _pair("flash")
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _pair("mem_efficient")
 math_sdp_enabled, enable_math_sdp = _pair("math")
 cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
+
+
+@contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[dict[str, bool]]:
+    """The older form of `nn.attention.sdpa_kernel`: which kernels attention may use inside the block."""
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see"
+        " `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    before = dict(attention_kernels)
+    chosen = {"flash": enable_flash, "mem_efficient": enable_mem_efficient, "math": enable_math, "cudnn": enable_cudnn}
+    attention_kernels.update({kind: bool(allowed) for kind, allowed in chosen.items()})
+    try:
+        yield {}
+    finally:
+        attention_kernels.update(before)

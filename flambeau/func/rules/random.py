@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...core.generator import default_generator
 from ...core.tensor import Tensor
 from ...ops.registry import Op
 from ..batching import Level, rule, tensors_in
@@ -47,7 +48,18 @@ def _same(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, b
         drawn = function(level.element(args[0], 0).clone(), *args[1:], **kwargs)
         level.front(args[0]).copy_(drawn)
         return args[0]
+    if "alpha_dropout" in name and not name.endswith("_"):
+        return _repeated(level, function, name, args, kwargs)
     level.refuse_randomness(name)
+
+
+def _repeated(level: Level, function: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+    """One element after the other, each with the numbers of the first."""
+    start, results = default_generator.get_state(), []
+    for i in range(level.size):
+        default_generator.set_state(start)
+        results.append(function(*level.element(args, i), **kwargs))
+    return level.joined(results, name)
 
 
 _SIZED = ("rand", "randn")
@@ -63,7 +75,17 @@ def _different(level: Level, function: Callable, op: Op, args: tuple, kwargs: di
             return level.wrap(function(*args, **{**kwargs, "size": (level.size, *kwargs["size"])}))
         *bounds, size = args
         return level.wrap(function(*bounds, (level.size, *size), **kwargs))
-    if name == "randperm" or not isinstance(args[0], Tensor) or "feature" in name or name[-2:] in ("1d", "2d", "3d"):
+    if name == "normal" and not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
+        size = kwargs.get("size", args[-1])
+        return level.wrap(function(*args[:2], **{**kwargs, "size": (level.size, *size)}))
+    if name == "multinomial":
+        return _multinomial(level, function, *args, **kwargs)
+    if (
+        name == "randperm"
+        or not any(isinstance(a, Tensor) for a in args)
+        or "feature" in name
+        or name[-2:] in ("1d", "2d", "3d")
+    ):
         return level.joined([function(*level.element(args, i), **kwargs) for i in range(level.size)], name)
     if name.endswith("_"):
         level.check_target(args[0], name)
@@ -73,9 +95,20 @@ def _different(level: Level, function: Callable, op: Op, args: tuple, kwargs: di
     tensors = [a for a in args if isinstance(a, Tensor)]
     rank = max(len(t.shape) for t in tensors)
     whole = [_lined(level, a, rank) if isinstance(a, Tensor) else a for a in args]
+    if "dropout" in name:  # PyTorch draws its mask apart, in the order of the elements
+        whole[0] = whole[0].contiguous()
     return level.wrap(function(*whole, **kwargs))
 
 
 def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
-    value = level.full(x)
-    return value.reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape).contiguous()
+    """Not made contiguous: numbers are drawn in the order of memory, as in a call with the whole tensor."""
+    return level.full(x).reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape)
+
+
+def _multinomial(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """All elements' rows in one call."""
+    value = level.full(input)
+    if len(value.shape) < 3:
+        return level.wrap(function(value, *args, **kwargs))
+    drawn = function(value.flatten(0, 1), *args, **kwargs)
+    return level.wrap(drawn.reshape(*value.shape[:2], -1))

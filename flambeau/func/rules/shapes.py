@@ -39,13 +39,13 @@ def view_shape(level: Level, function: Callable, input: BatchedTensor, size: tup
 @rule("reshape", "reshape_as", "view", "view_as")
 def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **named: Any) -> Any:
     given = shape or tuple(named.values())
+    plain = "reshape" if function.__name__.startswith("reshape") else "view"
     if not level.owns(input):  # only the shape comes from a tensor of this level
-        return function(input, given[0].shape)
+        return getattr(input, plain)(given[0].shape)
     target = given[0] if len(given) == 1 and not isinstance(given[0], int) else given
     if "dtype" in named or not isinstance(target, (tuple, list, Tensor)):
         return level.wrap(function(level.front(input), *shape, **named))
     sizes = target.shape if isinstance(target, Tensor) else tuple(int(n) for n in target)
-    plain = "reshape" if function.__name__.startswith("reshape") else "view"
     return level.wrap(getattr(level.front(input), plain)(level.size, *infer_shape(tuple(sizes), input.numel())))
 
 

@@ -58,17 +58,24 @@ def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
 def _swap(module: Module, name: str, value: Any) -> Any:
     """Put a tensor under a dotted name, past all checks of assignment, and return what was there."""
     path, _, last = name.rpartition(".")
+    if not last:
+        raise KeyError('tensor name can\'t be empty string ""')
+    if not isinstance(value, Tensor) and value is not None and value is not _ABSENT:
+        raise TypeError(f"{value} is not an instance of torch.Tensor")
     owner = module.get_submodule(path)
+    if value is _ABSENT:
+        before = getattr(owner, last)
+        delattr(owner, last)
+        return before
     for table in (owner._parameters, owner._buffers):
         if last in table:
             before = table[last]
             table[last] = value
             return before
     before = getattr(owner, last, _ABSENT)
-    if value is _ABSENT:
-        delattr(owner, last)
-    else:
-        setattr(owner, last, value)
+    if before is not _ABSENT and before is not None and not isinstance(before, Tensor):
+        raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
+    setattr(owner, last, value)
     return before
 
 
@@ -124,3 +131,6 @@ def functional_call(
         stacklevel=2,
     )
     return call_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)
+
+
+_functional_call = call_with  # the name that programs older than torch.func use
