@@ -25,7 +25,7 @@ def apply_forwards(cls: Any, ctx: Any, args: tuple) -> Any:
         found = _pushed(cls, ctx, given)
     if len(found) != len(outputs):
         raise RuntimeError(
-            f"A custom Function's jvp returned an incorrect number of forward gradients (expected {len(outputs)} but got"
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outputs)} but got"
             f" {len(found)})"
         )
     for a, t, version in zip(args, given, versions):
@@ -102,8 +102,8 @@ def _hand_over(ctx: Any, args: tuple, given: list, out: Any, tangent: Any, index
     if not isinstance(tangent, Tensor) or tangent.shape != out.shape:
         what = list(tangent.shape) if isinstance(tangent, Tensor) else type(tangent).__name__
         raise RuntimeError(
-            f"A custom Function's jvp returned an invalid forward gradient at index {index}: expected a Tensor of shape"
-            f" {list(out.shape)}, got {what}"
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not"
+            f" supported. Output {index} is of size {list(out.shape)} while the jvp of the Function returned {what}."
         )
     if out._base is not None and not any(out is t for t in ctx._dirty):
         _check_view(args, given, out, tangent)

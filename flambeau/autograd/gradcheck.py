@@ -61,7 +61,7 @@ def gradcheck(
     With `fast_mode` along one random direction only. Sparse inputs are moved where they store values if `masked`, else
     everywhere."""
     if not check_forward_ad and not check_backward_ad:
-        raise AssertionError("Expected at least one of check_forward_ad and check_backward_ad to be True")
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_forward_grad:
         if not check_forward_ad:
             raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")

@@ -42,7 +42,7 @@ def vmap(
 
         if chunk_size is None or chunk_size >= size:
             return run(size, leaves)
-        return _in_chunks(run, size, leaves, dims, out_dims, chunk_size)
+        return _in_chunks(run, size, leaves, dims, out_dims, chunk_size, randomness == "same")
 
     return mapped
 
@@ -189,9 +189,11 @@ def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tens
     return level.full(leaf).movedim(0, dim)
 
 
-def _in_chunks(run: Callable, size: int, leaves: list, dims: list, out_dims: Dims, chunk_size: int) -> Any:
+def _in_chunks(
+    run: Callable, size: int, leaves: list, dims: list, out_dims: Dims, chunk_size: int, draws_once: bool
+) -> Any:
     parts, structure = [], None
-    drawn_from = default_generator.get_state() if randomness == "same" else None
+    drawn_from = default_generator.get_state() if draws_once else None
     for start in range(0, size, chunk_size):
         if drawn_from is not None:
             default_generator.set_state(drawn_from)
