@@ -219,11 +219,13 @@ def operation_name(node: Any) -> str:
     return name if name and (not number or number.isdigit()) else node.name()
 
 
+_INSIDE = __name__.split(".")[0] + "."  # how names of modules of this package begin
+
+
 def user_frame() -> str:
     """file:line of the innermost caller outside this package: the line the user wrote."""
     frame = sys._getframe(1)
-    package = __name__.split(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == package:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

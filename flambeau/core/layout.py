@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 class _Named:
@@ -151,12 +152,14 @@ def channels_last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return strides_in_order(shape, order)
 
 
+@lru_cache(4096)
 def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     if len(shape) not in (4, 5):
         return False
     return _is_dense_in((1, *range(len(shape) - 1, 1, -1), 0), shape, strides)
 
 
+@lru_cache(4096)
 def suggests_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Whether convolutions, pooling and the like answer with a channels-last result: strides grow in that order, dimensions of
     size 1 included, and would not do so row-major as well."""

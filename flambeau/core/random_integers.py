@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -99,11 +100,20 @@ def _bounds_to_limit(to: dtype, low: int) -> tuple[int, int]:
     if to.name == "uint64":
         raise RuntimeError(f"random_ needs 'to' for {to}, whose largest value is not a 64-bit signed integer")
     if not to.is_floating_point:
-        return low, (1 if to is bool_ else int(np.iinfo(to.numpy).max)) - low + 1
+        return low, _limits(to)[1] - low + 1
     last, low = 1 << _DIGITS[to], _representable_low(to, low)
     if low >= last:
         raise RuntimeError(f"random_ expects 'from' to be at most {last - 1} for {to}, but got from={low}")
     return low, last - low + 1
+
+
+@functools.cache
+def _limits(to: dtype) -> tuple[int, int]:
+    """The least and the largest number of a dtype of integers or truth values."""
+    if to is bool_:
+        return 0, 1
+    found = np.iinfo(to.numpy)
+    return int(found.min), int(found.max)
 
 
 def _check_bound(name: str, value: int, to: dtype) -> None:
@@ -119,7 +129,7 @@ def _check_bound(name: str, value: int, to: dtype) -> None:
                 stacklevel=5,
             )
         return
-    least, largest = (0, 1) if to is bool_ else (int(np.iinfo(to.numpy).min), int(np.iinfo(to.numpy).max))
+    least, largest = _limits(to)
     if not least <= value <= largest:
         raise RuntimeError(f"{name} is out of bounds for {to}: {value}")
 

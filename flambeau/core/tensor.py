@@ -6,8 +6,9 @@ What tensors *do* is declared in `ops`, which binds methods onto this class once
 from __future__ import annotations
 
 import ctypes
+import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return found
 
 
-def numel_of(shape: tuple[int, ...]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
+numel_of: Callable[[Iterable[int]], int] = math.prod
 
 
 def is_contiguous_layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

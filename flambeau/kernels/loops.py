@@ -26,8 +26,10 @@ The words a kernel may use besides Python's are in `loops_language`, and re-expo
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
-from typing import Any, overload
+from types import CodeType
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +73,7 @@ def scalar_function(function: Callable) -> ScalarFunction:
 
 
 class LoopKernel:
-    """A kernel: call it with operands. Compiled code is kept per operand types, dtypes and constants."""
+    """A kernel. `face` is the function that runs it; compiled code is kept per operand types, dtypes and constants."""
 
     def __init__(self, function: Callable, may_alias: bool = False):
         self.function: Any = function
@@ -81,33 +83,24 @@ class LoopKernel:
         code = self.function.__code__
         self.positional: tuple[str, ...] = code.co_varnames[: code.co_argcount]
         self.constants: tuple[str, ...] = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        self._entries: dict[tuple, Callable] = {}
         self._fingerprint: str | None = None
 
-    def __call__(self, *args: Any, **constants: Any) -> None:
-        if constants:
-            values = tuple(constants.values())
-            # 1, 1.0 and True are equal but not the same constant, hence the types.
-            key = (*map(type, args), *constants, *values, *map(type, values))
-        else:
-            key = (*map(type, args),)
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = self._entry(args, constants)
-        entry(*args)
-
-    def with_constants(self, **constants: Any) -> Callable[..., None]:
-        """The kernel with its keyword arguments given once: calls cost less."""
+    def face(self, **known: Any) -> Any:
+        """The function that runs the kernel: of its operands, and by keyword of the constants that are not `known` yet."""
+        left = tuple(name for name in self.constants if name not in known)
         entries: dict[tuple, Callable] = {}
 
-        def run(*args: Any) -> None:
-            key = (*map(type, args),)
-            entry = entries.get(key)
-            if entry is None:
-                entry = entries[key] = self._entry(args, constants)
-            entry(*args)
+        def new_entry(key: tuple, args: tuple, constants: dict[str, Any]) -> Callable:
+            entries[key] = entry = self._entry(args, {**known, **constants})
+            return entry
 
-        return run
+        space: dict[str, Any] = {"_type": type, "_known": entries.get, "_new": new_entry}
+        exec(_call_code(len(self.positional), left), space)  # made of the constants' names only
+        call = space["_call"]
+        call.__name__ = call.__qualname__ = self.__name__
+        call.__doc__ = self.__doc__
+        call.__kwdefaults__ = {n: v for n, v in (self.function.__kwdefaults__ or {}).items() if n in left}
+        return call
 
     def __repr__(self) -> str:
         return f"<loop kernel {self.__name__}({', '.join(self.positional + self.constants)})>"
@@ -140,17 +133,13 @@ class LoopKernel:
 
     def _bind(self, args: tuple, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Positional operands by name, and constants with their defaults."""
-        defaults = self.function.__defaults__ or ()
-        missing = len(self.positional) - len(args)
-        if not 0 <= missing <= len(defaults):
+        if len(args) != len(self.positional):
             raise TypeError(f"{self!r} got {len(args)} operands")
         known = {**(self.function.__kwdefaults__ or {}), **constants}
         if set(known) != set(self.constants):
             wrong = sorted(set(known) ^ set(self.constants))
             raise TypeError(f"{self!r}: missing or unexpected keyword arguments {wrong}; operands are positional")
-        operands = dict(zip(self.positional, args))
-        known = {**dict(zip(self.positional[len(args) :], defaults[len(defaults) - missing :])), **known}
-        return operands, known
+        return dict(zip(self.positional, args)), known
 
     def _entry(self, args: tuple, constants: dict[str, Any]) -> Callable:
         """A function for operands of these types: one look-up by dtype, one native call."""
@@ -212,6 +201,23 @@ class LoopKernel:
         return _compiler(lambda: self._lower(bindings, known), key)
 
 
+@functools.cache
+def _call_code(operands: int, constants: tuple[str, ...]) -> CodeType:
+    """The call of kernels with so many operands and these constants. Written out, because many kernels run for less time
+    than it takes to pack arguments and unpack them again. 1, 1.0 and True are equal but not the same constant, hence their
+    types in the key."""
+    names = [f"_{i}" for i in range(operands)]
+    given = ", ".join(names)
+    keywords = f", *, {', '.join(constants)}" if constants else ""
+    key = ", ".join([*(f"_type({n})" for n in names), *(f"{n}, _type({n})" for n in constants)])
+    named = ", ".join(f"'{n}': {n}" for n in constants)
+    source = (
+        f"def _call({given}{keywords}):\n _key = ({key},)\n _entry = _known(_key)\n"
+        f" if _entry is None: _entry = _new(_key, ({given},), {{{named}}})\n _entry({given})\n"
+    )
+    return compile(source, "<loop kernel>", "exec")
+
+
 def _passing(value: Any) -> tuple[str, str] | None:
     """How an operand of this type gives its dtype and its native argument, as Python text."""
     if value is None:
@@ -259,12 +265,16 @@ def _binding(name: str, kind: Any, kernel: LoopKernel) -> Any:
     raise TypeError(f"{kernel!r}: '{name}' is described by a dtype, int, float or None, not {kind!r}")
 
 
-@overload
-def loop_kernel(function: Callable) -> LoopKernel: ...
-@overload
-def loop_kernel(*, may_alias: bool) -> Callable[[Callable], LoopKernel]: ...
 def loop_kernel(function: Callable | None = None, *, may_alias: bool = False) -> Any:
-    """Declare a kernel. `may_alias`: buffers that are written may overlap other buffers (slower code)."""
+    """Declare a kernel. `may_alias`: buffers that are written may overlap other buffers (slower code).
+
+    Returns the function that runs it, with the kernel itself and the other ways to use it as attributes: `interpret`,
+    `lower`, `native`, and `with_constants`, which gives a function with keyword arguments known beforehand."""
     if function is None:
-        return lambda f: LoopKernel(f, may_alias)
-    return LoopKernel(function, may_alias)
+        return lambda f: loop_kernel(f, may_alias=may_alias)
+    kernel = LoopKernel(function, may_alias)
+    face = kernel.face()
+    face.kernel = kernel
+    face.interpret, face.lower, face.native = kernel.interpret, kernel.lower, kernel.native
+    face.with_constants = kernel.face
+    return face

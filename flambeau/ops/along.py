@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..core.caching import remember
 from ..core.device import cpu
 from ..core.layout import wrap_dim
@@ -14,6 +12,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from ..kernels.library.index import gather as gather_kernel
 from ..kernels.library.index import scatter as scatter_kernel
+from .bad_index import bad_index
 from .declare import internal
 from .memory import bare, dense
 
@@ -27,9 +26,10 @@ def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
 
 
-def _check(error: np.ndarray, size: int) -> None:
-    if error[0]:
-        raise IndexError(f"index {error[1]} is out of bounds for a dimension of size {size}: the indices were changed")
+def _check(size: int) -> None:
+    bad = bad_index.taken()
+    if bad is not None:
+        raise IndexError(f"index {bad} is out of bounds for a dimension of size {size}: the indices were changed")
 
 
 @internal(grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
@@ -42,9 +42,8 @@ def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
         out._array()[...] = input._array()
         return out
     outer, n, inner = split_at(input.shape, dim)
-    error = np.zeros(2, np.int64)
-    gather_kernel(out, dense(input), dense(index), error, outer, n, index.shape[dim], inner)
-    _check(error, n)
+    gather_kernel(out, dense(input), dense(index), bad_index.buffer, outer, n, index.shape[dim], inner)
+    _check(n)
     return out
 
 
@@ -59,9 +58,10 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
         return out
     out._array()[...] = 0
     outer, n, inner = split_at(tuple(shape), dim)
-    error = np.zeros(2, np.int64)
-    scatter_kernel(out, dense(index), dense(values), 0, error, outer, n, index.shape[dim], inner, reduce="add")
-    _check(error, n)
+    scatter_kernel(
+        out, dense(index), dense(values), 0, bad_index.buffer, outer, n, index.shape[dim], inner, reduce="add"
+    )
+    _check(n)
     return out
 
 

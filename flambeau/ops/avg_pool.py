@@ -48,7 +48,7 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
     need_tensor(name, input)
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    sizes = pool_sizes(name, input, window)
+    sizes = pool_sizes(name, input.shape, window)
     if input.dtype is not dt.int64:
         need_dtype(name, input)
     bands: list[Band] = []

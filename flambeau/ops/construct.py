@@ -103,6 +103,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return data.to(device=chosen.device or data.device, dtype=chosen.dtype or data.dtype)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
+        if dtype is None and device is None and default_device() is cpu:
+            return shared
         return shared.to(device=chosen.device or default_device(), dtype=chosen.dtype or shared.dtype)
     return from_data(data, chosen.dtype, chosen.device or default_device())
 

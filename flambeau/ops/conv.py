@@ -6,6 +6,7 @@ input (which is also the transposed convolution), and its gradient with respect 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ..backends.cpu import heavy
@@ -25,7 +26,7 @@ Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
     if isinstance(value, int):
         return (value,) * dims
-    values = tuple(int(v) for v in value)
+    values = tuple(map(int, value))
     if len(values) == 1:
         return values * dims
     if len(values) != dims:
@@ -35,6 +36,7 @@ def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
     return values
 
 
+@lru_cache(1024)
 def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
     stride, padding, dilation, _ = window
     return tuple(
@@ -218,13 +220,22 @@ def _check_channels(
 def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int) -> Window:
     stride = _tuple(stride, dims, "stride")
     dilation = _tuple(dilation, dims, "dilation")
+    if not isinstance(padding, str):
+        padding = _tuple(padding, dims, "padding")
+    return _checked_window(kernel, stride, padding, dilation, groups)
+
+
+@lru_cache(1024)
+def _checked_window(
+    kernel: tuple[int, ...], stride: tuple[int, ...], padding: Any, dilation: tuple[int, ...], groups: int
+) -> Window:
     if any(s <= 0 for s in stride):
         raise RuntimeError("non-positive stride is not supported")
     if any(d <= 0 for d in dilation):
         raise RuntimeError("dilation should be greater than zero")
     if isinstance(padding, str):
         if padding == "valid":
-            pads = ((0, 0),) * dims
+            pads = ((0, 0),) * len(kernel)
         elif padding == "same":
             if any(s != 1 for s in stride):
                 raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -232,10 +243,9 @@ def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilat
         else:
             raise RuntimeError(f"Invalid padding string: {padding!r}; it should be 'valid' or 'same'")
     else:
-        sizes = _tuple(padding, dims, "padding")
-        if any(p < 0 for p in sizes):
+        if any(p < 0 for p in padding):
             raise RuntimeError("negative padding is not supported")
-        pads = tuple((p, p) for p in sizes)
+        pads = tuple((p, p) for p in padding)
     return stride, pads, dilation, groups
 
 

@@ -19,6 +19,7 @@ from ..core.tensor import Tensor, copy_of_array, empty, numel_of
 from ..kernels.library import embedding_bag as bag_kernels
 from ..kernels.library import index as kernels
 from .arguments import as_int, need_tensors
+from .bad_index import bad_index
 from .declare import composite, internal
 from .memory import dense
 from .primitive import Saved
@@ -100,10 +101,8 @@ def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, cpu and {indices.device}!"
         )
-    error = np.zeros(2, np.int64)
-    table, result = dense(weight), out
-    kernels.embedding(result, table, dense(indices), error, count, n, table.shape[1])
-    if error[0]:
+    kernels.embedding(out, dense(weight), dense(indices), bad_index.buffer, count, n, dim)
+    if bad_index.taken() is not None:
         raise IndexError("index out of range in self")
     return out
 

@@ -15,7 +15,6 @@ import numpy as np
 from ..core import dtype as dt
 from ..core.tensor import empty, from_array
 from ..kernels.library.gamma_gradient import beta_series, gamma_series
-from ..kernels.loops import LoopKernel
 from .plan import NATIVE
 
 _STEP = 0.04
@@ -51,7 +50,10 @@ def digamma(x: np.ndarray) -> np.ndarray:
 
 
 def _by_series(
-    series: LoopKernel, quadrature: Callable[..., np.ndarray], arguments: tuple[np.ndarray, ...], like: np.ndarray
+    series: Callable[..., None],
+    quadrature: Callable[..., np.ndarray],
+    arguments: tuple[np.ndarray, ...],
+    like: np.ndarray,
 ) -> np.ndarray:
     """The series where it is good, quadrature elsewhere, in the dtype of `like`."""
     shape = np.broadcast_shapes(*(a.shape for a in arguments))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +12,7 @@ from ..core.layout import broadcast_shapes, contiguous_format, wrap_dim
 from ..core.tensor import Tensor, empty, numel_of
 from ..kernels.library import index as kernels
 from .along import split_at
+from .bad_index import bad_index
 from .declare import composite, internal, primitive
 from .dtype_rules import type_word, unsupported
 from .inplace import raw_copy
@@ -26,23 +26,23 @@ def _check_index(name: str, index: Tensor) -> None:
 
 def need_one_device(*tensors: Tensor | None) -> None:
     """Kernels read memory: all operands must have it, or none."""
-    where = [t.device for t in tensors if t is not None]
-    if any(d is not where[0] for d in where):
-        names = ", ".join(dict.fromkeys(str(d) for d in where))
+    where = {t.device for t in tensors if t is not None}
+    if len(where) > 1:
+        names = ", ".join(dict.fromkeys(str(t.device) for t in tensors if t is not None))
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {names}!")
 
 
 def _check_bounds(index: Tensor, dim: int, size: int) -> None:
-    bad = bad_index(index, size)
+    bad = first_bad_index(index, size)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
     """t cut down to `shape` in every dimension but `dim`."""
-    for d, n in enumerate(shape):
-        if d != dim and t.shape[d] != n:
-            t = t.narrow(d, 0, n)
+    for d, (size, wanted) in enumerate(zip(t.shape, shape)):
+        if size != wanted and d != dim:
+            t = t.narrow(d, 0, wanted)
     return t
 
 
@@ -94,28 +94,19 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     source = _narrowed(input, index.shape, d).contiguous()
     outer, picked, inner = split_at(index.shape, d)
     size = source.shape[d] if source.shape else 1
-    error = _no_error()
-    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), error, outer, size, picked, inner)
-    if ctypes.c_int64.from_address(error._storage.ptr).value:
-        _check_bounds(index, d, size)
+    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), bad_index.buffer, outer, size, picked, inner)
+    bad = bad_index.taken()
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {d} with size {size}")
     return out
 
 
-def _no_error() -> Tensor:
-    """Two zeros for a kernel to report a bad index in."""
-    error = empty((2,), dt.int64)
-    ctypes.memset(error._storage.ptr, 0, 16)
-    return error
-
-
-def bad_index(index: Tensor, size: int) -> int | None:
+def first_bad_index(index: Tensor, size: int) -> int | None:
     """An index outside of 0 ... size - 1, if there is one."""
     if index.device is not cpu:
         return None
-    error = _no_error()
-    kernels.out_of_bounds(error, index.contiguous(), numel_of(index.shape), size)
-    found = (ctypes.c_int64 * 2).from_address(error._storage.ptr)
-    return found[1] if found[0] else None
+    kernels.out_of_bounds(bad_index.buffer, index.contiguous(), numel_of(index.shape), size)
+    return bad_index.taken()
 
 
 @composite(out="exact")
@@ -173,10 +164,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     source = input.contiguous()
     outer, _, inner = split_at(input.shape, d)
     if d == 0:  # rows are shared out among the threads, and bad indices skipped
-        error = _no_error()
-        kernels.embedding(out, source, index.contiguous(), error, count, size, inner)
-        if ctypes.c_int64.from_address(error._storage.ptr).value:
-            _check_range(index, d, size)
+        kernels.embedding(out, source, index.contiguous(), bad_index.buffer, count, size, inner)
+        _refuse(bad_index.taken(), d, size)
     else:
         _check_range(index, d, size)
         kernels.select_slices(out, source, index.contiguous(), outer, size, count, inner)
@@ -184,7 +173,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _check_range(index: Tensor, dim: int, size: int) -> None:
-    bad = bad_index(index, size)
+    _refuse(first_bad_index(index, size), dim, size)
+
+
+def _refuse(bad: int | None, dim: int, size: int) -> None:
     if bad is not None:
         raise IndexError(f"index out of range in self: {bad} for dimension {dim} with size {size}")
 
@@ -231,7 +223,9 @@ def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: f
     whole = part.contiguous()
     source = None if src is None else _leading(src, index.shape).contiguous()
     outer, picked, inner = split_at(index.shape, d)
-    kernels.scatter(whole, index.contiguous(), source, value, _no_error(), outer, size, picked, inner, reduce=reduce)
+    kernels.scatter(
+        whole, index.contiguous(), source, value, bad_index.buffer, outer, size, picked, inner, reduce=reduce
+    )
     if whole is not part:
         raw_copy(part, whole)
 
@@ -270,6 +264,9 @@ def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _scatter_number(out: Tensor, d: int, index: Tensor, value: Any) -> None:
+    if out.dtype.is_floating_point and isinstance(value, (int, float)):
+        scatter_raw(out, d, index, None, float(value), "none")
+        return
     value = bool(value) if out.dtype is dt.bool_ else value
     scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=out.dtype), 0.0, "none")
 

@@ -15,7 +15,7 @@ from .along import split_at
 from .creation import check_fits
 from .declare import primitive
 from .dtype_rules import type_word
-from .gather import bad_index, need_one_device, scatter_raw, scatter_reduce, scatter_reduce_grads
+from .gather import first_bad_index, need_one_device, scatter_raw, scatter_reduce, scatter_reduce_grads
 
 
 def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
@@ -46,7 +46,7 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
                     f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}"
                 )
     size = input.shape[d] if input.shape else 1
-    bad = bad_index(index, size)
+    bad = first_bad_index(index, size)
     if bad is not None:
         raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
     return d

@@ -69,10 +69,16 @@ def is_tuple_in_disguise(index: Any) -> bool:
     return isinstance(index, list) and len(index) < 32 and any(isinstance(item, parts) for item in index)
 
 
+_PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis), Tensor))
+
+
 def _normalise(index: Any) -> list:
     items = list(index) if isinstance(index, tuple) or is_tuple_in_disguise(index) else [index]
     result = []
     for item in items:
+        if type(item) in _PLAIN_ITEMS:
+            result.append(item)
+            continue
         if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype != np.bool_:
             item = item.item()
         if isinstance(item, np.bool_):
@@ -86,7 +92,7 @@ def _normalise(index: Any) -> list:
 
 
 def _expand_ellipsis(items: list, ndim: int) -> list:
-    used = sum(_consumed(i) for i in items)
+    used = sum([1 if type(i) is int or type(i) is slice else _consumed(i) for i in items])
     if used > ndim:
         if not ndim and len(items) == 1 and isinstance(items[0], int):
             raise IndexError(
@@ -96,7 +102,7 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
     at = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(at) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    fill = [slice(None)] * (ndim - used)
+    fill = [_ALL] * (ndim - used)
     if at:
         return items[: at[0]] + fill + items[at[0] + 1 :]
     return items + fill
@@ -121,6 +127,9 @@ def _integer(value: Any) -> int:
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
 
 
+_ALL = slice(None)
+
+
 def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
     """Apply everything that is a view; return it with the index tensors left over, one per dimension (None: all)."""
     items = _expand_ellipsis(_normalise(index), len(t.shape))
@@ -136,9 +145,10 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             advanced.append(copy_of_array(np.zeros(1 if item else 0, np.int64), dt.int64))
             dim += 1
         elif isinstance(item, slice):
-            start, stop, step = slice_bounds(item, t.shape[dim])
-            if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
-                t = slice_dim(t, dim, start, stop, step)
+            if not (item.start is item.stop is item.step is None):
+                start, stop, step = slice_bounds(item, t.shape[dim])
+                if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
+                    t = slice_dim(t, dim, start, stop, step)
             advanced.append(None)
             dim += 1
         elif isinstance(item, int):
@@ -245,7 +255,7 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     if values.device is not cpu:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
     where = places(t, indices)
-    if values.shape != where.shape:
+    if values.shape and values.shape != where.shape:
         _check_fits(values, where.shape)
     _check_dtypes(t, values)
     picked = where.picked(indices)

@@ -245,7 +245,7 @@ _INDEXED = {dims: _indexed(dims) for dims in (2, 3)}
 
 def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
     need_tensor(name, input)
-    sizes = pool_sizes(name, input, window)
+    sizes = pool_sizes(name, input.shape, window)
     need_dtype(name, input, integers=True)
     if not with_indices and not recording(input):
         return _pool(input, window, sizes)

@@ -105,10 +105,8 @@ class Primitive:
             bound = inspect.signature(self.fn).bind(*args, **kwargs)
             bound.apply_defaults()
             return dict(bound.arguments)
-        bound_values = dict(self.defaults)
-        bound_values.update(zip(self.names, args))
-        bound_values.update(kwargs)
-        return bound_values
+        given = dict(zip(self.names, args))
+        return given if len(given) == len(self.names) else {**self.defaults, **given, **kwargs}
 
     def record(self, bound: dict[str, Any], result: Any, extras: dict) -> None:
         edges: list = []
@@ -127,21 +125,23 @@ class Primitive:
             return
         single = not isinstance(result, (tuple, list))
         outputs = (result,) if single else result
-        recorded = [(o, i) for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.dtype.category >= 2]
-        if not recorded:
+        if True not in [isinstance(o, Tensor) and o.dtype.category >= 2 for o in outputs]:
             return
         node = _new_object(self.node_class or self.make_class())
         node.edges = tuple(edges)
         node.sequence = next(_sequence)
         node.needs = self.needs_for(flags, lists)
-        node.output_info = tuple([(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs])
-        if not single:
+        if single:
+            node.output_info = ((result.shape, result.dtype, result.device),)
+        else:
+            node.output_info = tuple([(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs])
             node.single, node.output_count = False, len(outputs)
         if unusual and mode.anomaly:
             node.trace = user_trace()
         node.keep(bound, outputs, extras)
-        for o, i in recorded:
-            self._attach(o, node, i, bound.get(self.names[0]))
+        for i, o in enumerate(outputs):
+            if isinstance(o, Tensor) and o.dtype.category >= 2:
+                self._attach(o, node, i, bound.get(self.names[0]))
 
     def make_class(self) -> Any:
         """The class of this operator's nodes; made when it is first recorded, which most never are."""
@@ -171,7 +171,7 @@ class Primitive:
 class Needs:
     """Which gradients are wanted, and so which rules run and what they read."""
 
-    __slots__ = ("wanted", "layout", "rules", "reads")
+    __slots__ = ("wanted", "layout", "rules", "reads", "one_by_one")
 
     def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
         self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
@@ -182,6 +182,10 @@ class Needs:
         self.rules = [rule for rule in op.rules if any(_flag(self.wanted[n]) for n in rule[0])]
         reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
         self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
+        # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads.
+        self.one_by_one: list[tuple[Callable, tuple[str, ...]] | None] | None = None
+        if not lists and all(len(names) == 1 for names, _, _ in op.rules):
+            self.one_by_one = [(rule, reads) if self.wanted[name] else None for (name,), rule, reads in op.rules]
 
 
 def make_independent(result: Tensor, args: tuple) -> None:
@@ -202,12 +206,15 @@ def remember_no_grad_view(result: Any, source: Tensor) -> None:
 
 
 def any_needs_grad(args: tuple, kwargs: dict) -> bool:
+    """Whether a tensor among the arguments, or in a list among them, requires grad."""
     for x in args:
         if isinstance(x, Tensor):
             if (x._meta is not None or x._base is not None) and x.requires_grad:
                 return True
-        elif type(x) in (list, tuple) and any_needs_grad(x, {}):
-            return True
+        elif type(x) is list or type(x) is tuple:
+            for y in x:
+                if isinstance(y, Tensor) and (y._meta is not None or y._base is not None) and y.requires_grad:
+                    return True
     return any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
 
 
@@ -216,6 +223,7 @@ class PrimitiveNode(Node):
 
     needs: Needs
     single = True
+    holds_tensors = False
 
     def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
         saved: dict[str, Any] = {}
@@ -223,11 +231,19 @@ class PrimitiveNode(Node):
             if read == "out":
                 packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
                 saved[read] = packed[0] if self.single else packed
+                self.holds_tensors = True
+                continue
+            value = extras[read] if read in extras else bound[name]
+            if field is not None and read not in extras:
+                saved[read] = _header_of(value, field)
+            elif isinstance(value, Tensor):
+                saved[read] = SavedTensor(value, False)
+                self.holds_tensors = True
+            elif type(value) in (list, tuple) and any(isinstance(v, Tensor) for v in value):
+                saved[read] = [SavedTensor(v, False) if isinstance(v, Tensor) else v for v in value]
+                self.holds_tensors = True
             else:
-                value = extras[read] if read in extras else bound[name]
-                if field is not None and read not in extras:
-                    value = _header_of(value, field)
-                saved[read] = SavedTensor(value, False) if isinstance(value, Tensor) else _pack(value)
+                saved[read] = value
         self.saved = saved
 
     def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
@@ -243,27 +259,30 @@ class PrimitiveNode(Node):
         return fields
 
     def release(self) -> None:
-        if self.saved and any(type(value) in (SavedTensor, list) for value in self.saved.values()):
+        if self.holds_tensors:
             self.saved = None
 
     def apply(self, grads: list) -> tuple:
-        if all(g is None for g in grads):
+        if self.single and grads[0] is None or all(g is None for g in grads):
             return (None,) * len(self.edges)
         saved = self.saved
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
-        values = {name: _unpack(v, self) for name, v in saved.items()}
-        values["needs"] = self.needs.wanted
+        needs = self.needs
+        values = {name: v.unpack(self) if type(v) is SavedTensor else _unpack(v, self) for name, v in saved.items()}
+        values["needs"] = needs.wanted
         g = grads[0] if self.single else tuple(grads)
+        if needs.one_by_one is not None:
+            return tuple([r and r[0](g, *[values[read] for read in r[1]]) for r in needs.one_by_one])
         found: dict[str, Any] = {}
-        for names, rule, reads in self.needs.rules:
+        for names, rule, reads in needs.rules:
             result = rule(g, *[values[r] for r in reads])
             if len(names) == 1:
                 found[names[0]] = result
             else:
                 found.update(zip(names, result))
         results: list = []
-        for name, count in self.needs.layout:
+        for name, count in needs.layout:
             share = found.get(name)
             if count < 0:
                 results.append(share)
@@ -314,17 +333,7 @@ def _header_of(value: Any, slot: str) -> Any:
     return getattr(value, slot, None)
 
 
-def _pack(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return SavedTensor(value, False)
-    if type(value) in (list, tuple) and any(isinstance(v, Tensor) for v in value):
-        return [_pack(v) for v in value]
-    return value
-
-
 def _unpack(value: Any, node: Node) -> Any:
-    if isinstance(value, SavedTensor):
-        return value.unpack(node)
     if type(value) is list and any(isinstance(v, SavedTensor) for v in value):
-        return [_unpack(v, node) for v in value]
+        return [v.unpack(node) if isinstance(v, SavedTensor) else v for v in value]
     return value

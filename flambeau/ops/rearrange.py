@@ -350,10 +350,11 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                 f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
                 f" output size, which is invalid. Check dimension {d} of your input."
             )
-        start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
-        if stop < start:
-            raise RuntimeError("narrow(): length must be non-negative.")
-        source = slice_dim(source, d, start, stop)
+        if before < 0 or after < 0:
+            start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
+            if stop < start:
+                raise RuntimeError("narrow(): length must be non-negative.")
+            source = slice_dim(source, d, start, stop)
         cuts.append((d, max(before, 0)))
     return _padded(input, source, shape, cuts, fill)
 

@@ -189,6 +189,8 @@ def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
 
 def _only_masks(key: Any) -> bool:
     """Whether the arrays in x[key] are all truth values."""
+    if isinstance(key, Tensor):
+        return key.dtype is dt.bool_ or key.dtype is dt.uint8
     items = key if isinstance(key, tuple) or is_tuple_in_disguise(key) else (key,)
     arrays = [i for i in items if isinstance(i, Tensor) or is_sequence_index(i)]
     return not any(isinstance(i, bool) for i in items) and all(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.size import Size
 from ..core.tensor import Tensor, numel_of
 from .arguments import as_ints, is_int
 from .dtype_rules import unsupported
@@ -96,11 +97,12 @@ def _named(values: tuple[int, ...], prefix: str) -> str:
     return " ".join(f"{prefix}{axis}: {v}" for axis, v in zip(_AXES[len(values)], values))
 
 
-def pool_sizes(name: str, input: Tensor, window: Window) -> tuple[int, ...]:
-    """The sizes of a pooled result, after PyTorch's checks of input and window."""
+@lru_cache(1024)
+def pool_sizes(name: str, shape: Size, window: Window) -> tuple[int, ...]:
+    """The sizes of a pooled result, after PyTorch's checks of the input's shape and the window."""
     dims = len(window.kernel)
-    _check_rank(name, input, dims)
-    sizes = input.shape[len(input.shape) - dims :]
+    _check_rank(name, shape, dims)
+    sizes = shape[len(shape) - dims :]
     found = tuple(
         pooled_size(n, k, s, p, d, window.ceil_mode)
         for n, k, s, p, d in zip(sizes, window.kernel, window.stride, window.padding, window.dilation)
@@ -112,36 +114,36 @@ def pool_sizes(name: str, input: Tensor, window: Window) -> tuple[int, ...]:
     ):
         if min(values) <= 0:
             raise RuntimeError(f"{word} should be greater than zero, but got {_named(values, prefix)}")
-    _check_not_empty(name, input, dims)
+    _check_not_empty(name, shape, dims)
     if min(found) < 1:
-        channels = input.shape[len(input.shape) - dims - 1]
+        channels = shape[len(shape) - dims - 1]
         before = "x".join(map(str, (channels, *sizes)))
         after = "x".join(map(str, (channels, *(max(n, 0) for n in found))))
         raise RuntimeError(f"Given input size: ({before}). Calculated output size: ({after}). Output size is too small")
     return found
 
 
-def _check_rank(name: str, input: Tensor, dims: int) -> None:
-    if len(input.shape) not in (dims + 1, dims + 2):
+def _check_rank(name: str, shape: Size, dims: int) -> None:
+    if len(shape) not in (dims + 1, dims + 2):
         raise RuntimeError(
             f"{name}(): non-empty {dims + 1}D or {dims + 2}D (batch mode) tensor expected for input, but got:"
-            f"{list(input.shape)}"
+            f"{list(shape)}"
         )
 
 
-def _check_not_empty(name: str, input: Tensor, dims: int) -> None:
-    first = 1 if len(input.shape) == dims + 2 else 0
-    if 0 not in input.shape[first:]:
+def _check_not_empty(name: str, shape: Size, dims: int) -> None:
+    first = 1 if len(shape) == dims + 2 else 0
+    if 0 not in shape[first:]:
         return
     if dims == 3:
-        d = list(input.shape).index(0, first)
+        d = list(shape).index(0, first)
         raise RuntimeError(
             f"{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of"
-            f" {list(input.shape)} and non-batch dimension {d} has length zero!"
+            f" {list(shape)} and non-batch dimension {d} has length zero!"
         )
     raise RuntimeError(
         f"{name}(): Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim batch size for input, but"
-        f" got:{list(input.shape)}"
+        f" got:{list(shape)}"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,6 @@ from flambeau.core.dtype import float32, float64, int64
 from flambeau.kernels import ir
 from flambeau.kernels.loops import (
     KernelError,
-    LoopKernel,
     abs_,
     bitcast,
     exp,
@@ -44,7 +45,7 @@ FACTOR = 3
 HALF = 0.5
 
 
-def both(kernel: LoopKernel, *args, rtol: float = 1e-6, **constants) -> list[np.ndarray]:
+def both(kernel: Any, *args, rtol: float = 1e-6, **constants) -> list[np.ndarray]:
     """Run compiled and interpreted on copies; they must agree. Returns the compiled arrays."""
     native = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
     slow = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
@@ -556,7 +557,11 @@ def bad_return(out, n):
 )
 def test_errors_name_file_line_and_cause(function, message):
     kernel = loop_kernel(function)
-    kinds = [float32, float32, int][: len(kernel.positional) - 1] if len(kernel.positional) == 3 else [float32]
+    kinds = (
+        [float32, float32, int][: len(kernel.kernel.positional) - 1]
+        if len(kernel.kernel.positional) == 3
+        else [float32]
+    )
     with pytest.raises(KernelError, match=message) as caught:
         kernel.lower(*kinds, int)
     text = str(caught.value)
@@ -566,11 +571,11 @@ def test_errors_name_file_line_and_cause(function, message):
 
 
 def test_calls_with_wrong_operands_are_refused():
-    with pytest.raises(TypeError, match="got 2 operands"):
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
         softmax_rows(np.zeros(3), np.zeros(3))
     with pytest.raises(TypeError, match="'x' is str"):
         softmax_rows(np.zeros(3), "x", 1, 3)
-    with pytest.raises(TypeError, match="unexpected keyword arguments"):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
         softmax_rows(np.zeros(3), np.zeros(3), 1, 3, log=True)
 
 

@@ -61,13 +61,8 @@ def try_transposed(
 
 def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., Plan | None]) -> bool:
     given = [tensor for tensor in tensors if tensor is not None]
-    stride, padding, dilation, groups = window
-    key = (
-        kind,
-        tuple((t.shape, t._strides, t.dtype) if t is not None else None for t in tensors),
-        *(value if isinstance(value, int) else tuple(map(_freeze, value)) for value in (stride, padding, dilation)),
-        groups,
-    )
+    layouts = [None if t is None else (t.shape, t._strides, t.dtype) for t in tensors]
+    key = (kind, _frozen(window), *layouts)
     cache = _plans.cache
     plan = cache.young.get(key, _MISSING)
     if plan is _MISSING:
@@ -82,8 +77,13 @@ def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., Plan | No
     return True
 
 
-def _freeze(value: Any) -> Any:
-    return value if isinstance(value, int) else tuple(value)
+def _frozen(value: Any) -> Any:
+    """Numbers and sequences of them as part of a key: lists become tuples."""
+    try:
+        hash(value)
+    except TypeError:
+        return tuple(map(_frozen, value))
+    return value
 
 
 class _Problem:
