@@ -205,7 +205,7 @@ class Tensor:
             return np.empty(self.shape, d.numpy)
         size = d.itemsize
         return np.ndarray(
-            self.shape, d.numpy, storage.buffer(), self._offset * size, tuple(s * size for s in self._strides)
+            self.shape, d.numpy, storage.buffer(), self._offset * size, tuple([s * size for s in self._strides])
         )
 
     def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
@@ -440,7 +440,7 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, wh
     if numel_of(shape) == 0:
         extent = 0
     else:
-        extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+        extent = 1 + sum([(size - 1) * stride for size, stride in zip(shape, strides)])
     storage = UntypedStorage(extent * d.itemsize, where)
     return new_tensor(storage, shape, tuple(strides), 0, d, where, is_contiguous_layout(shape, strides))
 

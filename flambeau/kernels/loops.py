@@ -94,11 +94,12 @@ class LoopKernel:
             entries[key] = entry = self._entry(args, {**known, **constants})
             return entry
 
-        space: dict[str, Any] = {"_type": type, "_known": entries.get, "_new": new_entry}
+        space: dict[str, Any] = {"_type": type, "_known": entries.get, "_new": new_entry, "__name__": __name__}
         exec(_call_code(len(self.positional), left), space)  # made of the constants' names only
         call = space["_call"]
         call.__name__ = call.__qualname__ = self.__name__
         call.__doc__ = self.__doc__
+        call.__defaults__ = self.function.__defaults__
         call.__kwdefaults__ = {n: v for n, v in (self.function.__kwdefaults__ or {}).items() if n in left}
         return call
 
@@ -133,8 +134,11 @@ class LoopKernel:
 
     def _bind(self, args: tuple, constants: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Positional operands by name, and constants with their defaults."""
-        if len(args) != len(self.positional):
+        defaults = self.function.__defaults__ or ()
+        missing = len(self.positional) - len(args)
+        if not 0 <= missing <= len(defaults):
             raise TypeError(f"{self!r} got {len(args)} operands")
+        args = (*args, *defaults[len(defaults) - missing :])
         known = {**(self.function.__kwdefaults__ or {}), **constants}
         if set(known) != set(self.constants):
             wrong = sorted(set(known) ^ set(self.constants))

@@ -436,6 +436,7 @@ def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     known = heavy.known_product("linear", input, weight, bias)
     if known is not None:
         return known
+    _check_linear(input, weight, bias)
     k, m = input.shape[-1], weight.shape[0]
     rows, turned = input.reshape(_numel(input.shape[:-1]), k), weight.t()
     out = product(rows, turned, (rows.shape[0], m), bias)
@@ -455,6 +456,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return out if bias is None else out + bias
     if len(weight.shape) != 2:
         raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
+    if bias is None or (isinstance(bias, Tensor) and bias._contig and bias.shape == (weight.shape[0],)):
+        return linear_matrix(input, weight, bias)
+    need_tensors("linear", input=input, weight=weight, bias=bias)
+    _check_linear(input, weight, bias)
+    return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
+
+
+def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """PyTorch's errors about shapes and dtypes that do not fit together."""
     if not input.shape:
         raise RuntimeError("both arguments to linear need to be at least 1D, but they are 0D and 2D")
     if input.shape[-1] != weight.shape[1]:
@@ -466,6 +476,3 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         _same_dtype(input, weight)
     else:
         _same_dtype_with_bias(bias, input, weight)
-    if bias is not None and (bias.shape != (weight.shape[0],) or not bias._contig):
-        return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
-    return linear_matrix(input, weight, bias)
