@@ -263,7 +263,7 @@ class PrimitiveNode(Node):
             self.saved = None
 
     def apply(self, grads: list) -> tuple:
-        if self.single and grads[0] is None or all(g is None for g in grads):
+        if grads[0] is None if self.single else all(g is None for g in grads):
             return (None,) * len(self.edges)
         saved = self.saved
         if saved is None:
