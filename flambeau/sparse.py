@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .core.layout import sparse_coo
+from .core.dtype import int64
+from .core.layout import sparse_coo, sparse_csc, sparse_csr
 from .core.sparse import Invariants, new_coo
 from .core.tensor import Tensor
+from .ops.dtype_rules import type_word
 from .ops.legacy import SPARSE_TENSOR_TYPES
 from .ops.sparse_coo import coalesce
 from .ops.sparse_index import index_tensor
@@ -72,11 +74,21 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     rows = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
     shifts = offsets.reshape(-1)._array()
     if len(shape) != 2:
-        raise ValueError("Output shape must be 2d")
+        raise RuntimeError("Output shape must be 2d")
+    if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout!r}")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
+    if rows.dim() != 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
     if rows.shape[0] != shifts.size:
-        raise ValueError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({shifts.size})")
+        raise RuntimeError(
+            f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({shifts.size})"
+        )
     if np.unique(shifts).size != shifts.size:
-        raise ValueError("Offset tensor contains duplicate values")
+        raise RuntimeError("Offset tensor contains duplicate values")
+    if offsets.dtype is not int64:
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {type_word(offsets.dtype)}")
     which, column = np.divmod(np.arange(rows.shape[0] * rows.shape[1]), max(rows.shape[1], 1))
     row = column - shifts[which]
     inside = (row >= 0) & (row < shape[0]) & (column < shape[1])

@@ -133,7 +133,7 @@ class SparseTensor(Tensor):
     def untyped_storage(self) -> Any:
         raise NotImplementedError("Cannot access storage of SparseTensorImpl")
 
-    storage = _typed_storage = share_memory_ = is_shared = untyped_storage
+    storage = storage_type = _typed_storage = share_memory_ = is_shared = untyped_storage
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -148,15 +149,19 @@ def _mul_grad(g: Tensor, other: Any, shape: Any, d: Any) -> Tensor:
     label="MulBackward0",
 )
 def mul(input: Any, other: Any) -> Tensor:
-    if not isinstance(input, SparseTensor):
+    if not isinstance(input, SparseTensor) or (isinstance(other, SparseTensor) and not input.shape):
         input, other = other, input
-    if not isinstance(other, Tensor) or not other.shape:
+    if isinstance(other, SparseTensor) and not other.shape and input.shape:
+        other = other.to_dense()
+    if not isinstance(other, Tensor) or not (other.shape or isinstance(other, SparseTensor)):
         return with_values(input, _times(input, other, lambda v, x: v * x))
     if isinstance(input, SparseCsr) or isinstance(other, SparseCsr):
         factor = other.to_sparse_coo() if isinstance(other, SparseTensor) else other
         return mul(input.to_sparse_coo(), factor).to_sparse(layout=input.layout)
     if isinstance(other, SparseCoo):
         return _times_sparse(input, other)
+    if len(other.shape) > len(input.shape):
+        input = _repeated(input, tuple(other.shape[: len(other.shape) - len(input.shape)]))
     if broadcast_shapes(input.shape, other.shape) != input.shape:
         raise NotImplementedError(
             f"mul(): a sparse tensor of shape {list(input.shape)} cannot be broadcast to a dense one of shape"
@@ -165,6 +170,15 @@ def mul(input: Any, other: Any) -> Tensor:
     entry_keys(input)  # checks the bounds
     picked = values_at(other.expand(input.shape), input._index_part, np.zeros(0, np.int64))
     return with_values(input, input._values_part * picked)
+
+
+def _repeated(t: SparseCoo, sizes: tuple[int, ...]) -> SparseCoo:
+    """The tensor once for each place of new dimensions before its own."""
+    count, nnz = math.prod(sizes), t._values_part.shape[0]
+    before = np.repeat(np.indices(sizes).reshape(len(sizes), count), nnz, 1)
+    rows = np.concatenate([before, np.tile(t._index_part._array(), count)])
+    values = t._values_part.repeat(count, *[1] * (len(t._values_part.shape) - 1))
+    return new_coo(index_tensor(rows), values, make_size((*sizes, *t.shape)), t._is_coalesced, t._in_bounds)
 
 
 def _times(t: SparseTensor, other: Any, combine: Any) -> Tensor:

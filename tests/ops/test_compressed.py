@@ -83,6 +83,7 @@ COORDINATES = """
 s = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
 h = torch.sparse_coo_tensor([[0, 1]], [[1.0, 2], [3, 4]], (2, 2))
 d, n = torch.arange(6.0).reshape(2, 3), torch.sparse_coo_tensor([[0, 0]], torch.tensor([1, 2], dtype=torch.int16), (2,))
+one = torch.sparse_coo_tensor(torch.zeros(0, 1, dtype=torch.long), torch.tensor([2.0]), ())
 e = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.long), torch.zeros(0, 3), (2, 3))
 """
 
@@ -93,6 +94,14 @@ e = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.long), torch.zeros(0, 
         "e + s",
         "s + e",
         "h * torch.sparse_coo_tensor([[0]], [[2.0]], (2, 1))",
+        "one * one",
+        "one * s",
+        "s * one",
+        "s * torch.arange(12.0).reshape(2, 2, 3)",
+        "torch.sparse.spdiags(torch.ones(2, 3, 2), torch.tensor([0, 1]), (3, 3))",
+        "torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([[0, 1]]), (3, 3))",
+        "torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([0.0, 1.0]), (3, 3))",
+        "torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([0, 0]), (3, 3))",
         "n[0]",
         "s.clone().t_()",
         "s.clone().transpose_(0, 1)",

@@ -99,15 +99,19 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         columns, swaps = _by_columns(a), routines.integers(count, k)
         found = routines.lu(columns, swaps).astype(np.int32).reshape(batch)
         return _from_columns(columns, a.shape), swaps.astype(np.int32).reshape(*batch, k), found
-    work = np.array(a.reshape(count, m, n), order="C")
+    work = np.array(a, order="C").reshape(count, m, n)
     pivots = np.zeros((count, k), np.int32)
-    with np.errstate(all="ignore"):
+    if n == k <= _BLOCK and _has_kernel(a.dtype):
         _factor_columns(work, pivots, 0, k)
-        if n > k:
+    else:
+        with np.errstate(all="ignore"):
+            _factor_columns(work, pivots, 0, k)
             _substitute(work[:, :, :k], work[:, :, k:], False, True)
-    zero = np.diagonal(work[:, :k, :k], axis1=-2, axis2=-1) == 0
-    info = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if k else np.zeros(count)
-    return work.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
+    info = np.zeros(count, np.int32)
+    zero = work.diagonal(0, -2, -1) == 0
+    if zero.any():
+        info[:] = np.where(zero.any(-1), zero.argmax(-1) + 1, 0)
+    return work.reshape(a.shape), pivots.reshape(*batch, k), info.reshape(batch)
 
 
 @lru_cache
@@ -325,7 +329,8 @@ def _need_finite(a: np.ndarray) -> None:
 
 def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of symmetric or Hermitian matrices, of which one triangle is read."""
-    _need_finite(a)
+    if a.shape[-1] > 1:
+        _need_finite(a)
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.eigh(a, uplo)  # type: ignore[call-overload]
     columns = _by_columns(a)
@@ -334,7 +339,8 @@ def eigh(a: np.ndarray, uplo: str = "L") -> tuple[np.ndarray, np.ndarray]:
 
 
 def eigenvalues(a: np.ndarray, uplo: str = "L") -> np.ndarray:
-    _need_finite(a)
+    if a.shape[-1] > 1:
+        _need_finite(a)
     if not routines.available(a.dtype) or not a.size:
         return np.linalg.eigvalsh(a, uplo)  # type: ignore[call-overload]
     return routines.eigh(_by_columns(a), uplo.upper() == "L", False).reshape(a.shape[:-1])

@@ -81,7 +81,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
     result, info = _checked_solution("linalg.solve", A, B, left)
-    support.raise_failures("torch.linalg.solve" if not info.shape else "linalg.solve", info, "solve")
+    support.raise_failures("torch.linalg.solve", info, "solve")
     return result
 
 
