@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from typing import Any
 
 from ..core import dtype as dt
@@ -22,7 +23,7 @@ from ..core.layout import (
     suggests_channels_last,
 )
 from ..core.promotion import scalar_dtype
-from ..core.settings import fills_empty
+from ..core.settings import fills_empty, is_warn_always_enabled
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout
@@ -89,9 +90,22 @@ def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Te
     return g.to(device=input_device, dtype=input_dtype)
 
 
+_warned_of_imaginary_parts: list[bool] = []
+
+
+def _warn_of_imaginary_parts(target: dtype) -> None:
+    """Complex numbers become real ones: PyTorch says so once."""
+    if target.is_complex or target is dt.bool_ or (_warned_of_imaginary_parts and not is_warn_always_enabled()):
+        return
+    _warned_of_imaginary_parts.append(True)
+    warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
+
+
 @internal(grads={"input": _convert_backward}, label="ToCopyBackward0")
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""
+    if input.dtype.is_complex:
+        _warn_of_imaginary_parts(d)
     out = empty_as(input, d, where, fmt)
     if where is cpu and input.device is cpu:
         copy_into(out, input)  # new memory: no overlap to look for
@@ -169,7 +183,8 @@ def _cast_method(name: str, d: dtype) -> Any:
         if memory_format is preserve_format:
             if d is self.dtype:
                 return self
-            if self._meta is None and self._contig and self.device is cpu:  # the common case, without the general path
+            # The common case, without the general path.
+            if self._meta is None and self._contig and self.device is cpu and not self.dtype.is_complex:
                 out = empty_as(self, d)
                 copy_into(out, self)
                 return out
@@ -235,6 +250,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
     if self is not src:
         check_partial_overlap(self, src)
+        if src.dtype.is_complex:
+            _warn_of_imaginary_parts(self.dtype)
     node = None
     if mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
         node = copied(self, src).grad_fn

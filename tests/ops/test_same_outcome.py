@@ -89,6 +89,14 @@ class Foreign:
         return "added"
 
 
+def warnings_always(L: Any, call: Callable[[], Any]) -> Any:
+    L.set_warn_always(True)
+    try:
+        return call()
+    finally:
+        L.set_warn_always(False)
+
+
 def augmented(x: Any, other: Any) -> Any:
     x += other
     return x
@@ -245,6 +253,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "mantissas into another dtype": lambda L: L.frexp(L.ones(2), out=(L.ones(2).double(), L.ones(2).int())),
     "normal samples of a tensor's mean": lambda L: (L.manual_seed(3), L.normal(L.tensor(2.0), 1, (3,)))[1],
     "normal samples of negative width": lambda L: L.normal(L.tensor(2.0), -1, (3,)),
+    "complex numbers made real": lambda L: warnings_always(L, lambda: L.tensor([1 + 2j]).int()),
+    "complex numbers copied into real ones": lambda L: warnings_always(L, lambda: L.ones(1).copy_(L.tensor([2j]))),
+    "complex numbers made truth values": lambda L: warnings_always(L, lambda: L.tensor([2j]).bool()),
     "trapezoids of two kinds": lambda L: L.trapezoid(L.ones(3), L.ones(3), dx=2),
     "trapezoids of complex width": lambda L: L.cumulative_trapezoid(L.ones(3), dx=1j),
     "no trapezoids": lambda L: L.trapezoid(L.ones(2, 0), L.ones(3)),
