@@ -204,7 +204,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 @composite(function=False)
 def storage_type(self: Tensor) -> Any:
     """The class of the storage."""
-    return STORAGE_TYPES[str(self.dtype.legacy_name).replace("Tensor", "Storage")]
+    return STORAGE_TYPES[str(self.storage().dtype.legacy_name).replace("Tensor", "Storage")]
 
 
 @composite(function=False)
