@@ -308,20 +308,11 @@ class Node:
         If `hookable`, hooks on these SavedTensors are respected by this node."""
         return {}
 
-    def __getattr__(self, name: str) -> Any:
-        """`grad_fn._saved_self` is what was saved, `_raw_saved_self` the SavedTensor, which takes hooks."""
-        for prefix in ("_saved_", "_raw_saved_"):
-            if name.startswith(prefix):
-                raw, field = prefix == "_raw_saved_", name[len(prefix) :]
-                fields = self.saved_fields(hookable=raw)
-                if field in fields:
-                    return raw_value(fields[field]) if raw else public_value(fields[field], self)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-
     def __dir__(self) -> list[str]:
         fields = self.saved_fields()
+        others = [name for name in super().__dir__() if not name.startswith(("_saved_", "_raw_saved_"))]
         raw = [f"_raw_saved_{name}" for name, entry in fields.items() if isinstance(entry, (SavedTensor, list))]
-        return [*super().__dir__(), *(f"_saved_{name}" for name in fields), *raw]
+        return [*others, *(f"_saved_{name}" for name in fields), *raw]
 
     def __call__(self, *grads: Any) -> Any:
         if len(grads) != self.output_count:
@@ -334,6 +325,30 @@ class Node:
 
 
 GONE = SavedTensor.holding_nothing()
+
+
+class _SavedField:
+    """`grad_fn._saved_self` is what was saved, `_raw_saved_self` the SavedTensor, which takes hooks."""
+
+    def __init__(self, name: str, raw: bool):
+        self.name, self.raw = name, raw
+
+    def __get__(self, node: Node | None, owner: type) -> Any:
+        if node is None:
+            return self
+        fields = node.saved_fields(self.raw)
+        if self.name not in fields:
+            prefix = "_raw_saved_" if self.raw else "_saved_"
+            raise AttributeError(f"'{type(node).__name__}' object has no attribute '{prefix}{self.name}'")
+        return raw_value(fields[self.name]) if self.raw else public_value(fields[self.name], node)
+
+
+def declare_saved(*names: str) -> None:
+    """Nodes may keep values of these names. (A `__getattr__` of Node would make every attribute of every node slower.)"""
+    for name in names:
+        if f"_saved_{name}" not in Node.__dict__:
+            setattr(Node, f"_saved_{name}", _SavedField(name, False))
+            setattr(Node, f"_raw_saved_{name}", _SavedField(name, True))
 
 
 def public_name(parameter: str) -> str:

@@ -21,6 +21,7 @@ from ..core.graph import (
     Meta,
     Node,
     SavedTensor,
+    declare_saved,
     gradient_edge,
     mode,
     modified_message,
@@ -60,6 +61,7 @@ class Recipe:
         self.keeps = tuple(sorted(arguments(roots) - {0}))
         self.kernels: dict[tuple, Backward | None] = {}
         self.node_class = named_class(PointwiseNode, _label(plan))
+        declare_saved("result", *map(public_name, plan.op.operand_names), *(name for name, _ in plan.op.parameters))
 
     def reads_operand(self, index: int) -> bool:
         return index + 1 in self.keeps

@@ -22,6 +22,7 @@ from ..core.graph import (
     RETRY_MESSAGE,
     Node,
     SavedTensor,
+    declare_saved,
     gradient_edge,
     mode,
     named_class,
@@ -146,7 +147,17 @@ class Primitive:
     def make_class(self) -> Any:
         """The class of this operator's nodes; made when it is first recorded, which most never are."""
         self.node_class = named_class(PrimitiveNode, self.label)
+        reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads)
+        fields = [_header_field(read, (*self.names, self.star)) for read in reads]
+        declare_saved(*(self.saved_name(read, *field) for read, field in zip(reads, fields)))
         return self.node_class
+
+    def saved_name(self, read: str, name: str, field: str | None) -> str:
+        """PyTorch's name for what a rule reads."""
+        if read == "out":
+            return "result"
+        parameter = name if self.label in _FIRST_ARGUMENT_IS_INPUT else public_name(name)
+        return parameter + _HEADER_NAMES.get(field or "", "")
 
     def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
         """What follows from which gradients are wanted: kept for calls without lists, of which there are few kinds."""
@@ -171,9 +182,10 @@ class Primitive:
 class Needs:
     """Which gradients are wanted, and so which rules run and what they read."""
 
-    __slots__ = ("wanted", "layout", "rules", "reads", "one_by_one")
+    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one")
 
     def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
+        self.op = op
         self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
         self.wanted: dict[str, Any] = {}  # by parameter name: a flag, or a list of them for a list parameter
         rest = iter(flags)
@@ -218,6 +230,9 @@ def any_needs_grad(args: tuple, kwargs: dict) -> bool:
     return any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
 
 
+declare_saved(*(f"result{i}" for i in range(8)))
+
+
 class PrimitiveNode(Node):
     """The recorded call of a primitive; `Primitive.record` sets its fields."""
 
@@ -247,15 +262,13 @@ class PrimitiveNode(Node):
         self.saved = saved
 
     def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
-        keeps_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         fields: dict[str, Any] = {}
         for read, name, field in self.needs.reads:
             entry: Any = GONE if self.saved is None else self.saved[read]
             if read == "out" and not self.single and entry is not GONE:
                 fields.update((f"result{i}", part) for i, part in enumerate(entry))
                 continue
-            parameter = "result" if read == "out" else name if keeps_input else public_name(name)
-            fields[parameter + _HEADER_NAMES.get(field or "", "")] = entry
+            fields[self.needs.op.saved_name(read, name, field)] = entry
         return fields
 
     def release(self) -> None:
@@ -329,7 +342,7 @@ def _header_field(read: str, names: tuple) -> tuple[str, str | None]:
 
 def _header_of(value: Any, slot: str) -> Any:
     if isinstance(value, (list, tuple)):
-        return [getattr(v, slot) for v in value]
+        return tuple([getattr(v, slot) for v in value])
     return getattr(value, slot, None)
 
 

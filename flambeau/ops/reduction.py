@@ -16,7 +16,7 @@ from ..core.batched import BatchedTensor
 from ..core.caching import remember
 from ..core.device import cpu, device
 from ..core.dtype import FLOAT8, dtype, opmath
-from ..core.graph import GONE, RETRY_MESSAGE, Meta, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import GONE, RETRY_MESSAGE, Meta, Node, SavedTensor, declare_saved, gradient_edge, mode, named_class
 from ..core.layout import expand_strides, wrap_dim
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
@@ -328,6 +328,9 @@ def spread_strides(plan: Plan, shape: tuple[int, ...]) -> list[int]:
             strides.append(plan.strides[position])
             position += 1
     return strides
+
+
+declare_saved("self", "result", "self_sym_sizes", "dim", "keepdim")
 
 
 class ReductionNode(Node):

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..core.dtype import dtype as dtype_type
-from ..core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, named_class
+from ..core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, declare_saved, gradient_edge, mode, named_class
 from ..core.layout import wrap_dim
 from ..core.tensor import Tensor
 from ..core.typenames import type_name
@@ -56,6 +56,9 @@ class _Softmax:
             node.op, node.dim, node.saved = self, dim, SavedTensor(out, True)
             node.output_info = ((out.shape, out.dtype, out.device),)
             out._set_history(node)
+
+
+declare_saved("dim", "result")
 
 
 class _SoftmaxNode(Node):

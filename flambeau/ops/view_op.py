@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core import graph, modes
 from ..core.caching import remember
-from ..core.graph import INFERENCE, Meta, Node, gradient_edge, mode, named_class, user_trace
+from ..core.graph import INFERENCE, Meta, Node, declare_saved, gradient_edge, mode, named_class, user_trace
 from ..core.size import Size, make_size
 from ..core.tensor import Tensor, is_contiguous_layout
 from ..core.typenames import type_name
@@ -58,6 +58,7 @@ class ViewOp:
 
     def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
+        declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
         self.plans: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
 
     def __call__(self, input: Tensor, *args: Any) -> Tensor:
@@ -135,6 +136,7 @@ class SeveralViewsOp:
 
     def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
+        declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
         self.plans: dict[tuple, list[tuple[Size, tuple[int, ...], int, bool]]] = {}
 
     def __call__(self, input: Tensor, *args: Any) -> tuple[Tensor, ...]:
