@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -85,3 +87,12 @@ def test_one_kernel_serves_many_threads():
     for w in workers:
         w.join()
     assert [o[0] for o in outs] == [1, 2, 3, 4]
+
+
+def test_a_definition_outlives_its_table():
+    """The interpreter clears modules before it frees the last built-ins, which still read their definitions then."""
+    function = native_call.builtin(entry := 0x1234, 0)
+    kept = weakref.ref(native_call._definitions.pop(entry))
+    gc.collect()
+    assert kept() is not None
+    del function

@@ -22,7 +22,7 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-_definitions: dict[int, _MethodDef] = {}  # built-ins point to their definitions for ever
+_definitions: dict[int, _MethodDef] = {}
 _new_builtin: Any = None
 
 
@@ -45,7 +45,10 @@ def builtin(entry: int, kernel: int) -> Any:
         _new_builtin.restype = ctypes.py_object
         _new_builtin.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
     if entry not in _definitions:
-        _definitions[entry] = _MethodDef(b"kernel", entry, _FASTCALL, None)
+        definition = _definitions[entry] = _MethodDef(b"kernel", entry, _FASTCALL, None)
+        # A reference that nobody gives back: built-ins read their definitions even when they are freed, and at the end of
+        # the interpreter the table above may go before them.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     return _new_builtin(ctypes.addressof(_definitions[entry]), kernel, None)
 
 
