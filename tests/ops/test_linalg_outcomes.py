@@ -86,6 +86,8 @@ def test_tolerance_of_least_squares(agrees, driver, rcond):
         "torch.linalg.lstsq(torch.zeros(3, 2), torch.ones(3, 1), driver='gels').residuals.shape",
         "torch.linalg.eigh(torch.full((1, 1), float('nan')))",
         "torch.linalg.eigvalsh(torch.full((1, 1), float('inf'), dtype=torch.complex64))",
+        "torch.cholesky_inverse(torch.empty(2, 0, 0))",
+        "torch.cholesky_inverse(torch.empty(0, 2, 2))",
         "torch.linalg.pinv(v)",
         "torch.linalg.pinv(one.int())",
         "torch.linalg.vector_norm(v, 1 + 2j)",
@@ -150,3 +152,11 @@ def test_out_that_cannot_hold_the_result_is_named():
 @pytest.mark.parametrize("diagonal", [2**63 - 1, -(2**63)])
 def test_triangles_far_outside_a_complex_matrix(agrees, name, diagonal):
     agrees(f"z.{name}({diagonal})", SETUP)
+
+
+def test_inverse_from_a_factor_with_a_zero_on_its_diagonal():
+    import flambeau as fl
+
+    factors = fl.stack([fl.eye(2), fl.diag(fl.tensor([1.0, 0.0]))])
+    with pytest.raises(fl.linalg.LinAlgError, match=r"\(Batch element 1\): The diagonal element 2 is zero"):
+        fl.cholesky_inverse(factors)

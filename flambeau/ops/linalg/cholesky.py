@@ -109,5 +109,9 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     support.check_matrix("cholesky_inverse", input)
     support.check_square("cholesky_inverse", input)
     support.check_kernel("cholesky_inverse_out_cpu", input)
+    if not input.is_meta:
+        zero = input._array().diagonal(0, -2, -1) == 0
+        first = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.size else np.zeros(input.shape[:-2])
+        support.raise_failures("cholesky_inverse", support.integers(first), "linalg.inv")
     one = eye(input.shape[-1], dtype=input.dtype).expand(input.shape)
     return cholesky_solve(one, input, upper)
