@@ -68,7 +68,7 @@ def test_old_triangular_solve_does_not_conjugate(agrees, upper, transpose):
     agrees(f"torch.triangular_solve(z[:, :1], z, {upper}, {transpose})[0]", SETUP)
 
 
-@pytest.mark.parametrize("driver", ["gelsd", "gelss"])  # with "gelsy" PyTorch starts from any pivots
+@pytest.mark.parametrize("driver", ["gelsd", "gelss"])  # PyTorch's "gelsy" varies from call to call
 @pytest.mark.parametrize("rcond", [-2.0, 0.0, 0.3, 1.0])
 def test_tolerance_of_least_squares(agrees, driver, rcond):
     call = f"torch.linalg.lstsq(steps, right, rcond={rcond}, driver={driver!r})"
@@ -160,3 +160,13 @@ def test_inverse_from_a_factor_with_a_zero_on_its_diagonal():
     factors = fl.stack([fl.eye(2), fl.diag(fl.tensor([1.0, 0.0]))])
     with pytest.raises(fl.linalg.LinAlgError, match=r"\(Batch element 1\): The diagonal element 2 is zero"):
         fl.cholesky_inverse(factors)
+
+
+def test_least_squares_by_pivoted_qr_cuts_what_is_small():
+    import flambeau as fl
+
+    steps, right = fl.diag(fl.tensor([2.0, 1.0, 1e-9])), fl.full((3, 1), 2.0)
+    for rcond, rank, solution in ((0.0, 3, [1.0, 2.0, 2e9]), (0.3, 2, [1.0, 2.0, 0.0]), (1.0, 1, [1.0, 0.0, 0.0])):
+        found = fl.linalg.lstsq(steps, right, rcond=rcond, driver="gelsy")
+        assert int(found.rank) == rank
+        assert found.solution.flatten().tolist() == pytest.approx(solution)
