@@ -39,7 +39,7 @@ except ImportError:
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "tqdm"]
 
 _CHUNK = 128 * 1024
-_HASH_IN_NAME = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # the beginning of the SHA-256 in a file name; other packages read it here
 _TRUSTED_OWNERS = ("facebookresearch", "facebookincubator", "pytorch", "fairinternal")
 _chosen_dir: Any = []  # what set_dir was given, if anything
 
@@ -132,7 +132,7 @@ def load_state_dict_from_url(
     path = Path(model_dir, name)
     if not path.exists():
         sys.stdout.write(f'Downloading: "{url}" to {path}\n')
-        promised = _HASH_IN_NAME.search(name) if check_hash else None
+        promised = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, str(path), promised.group(1) if promised else None, progress)
     return load_file(_unpacked(path, model_dir), map_location=map_location, weights_only=weights_only)
 

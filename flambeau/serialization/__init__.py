@@ -1,8 +1,11 @@
 """save and load, in PyTorch's own file formats; checkpoints in several files."""
 
 import importlib as _importlib
+from collections.abc import Callable as _Callable
 
+from ..core.device import device as _device
 from ..core.naming import no_attribute as _no_attribute
+from ..core.storage import UntypedStorage as _Storage
 from .internals import _is_zipfile as _is_zipfile
 from .internals import _open_file_like as _open_file_like
 from .internals import _open_zipfile_reader as _open_zipfile_reader
@@ -22,6 +25,8 @@ from .places import default_restore_location, location_tag, register_package, va
 from .reader import get_unsafe_globals_in_checkpoint, load
 from .unpickler import SourceChangeWarning, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from .writer import DEFAULT_PROTOCOL, save
+
+MAP_LOCATION = _Callable[[_Storage, str], _Storage] | _device | str | dict[str, str] | None  # what load takes for it
 
 __all__ = [
     "DEFAULT_PROTOCOL",

@@ -126,3 +126,8 @@ def test_bar_of_programs_without_tqdm(capsys):
         bar.set_postfix({"loss": 1}, rate=2)
     assert bar.done == 2 and bar.note == "loss=1, rate=2"
     assert list(hub.tqdm([1, 2], desc="all", disable=True)) == [1, 2]
+
+
+def test_names_that_other_packages_import():
+    assert hub.HASH_REGEX.search("resnet18-f37072fd.pth")[1] == "f37072fd"
+    assert type(None) in flambeau.serialization.MAP_LOCATION.__args__
