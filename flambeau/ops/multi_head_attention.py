@@ -64,6 +64,7 @@ def _check_batches(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask
     if mask is not None and len(mask.shape) not in (2, 3):
         raise AssertionError(
             f"For {kind} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {len(mask.shape)}-D"
+            " tensor instead"
         )
     if (
         not batched
