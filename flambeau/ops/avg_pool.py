@@ -200,9 +200,12 @@ def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any,
     need_tensor(f"lp_pool{dims}d", input)
     pool: Any = (avg_pool1d, avg_pool2d, avg_pool3d)[dims - 1]
     kernel = spread(kernel_size, dims, name, "kernel_size", 2)
-    if norm_type == math.inf:
+    if norm_type in (math.inf, -math.inf):  # the largest or the smallest
         largest: Any = (max_pool1d, max_pool2d, max_pool3d)[dims - 1]
-        return largest(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+        size = input.abs()
+        if norm_type > 0:
+            return largest(size, kernel_size, stride, 0, 1, ceil_mode)
+        return -largest(-size, kernel_size, stride, 0, 1, ceil_mode)
     count = int(np.prod(kernel))
     average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)

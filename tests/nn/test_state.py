@@ -347,4 +347,24 @@ def tensors_with_a_history_are_pickled_without(T, nn):
     return [t, t.is_leaf, t.requires_grad]
 
 
+@scenario
+def extra_state_that_is_only_given(T, nn):
+    class Giver(nn.Module):
+        def get_extra_state(self):
+            return {"a": 1}
+
+    m = Giver()
+    m.load_state_dict(m.state_dict())
+
+
+@scenario
+def extra_state_that_is_only_taken(T, nn):
+    class Taker(nn.Module):
+        def set_extra_state(self, state):
+            pass
+
+    m = Taker()
+    m.load_state_dict(m.state_dict())
+
+
 test_same_in_both_libraries = scenario.as_test()

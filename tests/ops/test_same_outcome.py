@@ -152,6 +152,7 @@ COMPLEX = -0.0316 + 0.8888888888j
 LARGE = 2**63 - 1
 
 CASES: dict[str, Callable[[Any], Any]] = {
+    "lp_pool, the smallest": lambda L: L.nn.functional.lp_pool1d(L.arange(24.0).reshape(1, 2, 12) - 9, -math.inf, 3),
     "lp_pool, the largest": lambda L: L.nn.functional.lp_pool1d(L.arange(24.0).reshape(1, 2, 12) - 9, math.inf, 3),
     "attention of no samples": lambda L: L.nn.MultiheadAttention(8, 2)(*[L.zeros(3, 0, 8)] * 3)[0].shape,
     "transformer of no samples": lambda L: (

@@ -80,11 +80,11 @@ class State:
         for name, buffer in self._buffers.items():
             if buffer is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = buffer if keep_vars else buffer.detach()
-        if self._has_extra_state():
+        if self._has_extra_state("get_extra_state"):
             destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()  # type: ignore[attr-defined]
 
-    def _has_extra_state(self) -> bool:
-        return not getattr(type(self).get_extra_state, "__qualname__", "").startswith("Traversal.")  # type: ignore[attr-defined]
+    def _has_extra_state(self, method: str) -> bool:
+        return not getattr(getattr(type(self), method), "__qualname__", "").startswith("Traversal.")
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         hook._from_public_api = True  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ class State:
             elif strict:
                 missing_keys.append(key)
         extra_key = prefix + _EXTRA_STATE_KEY
-        if self._has_extra_state():
+        if self._has_extra_state("set_extra_state"):
             if extra_key in state_dict:
                 self.set_extra_state(state_dict[extra_key])  # type: ignore[attr-defined]
             elif strict:
