@@ -590,6 +590,6 @@ def test_an_unfit_out_leaves_the_others_unchanged():
     values = flambeau.zeros(2)
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype long int"):
         flambeau.sort(flambeau.tensor([3.0, 1.0]), out=(values, flambeau.zeros(2)))
-    with pytest.raises(RuntimeError, match="can't be cast"):
+    with pytest.raises(RuntimeError, match="to have dtype int, but got bool"):
         flambeau.frexp(flambeau.tensor([3.0, 1.0]), out=(values, flambeau.zeros(2, dtype=flambeau.bool)))
     assert values.tolist() == [0, 0]
