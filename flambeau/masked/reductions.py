@@ -103,7 +103,9 @@ def median(input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = Non
 def logsumexp(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """log(sum(exp)) of the chosen elements over `dim`."""
     values, mask = _prepared("logsumexp", input, mask, dtype)
-    return filled(values, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
+    floating = values if values.dtype.is_floating_point or values.is_complex() else values.float()
+    result = filled(floating, mask, -math.inf).logsumexp(as_dims(dim, values.dim()), keepdim=keepdim)
+    return result.to(values.dtype)  # integers too, as PyTorch has it
 
 
 def norm(
@@ -144,7 +146,7 @@ def var(
     average = filled(values, mask, 0).sum(dims, keepdim=True) / count
     squares = filled((values - average).abs() ** 2, mask, 0).sum(dims, keepdim=bool(keepdim))
     left = (count if keepdim else _count(values, mask, dims, False)) - lost
-    return (squares / left.clamp_min(0)).to(squares.dtype)
+    return (squares / left.clamp_min(0)).to(values.dtype)  # complex for complex numbers, as PyTorch has it
 
 
 def std(input: Any, dim: Any = None, unbiased: bool | None = None, **options: Any) -> Tensor:

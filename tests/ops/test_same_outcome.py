@@ -338,6 +338,8 @@ CASES |= {
     "masked cumprod of bools": lambda L: L.masked.cumprod(L.tensor([True]), 0),
     "masked var, half": lambda L: L.masked.var(L.arange(4.0).half(), correction=0.5),
     "masked std, a true correction": lambda L: L.masked.std(L.arange(4.0), correction=True),
+    "masked logsumexp of integers": lambda L: L.masked.logsumexp(L.tensor([1, 2]), 0),
+    "masked var of complex numbers": lambda L: L.masked.var(L.tensor([1j, 2.0, 3.0])).is_complex(),
     "masked logsumexp of everything": lambda L: L.masked.logsumexp(L.ones(2, 3), mask=L.tensor([True, False, True])),
 }  # fmt: skip
 
