@@ -10,7 +10,7 @@ from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers
 from ...core.tensor import Tensor, empty
@@ -94,7 +94,7 @@ def _takes_elements(t: Tensor, mask: Tensor) -> bool:
         and t._contig
         and t.device is cpu
         and not modes.stack
-        and not (mode.enabled and t.requires_grad)
+        and not (grad_mode.enabled and t.requires_grad)
     )
 
 
@@ -164,7 +164,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _is_recorded(value: Any) -> bool:
-    return mode.enabled and isinstance(value, Tensor) and value.requires_grad
+    return grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
 
 
 def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
@@ -183,7 +183,7 @@ def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
         and type(key) is Tensor
         and key.dtype is dt.bool_
         and key.shape == t.shape
-        and not (mode.enabled and t.requires_grad)
+        and not (grad_mode.enabled and t.requires_grad)
     )
 
 
@@ -203,7 +203,7 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
         part.index_put_(tuple(advanced), value)
         return
     check_writable(part)
-    if mode.enabled and (part.requires_grad or value.requires_grad):
+    if grad_mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:
         put_raw(part, advanced, value, False)

@@ -35,7 +35,7 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
+from .plan import NATIVE, Layout, PointwisePlan, broadcast, common_device, kernel, result_strides
 
 _new_object = object.__new__
 _NUMBERS = (bool, int, float, complex)
@@ -132,9 +132,9 @@ class Pointwise:
         self.reads_condition = rule is select  # operand 0 is a truth value
         self.rule_reads_params = positional_count(rule) > 2
         self.check_reads_params = check is not None and positional_count(check) > 2
-        self.plans: dict[tuple, Plan] = {}
-        self.calls: dict[tuple, Plan] = {}  # the same plans by what calls look like, see calls.call_key
-        self.inplace_plans: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, PointwisePlan] = {}
+        self.calls: dict[tuple, PointwisePlan] = {}  # the same plans by what calls look like, see calls.call_key
+        self.inplace_plans: dict[tuple, PointwisePlan] = {}
         self.shares: dict[tuple, Any] = {}
         self.gradients: dict[int, tuple] = {}
         depends_on_default_dtype(self)
@@ -153,7 +153,7 @@ class Pointwise:
         level = max((x._level for x in operands if isinstance(x, BatchedTensor)), key=lambda one: one.depth)
         return level.wrap(self.call(tuple(level.lined_up(operands)), params, out_dtype))
 
-    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> Plan:
+    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> PointwisePlan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
         plan = self.plan_for(operands, params, out.dtype, (out.shape, out._strides, out.device))
         plan.run(out, operands + self.runtime_params(params))
@@ -174,7 +174,7 @@ class Pointwise:
             for v, fixed in zip(params, self.constant_params)
         )
 
-    def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
+    def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> PointwisePlan:
         key: list = []
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
@@ -191,7 +191,7 @@ class Pointwise:
             plan = self.make_plan(frozen, operands, params, out_dtype, out)
         return plan
 
-    def remember_call(self, key: tuple, plan: Plan) -> None:
+    def remember_call(self, key: tuple, plan: PointwisePlan) -> None:
         remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
@@ -202,7 +202,9 @@ class Pointwise:
         return chosen is None or value in chosen
 
     # -- planning ---------------------------------------------------------------------------------------------------
-    def make_plan(self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
+    def make_plan(
+        self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None
+    ) -> PointwisePlan:
         present = tuple(x for x in operands if x is not None)
         shape = broadcast(present)
         if out is not None and broadcast_two(shape, out[0]) != out[0]:
@@ -217,7 +219,7 @@ class Pointwise:
         )
         if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
             raise unsupported(f"{self.kernel}", compute)
-        plan = Plan()
+        plan = PointwisePlan()
         plan.op, plan.params = self, params
         plan.guard = None if self.guard is None else self.guard(compute, operands)
         plan.natural = natural
@@ -244,7 +246,7 @@ class Pointwise:
         self.calls.clear()
         self.inplace_plans.clear()
 
-    def _compile(self, plan: Plan, operands: tuple, compute: dtype) -> None:
+    def _compile(self, plan: PointwisePlan, operands: tuple, compute: dtype) -> None:
         """Trace the formula and find or make its kernel."""
         math_type = opmath(compute)
         inputs: list[tuple[dtype, tuple[int, ...] | None]] = []
@@ -293,7 +295,7 @@ class Pointwise:
             return False
         return not isinstance(x, Tensor) or (opmath(x.dtype) is x.dtype and not x.shape)
 
-    def _symbol(self, i: int, x: Any, math_type: dtype, plan: Plan, inputs: list) -> Expr:
+    def _symbol(self, i: int, x: Any, math_type: dtype, plan: PointwisePlan, inputs: list) -> Expr:
         """The expression for operand i, cast to the dtype of the computation."""
         position = len(inputs)
         if isinstance(x, Tensor):
@@ -327,7 +329,7 @@ class Pointwise:
         return symbols
 
     @staticmethod
-    def _passing(plan: Plan, operands: tuple, inputs: list) -> str:
+    def _passing(plan: PointwisePlan, operands: tuple, inputs: list) -> str:
         rest = iter(inputs)
         letters = ""
         for i in range(len(operands)):
@@ -339,7 +341,7 @@ class Pointwise:
         return letters + "".join(passing(d) for d, _ in rest)
 
     # -- derivative -------------------------------------------------------------------------------------------------
-    def share(self, index: int, plan: Plan) -> Expr | None | Exception:
+    def share(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
         """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
         run-time parameters and the output."""
         key = (
@@ -353,7 +355,7 @@ class Pointwise:
             self.shares[key] = self._derive(index, plan)
         return self.shares[key]
 
-    def _derive(self, index: int, plan: Plan) -> Expr | None | Exception:
+    def _derive(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
         if callable(self.label) and positional_count(self.label) == 1 and self.label(plan.operands) == "NotImplemented":
             return RuntimeError(f"derivative for aten::{self.name} is not implemented")
         symbols: list = [arg(i + 1) for i in range(self.arity)]
@@ -382,7 +384,7 @@ class Pointwise:
                 return const(0)  # the second derivative of relu and the like is zero, not missing
         return None if share is None else simplify(as_expr(share), not plan.compute.is_complex)
 
-    def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
+    def gradient_of(self, index: int, plan: PointwisePlan) -> tuple[Pointwise | None, tuple[int, ...]]:
         """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
         share = self.share(index, plan)
         if isinstance(share, Exception):

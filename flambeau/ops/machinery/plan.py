@@ -52,7 +52,7 @@ class Layout:
         return self
 
 
-class Plan(Layout):
+class PointwisePlan(Layout):
     """The layout of the result and the kernel that computes it.
 
     `fn` is None when there is no native kernel to call directly: empty results, values to be checked, a complex number by value."""

@@ -19,12 +19,12 @@ from ...core.dtype import FLOAT8, dtype, opmath
 from ...core.graph import (
     GONE,
     RETRY_MESSAGE,
-    Meta,
+    AutogradState,
     Node,
     SavedTensor,
     declare_saved,
+    grad_mode,
     gradient_edge,
-    mode,
     named_class,
 )
 from ...core.layout import expand_strides, wrap_dim
@@ -98,7 +98,7 @@ def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tens
 
 def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor seen in the shape it was reduced from."""
-    if (mode.enabled and g._meta is not None) or type(g) is BatchedTensor:
+    if (grad_mode.enabled and g._autograd is not None) or type(g) is BatchedTensor:
         return restored(g, len(shape), dims, keepdim).expand(shape)
     strides, position = [], 0
     for i in range(len(shape)):
@@ -146,7 +146,7 @@ def real_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
-class Plan:
+class ReductionPlan:
     """How a reduction of one combination of operands and dimensions is computed."""
 
     __slots__ = ("fn", "geometry", "shape", "strides", "nbytes", "dtype", "device", "dims", "reference")
@@ -170,7 +170,7 @@ class Plan:
         out.dtype = self.dtype
         out.device = self.device
         out._contig = True
-        out._meta = out._base = None
+        out._autograd = out._base = None
         return out
 
     def run(self, out: Tensor, operands: tuple) -> None:
@@ -206,7 +206,7 @@ class Reduction:
         self.rule, self.grad, self.check = rule, grad, check
         self.labels = labels or (camel(name) + "Backward0",)
         self.reads = parameter_names(grad)[1:] if grad else ()
-        self.plans: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, ReductionPlan] = {}
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce one tensor; `dim` is None, an int or a tuple."""
@@ -221,13 +221,13 @@ class Reduction:
         out.dtype = plan.dtype
         out.device = plan.device
         out._contig = True
-        out._meta = out._base = None
+        out._autograd = out._base = None
         fn = plan.fn
         if fn is not None:
             fn(plan.geometry, storage.ptr, a._storage.ptr + a._offset * a.dtype.itemsize)
         else:
             plan.run(out, (a,))
-        if (a._meta is not None or a._base is not None) and mode.enabled and self.grad is not None:
+        if (a._autograd is not None or a._base is not None) and grad_mode.enabled and self.grad is not None:
             self.record(a, plan.dims, keepdim, dim is not None, out)
         return out
 
@@ -242,14 +242,14 @@ class Reduction:
         return out
 
     # -- planning ---------------------------------------------------------------------------------------------------
-    def make_plan(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> Plan:
+    def make_plan(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> ReductionPlan:
         a = operands[0]
         if len(operands) == 1:
             key: tuple = (a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device)
         else:
             described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
             key = (described, dim, keepdim, requested, a.device)
-        plan = Plan()
+        plan = ReductionPlan()
         # all and any over no dimensions leave every element; other reductions take an empty list as all dimensions
         nothing = self.combine in ("all", "any") and dim == ()
         plan.dims = () if nothing else reduced_dims(dim, len(a.shape), self.name)
@@ -265,7 +265,7 @@ class Reduction:
             self._compile(plan, operands, compute, acc)
         return remember(self.plans, key, plan)
 
-    def _compile(self, plan: Plan, operands: tuple, compute: dtype, acc: dtype) -> None:
+    def _compile(self, plan: ReductionPlan, operands: tuple, compute: dtype, acc: dtype) -> None:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
@@ -320,13 +320,13 @@ class Reduction:
         if "out" in self.reads:
             saved["out"] = SavedTensor(out, True)
         node.saved = saved
-        meta = out._meta
+        meta = out._autograd
         if meta is None:
-            meta = out._meta = Meta()
+            meta = out._autograd = AutogradState()
         meta.grad_fn = node
 
 
-def spread_strides(plan: Plan, shape: tuple[int, ...]) -> list[int]:
+def spread_strides(plan: ReductionPlan, shape: tuple[int, ...]) -> list[int]:
     """The output's strides over all of the input's dimensions."""
     whole = len(plan.shape) == len(shape)
     strides, position = [], 0

@@ -13,7 +13,16 @@ from typing import Any
 
 from ...core import graph, modes
 from ...core.caching import remember
-from ...core.graph import INFERENCE, Meta, Node, declare_saved, gradient_edge, mode, named_class, user_trace
+from ...core.graph import (
+    INFERENCE,
+    AutogradState,
+    Node,
+    declare_saved,
+    grad_mode,
+    gradient_edge,
+    named_class,
+    user_trace,
+)
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, is_contiguous_layout
 from ...core.typenames import type_name
@@ -82,15 +91,15 @@ class ViewOp:
         t.dtype = input.dtype
         t.device = input.device
         t._contig = contig
-        t._meta = None
+        t._autograd = None
         base = input._base
         if base is None:
             t._base = input
-            if input._meta is not None:
+            if input._autograd is not None:
                 self.inherit(input, t, args)
         else:
             t._base = base
-            if input._meta is not None or base._meta is not None:
+            if input._autograd is not None or base._autograd is not None:
                 self.inherit(input, t, args)
         return t
 
@@ -102,7 +111,7 @@ class ViewOp:
 
     def inherit(self, input: Tensor, out: Tensor, args: tuple) -> None:
         """Record the view where the input takes part in autograd."""
-        if not mode.enabled:
+        if not grad_mode.enabled:
             remember_no_grad_view(out, input)
             return
         edge = gradient_edge(input)
@@ -112,13 +121,15 @@ class ViewOp:
         node.edges = (edge,)
         node.sequence = next(_sequence)
         node.op, node.shape, node.args = self, input.shape, args
-        if mode.anomaly:
+        if grad_mode.anomaly:
             node.trace = user_trace()
-        meta = out._meta = Meta()
+        meta = out._autograd = AutogradState()
         meta.grad_fn = node
         meta.view_version = out._storage.version
-        if input._base is not None and input._meta is not None:
-            meta.creation = input._meta.creation  # what must not be changed must not be changed through a view either
+        if input._base is not None and input._autograd is not None:
+            meta.creation = (
+                input._autograd.creation
+            )  # what must not be changed must not be changed through a view either
 
 
 class SeveralViewsNode(ViewNode):
@@ -160,10 +171,10 @@ class SeveralViewsOp:
             t.dtype = d
             t.device = where
             t._contig = contig
-            t._meta = None
+            t._autograd = None
             t._base = base
             parts.append(t)
-        if input._meta is not None or base._meta is not None:
+        if input._autograd is not None or base._autograd is not None:
             self.inherit(input, parts, args)
         return tuple(parts)
 
@@ -177,7 +188,7 @@ class SeveralViewsOp:
         return found
 
     def inherit(self, input: Tensor, parts: list[Tensor], args: tuple) -> None:
-        if not mode.enabled:
+        if not grad_mode.enabled:
             remember_no_grad_view(parts, input)
             return
         edge = gradient_edge(input)
@@ -186,10 +197,10 @@ class SeveralViewsOp:
         node = named_class(SeveralViewsNode, self.label)()
         node.edges, node.sequence = (edge,), next(_sequence)
         node.op, node.shape, node.args, node.output_count = self, input.shape, args, len(parts)
-        if mode.anomaly:
+        if grad_mode.anomaly:
             node.trace = user_trace()
         for i, t in enumerate(parts):
-            meta = t._meta = Meta()
+            meta = t._autograd = AutogradState()
             meta.grad_fn, meta.output_nr, meta.creation = node, i, "multi"
             meta.view_version = t._storage.version
 

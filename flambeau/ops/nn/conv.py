@@ -12,7 +12,7 @@ from typing import Any
 from ...backends.cpu import heavy
 from ...core import dtype as dt
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, suggests_channels_last
 from ...core.tensor import Tensor, empty, empty_strided
 from ..creation.filled import fill_raw
@@ -63,7 +63,7 @@ def _conj(t: Any) -> Any:
 
 
 def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
-    if mode.enabled or input.dtype.is_complex:  # the gradients will be differentiated again, or need conjugates
+    if grad_mode.enabled or input.dtype.is_complex:  # the gradients will be differentiated again, or need conjugates
         return together(
             conv_input_grad(g, _conj(weight), input.shape, window) if needs["input"] else None,
             conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
@@ -142,7 +142,7 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
         conv_weight_grad(g, _conj(input), weight.shape, window) if needs["weight"] else None,
         _bias_grad(g) if needs["bias"] else None,
     )
-    return together(*parts) if mode.enabled else parts
+    return together(*parts) if grad_mode.enabled else parts
 
 
 @internal(grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
