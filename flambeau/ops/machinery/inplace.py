@@ -28,7 +28,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, new_tensor, numel_of
 from .dtype_rules import cpp_name, number_dtype, promote, type_word
 from .formula import Pointwise
-from .registry import OPS
+from .record import OPS
 
 
 def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
