@@ -158,7 +158,9 @@ class Pointwise:
     @functools.cached_property
     def op(self) -> Op:
         """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
-        op = Op(self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula)
+        op = Op(
+            self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
+        )
         op.function = PrivateCall(op, self._compute)
         return op
 

@@ -100,7 +100,9 @@ class PointwisePlan(Layout):
 
     def _run_numpy(self, out: Tensor, values: tuple) -> None:
         if self.device is not cpu:
-            raise NotImplementedError(f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'")
+            raise NotImplementedError(
+                f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'"
+            )
         arrays = [x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"]
         (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
         out._array()[...] = result

@@ -222,7 +222,9 @@ class Reduction:
     @functools.cached_property
     def op(self) -> Op:
         """The operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
-        op = Op(self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula)
+        op = Op(
+            self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula
+        )
         op.function = PrivateCall(op, self.reduce)
         return op
 
@@ -257,7 +259,9 @@ class Reduction:
     def over(self, operands: tuple, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce a formula of several operands: tensors that broadcast to the first, and numbers. Records nothing."""
         if _active and _watching():
-            return _intercept(self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested})
+            return _intercept(
+                self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
+            )
         return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
 
     @functools.cached_property
