@@ -19,6 +19,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from ..ops.legacy import TENSOR_TYPES
 from . import rebuild
 
 STORAGE_NAMES: dict[str, dtype] = {
@@ -71,6 +72,7 @@ SAFE: dict[tuple[str, str], Any] = {
     **{("torch", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch", n): d for n, d in BY_NAME.items()},
+    **{("torch", n): kind for n, kind in TENSOR_TYPES.items()},
 }
 
 # How objects of this package are named in the files it writes.
