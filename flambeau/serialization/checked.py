@@ -30,7 +30,7 @@ NEVER_BUILT = (device, dtype, layout, memory_format, Size, UntypedStorage, Typed
 
 
 def _refuse(what: str) -> Any:
-    raise pickle.UnpicklingError(f"corrupt checkpoint: {what}")
+    raise RuntimeError(f"corrupt checkpoint: {what}")
 
 
 # -- keys -----------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def attributes(kind: type, given: Any) -> None:
             _refuse(f"{shown(name)} cannot be an attribute of a {kind.__name__}")
         hidden = _hidden(kind, name)
         if hidden is not None and (name.startswith("_") or not inspect.isroutine(hidden) or callable(value)):
-            _refuse(f"{shown(name)} cannot be an attribute of a {kind.__name__}: it would hide a part of the class")
+            raise pickle.UnpicklingError(f"attribute {name!r} of a {kind.__name__} would hide a part of the class")
 
 
 def _hidden(kind: type, name: str) -> Any:
