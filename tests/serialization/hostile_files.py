@@ -80,7 +80,7 @@ class Assembler:
             return
         self.plain(value)
         if isinstance(value, (Call, Built, Stored)):
-            self.memo[id(value)] = len(self.memo)
+            self.memo[id(value)] = 1000 + len(self.memo)  # strings have the lower numbers
             self.out += b"r" + struct.pack("<I", self.memo[id(value)])
 
     def plain(self, value: Any) -> None:
