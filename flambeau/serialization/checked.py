@@ -40,11 +40,12 @@ class Keys:
     """Keys of dictionaries and items of sets. Tuples and frozensets are hashed to their ground each time, and a few bytes of a file can
     nest them without end (or make them as wide as 2 ** 60): only small ones pass."""
 
-    LARGEST, DEEPEST = 256, 32
+    LARGEST, DEEPEST, NESTED = 256, 32, 1000
     _SIMPLE = frozenset((str, int, float, bool, bytes, complex, type(None)))
 
     def __init__(self) -> None:
         self.seen: dict[int, Any] = {}  # by id; the object is kept, so that its id stays taken
+        self.nested = 0
 
     def check(self, key: Any) -> None:
         if type(key) in self._SIMPLE or id(key) in self.seen:
@@ -60,6 +61,13 @@ class Keys:
                     _refuse(f"a key of a dictionary or an item of a set has {len(item)} parts")
                 waiting.extend((part, depth + 1) for part in item)
         self.seen[id(key)] = key
+
+    def check_values(self, target: Any, values: Iterable[Any]) -> None:
+        """Python frees a defaultdict in a defaultdict in a defaultdict ... by recursion, and the stack ends at some 100,000 of them."""
+        if type(target) is collections.defaultdict:
+            self.nested += sum(type(value) is collections.defaultdict for value in values)
+            if self.nested > self.NESTED:
+                _refuse(f"more than {self.NESTED} dictionaries of type defaultdict in others")
 
     def check_all(self, keys: Iterable[Any]) -> None:
         for key in keys:
@@ -123,8 +131,8 @@ def _counter(keys: Keys, *args: Any) -> collections.Counter:
 
 
 def _default_dict(keys: Keys, *args: Any) -> collections.defaultdict:
-    if len(args) > 2 or (len(args) == 2 and type(args[1]) is not dict):
-        _refuse(f"a defaultdict is made of a factory and a dictionary, got {shown(args)}")
+    if len(args) > 1:
+        _refuse(f"a defaultdict is made of what makes its values, got {shown(args)}")
     return collections.defaultdict(*args)
 
 

@@ -297,12 +297,14 @@ class RestrictedUnpickler(Unpickler):
         stack: Any = self.stack  # type: ignore[attr-defined]
         self._target("SETITEM", stack, 2, _DICTIONARIES, "dict, collections.OrderedDict, collections.Counter")
         self.keys.check(stack[-2])
+        self.keys.check_values(stack[-3], stack[-1:])
         super().load_setitem()  # type: ignore[misc]
 
     def load_setitems(self) -> None:
         names = "dict, collections.OrderedDict, collections.Counter"
         self._target("SETITEMS", self._below(), 0, _DICTIONARIES, names)
         self.keys.check_all(self.stack[::2])  # type: ignore[attr-defined]
+        self.keys.check_values(self._below()[-1], self.stack[1::2])  # type: ignore[attr-defined]
         super().load_setitems()  # type: ignore[misc]
 
     def load_dict(self) -> None:

@@ -430,6 +430,16 @@ def test_what_is_endless_to_hash_or_to_print_is_refused(body):
     assert time.process_time() - begin < 5 and len(str(caught.value)) < 2000
 
 
+@pytest.mark.parametrize("end", [b"s", b"u"])
+def test_nested_dictionaries_that_python_cannot_free(end):
+    mark = b"(" if end == b"u" else b""
+    body = b"\x80\x02ccollections\ndefaultdict\nq\x00N\x85R" + (mark + b"K\x01h\x00N\x85R") * 2000 + end * 2000 + b"."
+    with pytest.raises(RuntimeError, match="defaultdict"):
+        load(zipped(body))
+    few = b"\x80\x02ccollections\ndefaultdict\nq\x00N\x85R" + (mark + b"K\x01h\x00N\x85R") * 5 + end * 5 + b"."
+    assert load(zipped(few))[1][1][1] == {1: {1: {}}}
+
+
 def test_marks_of_one_number_repeated_cost_what_the_storage_has():
     numbers = stored("ComplexFloatStorage", "0", "cpu", 2)
     call = [
