@@ -57,7 +57,9 @@ class Door(modes.Mode):
     def check(cls, what: str) -> None:
         if cls.watching and not cls.inside:
             frames = [f for f in traceback.extract_stack()[:-2] if f.filename.startswith(_HERE)]
-            place = next((f for f in reversed(frames) if not f.filename.endswith(("core/tensor.py", "kernels/loops.py"))), None)
+            place = next(
+                (f for f in reversed(frames) if not f.filename.endswith(("core/tensor.py", "kernels/loops.py"))), None
+            )
             where = "?" if place is None else f"{place.filename[len(_HERE) + 1 :]}:{place.lineno} {place.name}"
             cls.violations[f"{what} in {where}"] += 1
 
@@ -175,7 +177,9 @@ def main() -> int:
         print(info.name, end=" ", flush=True)
         try:
             function = function_of(info.name)
-            samples = list(info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point))
+            samples = list(
+                info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point)
+            )
             for sample in samples[:: max(1, len(samples) // given.samples)][: given.samples]:
                 torch.manual_seed(0)
                 flambeau.manual_seed(0)

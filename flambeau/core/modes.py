@@ -118,7 +118,7 @@ def asking() -> bool:
 
 def watching() -> bool:
     """Whether a mode of this thread wants to see calls that have no public name."""
-    return any([mode.parts for mode in own.stack])
+    return any(mode.parts for mode in own.stack)
 
 
 def staying() -> bool:
