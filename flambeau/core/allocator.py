@@ -14,9 +14,9 @@ _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.restype = ctypes.c_void_p
 _aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_free = _libc.free
-_free.restype = None
-_free.argtypes = [ctypes.c_void_p]
+free = _libc.free
+free.restype = None
+free.argtypes = [ctypes.c_void_p]
 
 _madvise = getattr(_libc, "madvise", None)
 if _madvise is not None:
@@ -115,7 +115,7 @@ class CachingAllocator:
         if size >= LARGE:
             self.large_allocated -= size
             if self.large_cached + size > self.cache_limit:
-                _free(pointer)
+                free(pointer)
                 return
             self.large_cached += size
         self.free_blocks[size].append(pointer)
@@ -132,7 +132,7 @@ class CachingAllocator:
         """Give every cached block back to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
-                _free(blocks.pop())
+                free(blocks.pop())
                 if size >= LARGE:
                     self.large_cached -= size
                 else:

@@ -7,6 +7,7 @@ thread share one buffer, because they never run at the same time.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import weakref
@@ -18,6 +19,7 @@ import numpy as np
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
+from flambeau.core.uninterrupted import at_once, uninterrupted
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
@@ -36,10 +38,17 @@ class Owned:
     __slots__ = ("address", "_destroy")
 
     def __init__(self, address: int, destroy: Callable[..., int]):
-        self.address, self._destroy = address, destroy
+        self.address, self._destroy = address, _destroyer(destroy)
 
+    @uninterrupted
     def __del__(self) -> None:
-        self._destroy(self.address)
+        try:
+            self._destroy[self.address]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_destroyer = functools.cache(at_once)
 
 
 class Descriptor(Owned):
