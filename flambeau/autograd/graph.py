@@ -10,6 +10,7 @@ from typing import Any
 from ..core.device import cpu
 from ..core.graph import GradientEdge, Node, grad_mode, gradient_edge, pop_saved_hooks, push_saved_hooks
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from .engine import Pass, running
 
 
@@ -36,6 +37,7 @@ class saved_tensors_hooks:
             raise RuntimeError(_refusal.message)
         push_saved_hooks(self.pack_hook, self.unpack_hook)
 
+    @uninterrupted
     def __exit__(self, *problem: Any) -> None:
         pop_saved_hooks()
 

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .uninterrupted import uninterrupted
+
 _new_object: Any = object.__new__
 _sequence = itertools.count()
 _ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they are complete
@@ -68,6 +70,7 @@ def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
     unusual.append("hooks")
 
 
+@uninterrupted
 def pop_saved_hooks() -> None:
     if grad_mode.saved_hooks:
         grad_mode.saved_hooks = grad_mode.saved_hooks[:-1]

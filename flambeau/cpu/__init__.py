@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..backends.cpu.features import host_features
+from ..core.uninterrupted import uninterrupted
 from . import amp as amp
 
 __all__ = [
@@ -105,6 +106,7 @@ class StreamContext:
         if self.stream is not None:
             _Current.stream = self.stream
 
+    @uninterrupted
     def __exit__(self, *problem: Any) -> None:
         _Current.stream = self.before
 

@@ -7,7 +7,6 @@ thread share one buffer, because they never run at the same time.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import threading
 import weakref
@@ -38,7 +37,8 @@ class Owned:
     __slots__ = ("address", "_destroy")
 
     def __init__(self, address: int, destroy: Callable[..., int]):
-        self.address, self._destroy = address, _destroyer(destroy)
+        self._destroy = _destroyers.get(id(destroy)) or _destroyers.setdefault(id(destroy), at_once(destroy))
+        self.address = address
 
     @uninterrupted
     def __del__(self) -> None:
@@ -48,7 +48,7 @@ class Owned:
             pass
 
 
-_destroyer = functools.cache(at_once)
+_destroyers: dict[int, Any] = {}  # by the identity of the library's functions, which are never freed
 
 
 class Descriptor(Owned):
