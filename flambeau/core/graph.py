@@ -37,17 +37,18 @@ class GradMode(threading.local):
         return self._anomaly
 
     @anomaly.setter
+    @uninterrupted
     def anomaly(self, value: bool) -> None:
         if value and not self._anomaly:
-            unusual.append("anomaly")
+            unusual[:0] = (None,)
         elif self._anomaly and not value:
-            unusual.remove("anomaly")
+            del unusual[-1]
         self._anomaly = value
 
 
-# Not empty while any thread records with anomaly detection or saved-tensor hooks: recording tests this one list and only
-# then asks the slower per-thread switches.
-unusual: list[str] = []
+# One entry, whatever it is, for each thread with anomaly detection and each pair of saved-tensor hooks: recording tests this one
+# list and only then asks the slower per-thread switches.
+unusual: list[None] = []
 
 grad_mode = GradMode()
 
@@ -64,17 +65,18 @@ def refuse_saving() -> None:
     )
 
 
+@uninterrupted
 def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
     """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
     grad_mode.saved_hooks = (*grad_mode.saved_hooks, (pack, unpack))
-    unusual.append("hooks")
+    unusual[:0] = (None,)
 
 
 @uninterrupted
 def pop_saved_hooks() -> None:
     if grad_mode.saved_hooks:
         grad_mode.saved_hooks = grad_mode.saved_hooks[:-1]
-        unusual.remove("hooks")
+        del unusual[-1]
 
 
 class AutogradState:
