@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 from .uninterrupted import uninterrupted
@@ -391,10 +393,18 @@ class Trace(NamedTuple):
 
 def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
-    package = __name__.split(".")[0]
-    stack = traceback.extract_stack()
-    outside = [f for f in stack if f"/{package}/" not in f.filename and f.filename != "<frozen runpy>"]
-    return Trace("".join(traceback.format_list(outside)), grad_mode.evaluating)
+    frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not _is_own(f[0])]
+    return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
+
+
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_filename)), "")  # the package's own
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether code of this package runs in the frame: a file of it, or text that it made."""
+    file = frame.f_code.co_filename
+    made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
+    return made or file.startswith(_FOLDER) or file == "<frozen runpy>"
 
 
 FREED_MESSAGE = (
