@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from flambeau.core.device import cpu
 from flambeau.core.device import device as Device
 from flambeau.core.dtype import uint8, uint32
+from flambeau.core.locks import GENERATOR, new_lock
 from flambeau.core.size import make_size
 from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, copy_of_array, empty, from_array, new_tensor
@@ -65,7 +65,7 @@ class Generator:
         self._engine: np.random.MT19937 | None = None
         self._native: tuple[Tensor, Tensor, Tensor, np.ndarray] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
-        self.lock = threading.RLock()
+        self.lock = new_lock(GENERATOR)
         self._reset(DEFAULT_SEED)
 
     @property

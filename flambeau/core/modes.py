@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .locks import MODES, new_lock
 from .uninterrupted import at_once, uninterrupted
 
 active: list[Any] = []  # one entry, whatever it is, per mode that is on in some thread: what operators test
@@ -90,7 +91,7 @@ class _Own(threading.local):
             _stacks.add(self.stack)
 
 
-_lock = threading.Lock()
+_lock = new_lock(MODES)
 _everywhere: list[Mode] = []
 _stacks: weakref.WeakSet[Any] = weakref.WeakSet()
 own = _Own()

@@ -12,13 +12,13 @@ import importlib.util
 import json
 import platform
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
 from . import image, native_call, object_loader, team, threads
 
@@ -35,7 +35,7 @@ class Stats:
 stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
-_lock = threading.RLock()
+_lock = new_lock(COMPILER)
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 

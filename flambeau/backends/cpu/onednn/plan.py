@@ -214,7 +214,7 @@ class Builder:
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
-        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK), dnnl.making:
             status = lib.functions[function](ctypes.byref(result), *addresses)
         if status == dnnl.UNIMPLEMENTED:
             return None

@@ -42,7 +42,6 @@ class _Crew:
                 getattr(process, force)()
             _join(alive, 1.0)
 
-
     def wind_up(self) -> None:
         """`stop` where Python would lose a Ctrl-C: one that arrives in the meantime is delivered when this has ended."""
         try:
