@@ -7,6 +7,7 @@ and the next tensor of that size takes it from there.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 
@@ -57,6 +58,21 @@ def _fresh_block(size: int) -> int | None:
     if pointer:
         _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
     return pointer
+
+
+def make_sure_of(size: int, purpose: str) -> None:
+    """Raise an error unless the process can get this much memory now: for libraries that end the process if they do not."""
+    for last in (False, True):
+        try:
+            mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+            return
+        except (OSError, MemoryError):
+            if last:
+                raise RuntimeError(
+                    f"DefaultCPUAllocator: can't allocate memory: {size} bytes {purpose} ({allocator.allocated()} bytes are in use"
+                    " by tensors). Buy new RAM or use smaller tensors!"
+                ) from None
+            allocator.empty_cache()
 
 
 # Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from typing import Any
 
 import numpy as np
 
+from flambeau.core.allocator import make_sure_of
 from flambeau.core.device import cpu
 from flambeau.core.device import device as Device
 from flambeau.core.dtype import uint8, uint32
@@ -25,6 +27,7 @@ DEFAULT_SEED = 67280421310721
 STATE_BYTES = 5056
 SCRATCH_WORDS = 1 << 15  # words that native fills draw at a time
 
+_NUMPY_BYTES = 24 << 20  # more than importing numpy.random takes
 _WORDS = 624  # MT19937 regenerates this many words at a time
 # seed, words left before regeneration (plus one), "seeded", position; 624 words widened to 64 bits follow.
 _HEAD = struct.Struct("<QiiQ")
@@ -74,6 +77,8 @@ class Generator:
         if self._engine is None:
             with self.lock:
                 if self._engine is None:
+                    if "numpy.random" not in sys.modules:
+                        make_sure_of(_NUMPY_BYTES, "to load the engine of random numbers")
                     engine = np.random.MT19937(0)
                     self._seeder = np.random.RandomState(engine)
                     self._seeder.seed(self._seed & 0xFFFFFFFF)

@@ -102,14 +102,15 @@ class UntypedStorage:
             if shift < 6:
                 shift = 6
             size = ((nbytes - 1 >> shift) + 1) << shift  # round_size, inlined: this runs for every new tensor
-            self.capacity = size
             if size < LARGE:
                 try:
                     self.ptr = _free_blocks[size].pop()
+                    self.capacity = size
                     return
                 except (KeyError, IndexError):
                     pass
             self.ptr = _allocate(size)
+            self.capacity = size
         else:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
