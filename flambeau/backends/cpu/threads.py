@@ -125,8 +125,8 @@ def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
     if not wanted or _library is None:
         yield
         return
-    _library.omp_set_num_threads(1)
     try:
+        _library.omp_set_num_threads(1)
         yield
     finally:
         _library.omp_set_num_threads(_native.value)

@@ -18,6 +18,7 @@ import numpy as np
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
+from flambeau.core.uninterrupted import at_once, uninterrupted
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
@@ -36,10 +37,18 @@ class Owned:
     __slots__ = ("address", "_destroy")
 
     def __init__(self, address: int, destroy: Callable[..., int]):
-        self.address, self._destroy = address, destroy
+        self._destroy = _destroyers.get(id(destroy)) or _destroyers.setdefault(id(destroy), at_once(destroy))
+        self.address = address
 
+    @uninterrupted
     def __del__(self) -> None:
-        self._destroy(self.address)
+        try:
+            self._destroy[self.address]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_destroyers: dict[int, Any] = {}  # by the identity of the library's functions, which are never freed
 
 
 class Descriptor(Owned):
@@ -205,7 +214,7 @@ class Builder:
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
-        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK), dnnl.making:
             status = lib.functions[function](ctypes.byref(result), *addresses)
         if status == dnnl.UNIMPLEMENTED:
             return None
