@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import modes
 from ..core.dtype import FROM_NUMPY
-from ..core.overrides import FACE_CODES, discovers, overriding_arguments
+from ..core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors
 from ..core.tensor import Tensor, copy_of_array
 from .calls import general, run_inplace
 from .faces import make_face
@@ -67,6 +67,7 @@ def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
             return modes.intercept(op, function, args, kwargs)
         return result
     except TypeError:
+        refuse_real_tensors(args)
         if not _takes(args[1]) or overriding_arguments(args, kwargs):
             return NotImplemented
         raise

@@ -9,6 +9,7 @@ from typing import Any
 import flambeau
 
 from ...core.casts import casts
+from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ...ops import rnn as ops
 from ...ops.creation import empty
@@ -142,6 +143,7 @@ class RNNBase(Module):
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         if input.dtype is not self._flat_weights[0].dtype and not casts.active:
+            refuse_real_tensors([input])
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
             )
