@@ -15,7 +15,7 @@ from ..core.graph import mode as grad_mode
 from ..core.layout import preserve_format
 from ..core.modes import untested
 from ..core.tensor import Tensor
-from ..ops.convert import convert
+from ..ops.creation.convert import convert
 from .policies import write_policies
 
 _convert = untested(convert)

@@ -12,7 +12,7 @@ from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gr
 from ..core.naming import submodule
 from ..core.overrides import overridable, refuse_real_tensors
 from ..core.tensor import Tensor
-from ..ops.creation import ones
+from ..ops.creation.filled import ones
 from .duals import carry
 from .engine import TensorHook, run_backward
 

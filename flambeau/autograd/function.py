@@ -12,8 +12,8 @@ from ..core import modes
 from ..core.batched import BatchedTensor
 from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, raw_value, unrecorded
 from ..core.tensor import Tensor, empty
-from ..ops.creation import fill_raw
-from ..ops.inplace import check_history_writable, rebase_history
+from ..ops.creation.filled import fill_raw
+from ..ops.machinery.inplace import check_history_writable, rebase_history
 from .duals import has_tangent
 from .function_forward import Transposed, apply_forwards
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autograd.engine import LinearPass
 from ..core.tensor import Tensor
-from ..ops.ranges import eye
+from ..ops.creation.ranges import eye
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from .mapping import vmap
 from .tape import Tape, products, zeros_like

@@ -11,13 +11,13 @@ from itertools import chain
 from typing import Any
 
 from ..autograd.grad_mode import enable_grad
+from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core.graph import mode
 from ..core.overrides import refuse_real_tensors
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.modules.hooks import RemovableHandle
-from ..ops.legacy import typename
 
 StateDict = dict[str, Any]
 ParamsT = Iterable[Any]  # tensors, (name, tensor) pairs, or dicts that describe groups

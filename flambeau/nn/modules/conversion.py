@@ -10,7 +10,7 @@ from ...core import dtype as dt
 from ...core.exchange import swap_tensors
 from ...core.graph import mode
 from ...core.tensor import Tensor
-from ...ops.convert import parse_to
+from ...ops.creation.convert import parse_to
 from ..parameter import Parameter
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.graph import mode
 from ...core.tensor import Tensor
-from ...ops.creation import full
+from ...ops.creation.filled import full
 from .. import functional as F
 from ..init import xavier_uniform_
 from .attention import MultiheadAttention, canonical_mask

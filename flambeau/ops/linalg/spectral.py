@@ -13,8 +13,8 @@ from ...core.errors import LinAlgError
 from ...core.graph import mode
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal
 from . import support
 from .solving import solve_ex
 

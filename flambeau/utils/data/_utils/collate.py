@@ -16,7 +16,7 @@ from flambeau.core.layout import strided
 from flambeau.core.size import make_size
 from flambeau.core.tensor import Tensor, contiguous_strides, empty, from_array, new_tensor, numel_of
 from flambeau.ops import namespace
-from flambeau.ops.joining import stack_into
+from flambeau.ops.shape.joining import stack_into
 
 from .blocks import worker_pool
 from .containers import each_part, rebuilt_mapping, rebuilt_sequence
