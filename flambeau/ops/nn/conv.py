@@ -298,6 +298,12 @@ def _checked_window(
         if any(p < 0 for p in padding):
             raise RuntimeError("negative padding is not supported")
         pads = tuple((p, p) for p in padding)
+    if 0 in kernel:
+        sizes = " x ".join(map(str, kernel)) + " (TxHxW)"
+        if len(kernel) < 3:
+            height, width = (1, *kernel)[-2:]
+            sizes = f"kernel_height: {height} kernel_width: {width}"
+        raise RuntimeError(f"kernel size should be greater than zero, but got{':' * (len(kernel) > 2)} {sizes}")
     return stride, pads, dilation, groups
 
 
