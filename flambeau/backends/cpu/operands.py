@@ -90,6 +90,8 @@ def check_dtypes(op: str, **operands: Any) -> None:
 
 
 def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
+    if _is_plain_product(dst, a, b, bias):
+        return
     check_dtypes("matmul", dst=dst, a=a, b=b, bias=bias)
     a_shape, b_shape, dst_shape = tuple(a.shape), tuple(b.shape), tuple(dst.shape)
     given = f"got {a_shape} @ {b_shape} -> {dst_shape}"
@@ -105,6 +107,21 @@ def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
         raise RuntimeError(f"matmul: expected a result of shape {(*batch, a_shape[-2], b_shape[-1])}, {given}")
     if bias is not None and tuple(bias.shape) != b_shape[-1:]:
         raise RuntimeError(f"matmul: expected a bias of shape {b_shape[-1:]}, got {tuple(bias.shape)}, {given}")
+
+
+def _is_plain_product(dst: Any, a: Any, b: Any, bias: Any) -> bool:
+    """Whether these are float matrices that fit together: the common case, found without the general checks."""
+    kind = dst.dtype
+    return (
+        kind.is_floating_point
+        and kind is a.dtype
+        and kind is b.dtype
+        and len(a.shape) == len(b.shape) == len(dst.shape) == 2
+        and a.shape[1] == b.shape[0]
+        and dst.shape[0] == a.shape[0]
+        and dst.shape[1] == b.shape[1]
+        and (bias is None or (bias.dtype is kind and tuple(bias.shape) == (b.shape[1],)))
+    )
 
 
 class Geometry(NamedTuple):

@@ -174,3 +174,9 @@ if hasattr(os, "register_at_fork"):
 def count_address() -> int:
     """Where native code finds the number of threads (an int64)."""
     return ctypes.addressof(_native)
+
+
+def setter_address() -> int:
+    """Where native code finds libgomp's `omp_set_num_threads(int)`, or 0 where there is no libgomp."""
+    found = library()
+    return 0 if found is None else ctypes.cast(found.omp_set_num_threads, ctypes.c_void_p).value or 0

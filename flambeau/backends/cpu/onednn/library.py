@@ -87,6 +87,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "memory_set_data_handle": (_ptr, _ptr),
     "memory_destroy": (_ptr,),
     "primitive_desc_query": (_ptr, _int, _int, _ptr),
+    "primitive_desc_next_impl": (_ptr,),
     "primitive_desc_destroy": (_ptr,),
     "primitive_create": (_out, _ptr),
     "primitive_execute": (_ptr, _ptr, _int, _ptr),

@@ -21,7 +21,7 @@ from flambeau.backends.cpu.onednn import sequence
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
-_SHORT_WORK = 4e6  # multiply-adds
+SHORT_WORK = 4e6  # multiply-adds
 
 # Below this a second thread saves a microsecond or two at best, and costs a time slice where its core is busy.
 ONE_THREAD_WORK = 5e5  # multiply-adds
@@ -134,7 +134,7 @@ class Plan:
         self.user_memories = [memory.owned.address for memory in builder.user]
         self.scratch = tuple(builder.scratch)
         self.scratch_size, self.base = builder.scratch_size, -1
-        brief = builder.work < _SHORT_WORK
+        brief = builder.work < SHORT_WORK
         self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
         self._keep = builder.keep
@@ -200,8 +200,9 @@ class Builder:
         self.scratch_size += -(-size // _ALIGNMENT) * _ALIGNMENT
         return memory
 
-    def primitive_desc(self, function: str, *args: Any) -> PrimitiveDesc:
-        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code."""
+    def primitive_desc(self, function: str, *args: Any, prefer: str | None = None) -> PrimitiveDesc:
+        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code. `prefer` is how the
+        name of the wanted code begins, where oneDNN has several; without it, or without such code, the first is taken."""
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
@@ -213,6 +214,9 @@ class Builder:
             raise dnnl.failure(status, function, self.what)
         owned = Owned(result.value or 0, lib.functions["primitive_desc_destroy"])
         self.keep.append((owned, args))
+        while prefer and not implementation(owned.address).startswith(prefer):
+            if lib.functions["primitive_desc_next_impl"](owned.address):
+                return self.primitive_desc(function, *args)
         return None if implementation(owned.address).startswith("ref") else owned.address
 
     def step(self, primitive_desc: int, arguments: dict[int, Memory]) -> None:
