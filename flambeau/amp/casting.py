@@ -11,11 +11,11 @@ from ..core import modes
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.dtype import dtype, float32, float64
-from ..core.graph import mode as grad_mode
+from ..core.graph import grad_mode as grad_mode
 from ..core.layout import preserve_format
 from ..core.modes import untested
 from ..core.tensor import Tensor
-from ..ops.convert import convert
+from ..ops.creation.convert import convert
 from .policies import write_policies
 
 _convert = untested(convert)

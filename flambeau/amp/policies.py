@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ops.registry import OPS, Op
+from ..ops.machinery.registry import OPS, Op
 from .special_cases import SPECIAL_CASES
 
 # Computed in the lower precision: the heavy work, which loses little by it.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import modes
 from ..core.tensor import Tensor
-from ..ops.inplace import view_through
+from ..ops.machinery.inplace import view_through
 
 
 class DualLevel(modes.Mode):

@@ -12,7 +12,7 @@ import numpy as np
 from .allocator import LARGE, allocator, round_size
 from .device import cpu
 from .device import device as Device
-from .graph import INFERENCE, inference_threads, mode
+from .graph import INFERENCE, grad_mode, inference_threads
 from .shared_memory import SharedBlock
 
 _allocate = allocator.allocate
@@ -86,7 +86,7 @@ class UntypedStorage:
         self.device = device
         self.size_bytes = nbytes
         self.owner = None
-        if inference_threads and mode.inference:
+        if inference_threads and grad_mode.inference:
             self.version, self.watched = INFERENCE, True
         else:
             self.version, self.watched = 0, False

@@ -17,8 +17,8 @@ from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
-from ..ops.joining import stack
-from ..ops.registry import OPS, Op
+from ..ops.machinery.registry import OPS, Op
+from ..ops.shape.joining import stack
 
 Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from flambeau.core import dtype as dt
 from flambeau.expr import floor, fma, fmod, maximum, minimum, pow_, where
-from flambeau.ops.faces import make_face
-from flambeau.ops.formula import Pointwise
-from flambeau.ops.registry import Op
+from flambeau.ops.machinery.faces import make_face
+from flambeau.ops.machinery.formula import Pointwise
+from flambeau.ops.machinery.registry import Op
 
 
 def _as_image(op: Any, operands: tuple) -> tuple[Any, Any]:
