@@ -175,19 +175,26 @@ def check_conv(op: str, x: Any, w: Any, y: Any, bias: Any, window: Geometry) -> 
     """Checks that y = convolution of x (N, C, *) with w (O, C / groups, *) has consistent shapes and one dtype."""
     check_dtypes(op, input=x, weight=w, output=y, bias=bias)
     xs, ws, ys = tuple(x.shape), tuple(w.shape), tuple(y.shape)
-    given = f"got input {xs}, weight {ws}, output {ys}, {window}"
-    if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
-        raise RuntimeError(f"{op}: expected tensors with a batch, a channel and 1 to 3 spatial dimensions, {given}")
-    if ws[1] * window.groups != xs[1]:
-        raise RuntimeError(f"{op}: input has {xs[1]} channels, weight expects {ws[1] * window.groups}, {given}")
-    if ws[0] % window.groups:
-        raise RuntimeError(f"{op}: {ws[0]} output channels do not divide into {window.groups} groups, {given}")
-    if 0 in ws[2:]:
-        raise RuntimeError(f"{op}: expected a kernel without empty dimensions, {given}")
-    sizes = tuple(window.output_size(axis, xs[2 + axis], ws[2 + axis]) for axis in range(len(xs) - 2))
-    if min(sizes) < 0 or ys != (xs[0], ws[0], *sizes):
-        raise RuntimeError(f"{op}: expected an output of shape {(xs[0], ws[0], *sizes)}, {given}")
+    problem = _shape_problem(xs, ws, ys, window)
+    if problem is not None:
+        raise RuntimeError(f"{op}: {problem}, got input {xs}, weight {ws}, output {ys}, {window}")
     check_bias(op, bias, y)
+
+
+def _shape_problem(xs: tuple[int, ...], ws: tuple[int, ...], ys: tuple[int, ...], window: Geometry) -> str | None:
+    """What is wrong with the shapes of a convolution's input, weight and output."""
+    if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
+        return "expected tensors with a batch, a channel and 1 to 3 spatial dimensions"
+    if ws[1] * window.groups != xs[1]:
+        return f"input has {xs[1]} channels, weight expects {ws[1] * window.groups}"
+    if ws[0] % window.groups:
+        return f"{ws[0]} output channels do not divide into {window.groups} groups"
+    if 0 in ws[2:]:
+        return "expected a kernel without empty dimensions"
+    sizes = tuple([window.output_size(axis, xs[2 + axis], ws[2 + axis]) for axis in range(len(xs) - 2)])
+    if min(sizes) < 0 or ys != (xs[0], ws[0], *sizes):
+        return f"expected an output of shape {(xs[0], ws[0], *sizes)}"
+    return None
 
 
 def check_bias(op: str, bias: Any, y: Any) -> None:

@@ -13,7 +13,7 @@ from ...backends.cpu import heavy
 from ...core import dtype as dt
 from ...core.device import cpu
 from ...core.graph import grad_mode
-from ...core.layout import channels_last_strides, suggests_channels_last
+from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
 from ...core.tensor import Tensor, empty, empty_strided
 from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
@@ -69,6 +69,8 @@ def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Win
             conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
         )
+    if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
+        g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
     dx = _new(input.shape, input, weight) if needs["input"] else None
     dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
     db = empty((weight.shape[0],), weight.dtype) if needs["bias"] else None

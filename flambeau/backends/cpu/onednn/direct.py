@@ -24,7 +24,7 @@ class DirectProduct:
 
     __slots__ = ("table", "address", "runner")
 
-    scratch_size = 0
+    scratch_size = size = 0
     steps = ()  # no primitive
 
     def __init__(

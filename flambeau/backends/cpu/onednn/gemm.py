@@ -8,7 +8,15 @@ from typing import Any
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import direct
 from flambeau.backends.cpu.onednn import library as dnnl
-from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK, SHORT_WORK, Builder, Descriptor, Plan, ThreadPlans
+from flambeau.backends.cpu.onednn.plan import (
+    CODE_SIZE,
+    ONE_THREAD_WORK,
+    SHORT_WORK,
+    Builder,
+    Descriptor,
+    Plan,
+    ThreadPlans,
+)
 from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
 from flambeau.core.device import cpu
@@ -16,7 +24,7 @@ from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, new_tensor
 from flambeau.kernels.library.product import columns_times_vector, rows_times_vector
 
-_plans = ThreadPlans(2048)
+_plans = ThreadPlans(128 << 20)
 _MISSING = object()
 
 # A large matrix times a vector: oneDNN's code for it is 2 to 20 times slower than a loop (measured, float32).
@@ -33,6 +41,7 @@ _LONG_COLUMNS, _FEW_ROWS = (
     256,
     16,
 )  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
+_GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
 _WIDE = 64  # batches of matrices with this many rows and columns
 
 
@@ -113,11 +122,13 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
         if bias is not None:
             key += (bias.shape, bias._strides, bias.dtype, bias.device)
         entry = (plan, result.nbytes, result.shape, result._strides, result.dtype)
-        cache.find(key, lambda: entry)
+        cache.find(key, lambda: entry, plan.size)
 
 
 class _VectorProduct:
     """A matrix times a column, or a row times a matrix: steps between elements for the kernels."""
+
+    size = 0
 
     def __init__(self, c: _Layout, left: _Layout, right: _Layout, bias: Any):
         self.matrix_first = c.shape[1] == 1
@@ -246,12 +257,14 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         product = _direct_product(c, left, right, bias, swapped, work)
         if product is not None:
             return product
-    build = Builder(f"matmul of {dst.dtype.name} {tuple(a.shape)} @ {tuple(b.shape)}", work)
+    told = (dst.dtype.name, tuple(a.shape), tuple(b.shape))
+    build = Builder(lambda: "matmul of {} {} @ {}".format(*told), work)
     descriptors = [Descriptor.strided(x.shape, x.strides, data_type) for x in (c, left, right)]
     row = [1] * (len(c.shape) - 1) + [c.shape[-1]]
     if bias is not None:
         descriptors.append(Descriptor.strided(row, [row[-1]] * (len(row) - 1) + [1], data_type))
     memories = [build.user_memory(descriptor) for descriptor in descriptors]
+    general = _prefers_gemm(c, left, right, swapped) and data_type == dnnl.DATA_TYPES[dtypes.float32]
     source, weights = (2, 1) if swapped else (1, 2)
     created = build.primitive_desc(
         "matmul_primitive_desc_create",
@@ -261,14 +274,14 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         descriptors[3] if bias is not None else None,
         descriptors[0],
         dnnl.library().attributes,
-        prefer="gemm" if _prefers_gemm(c, left, right, swapped) else None,
+        prefer="gemm" if general else None,
     )
     if created is None:
         return None
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
-    build.step(created, arguments)
+    build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return Plan(build)
 
 

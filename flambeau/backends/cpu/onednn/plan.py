@@ -18,6 +18,8 @@ import numpy as np
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
+from flambeau.backends.cpu.onednn.blocks import Pictures
+from flambeau.core import dtype as dtypes
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
@@ -25,6 +27,10 @@ SHORT_WORK = 4e6  # multiply-adds
 
 # Below this a second thread saves a microsecond or two at best, and costs a time slice where its core is busy.
 ONE_THREAD_WORK = 5e5  # multiply-adds
+
+# What things take in memory, about: the code of a primitive made for one shape, of one that changes layouts, and a cache's key
+# with the tables and small objects of its entry. (oneDNN does not tell; measured over thousands of shapes.)
+CODE_SIZE, _REORDER_SIZE, KEY_SIZE = 96 << 10, 24 << 10, 2 << 10
 
 # What a primitive descriptor creation returned: the descriptor's address, or None where oneDNN has no fast code.
 PrimitiveDesc = int | None
@@ -53,17 +59,25 @@ class Descriptor(Owned):
 
     @classmethod
     def any_layout(cls, shape: Sequence[int], data_type: int) -> Descriptor:
-        return cls._create("memory_desc_create_with_tag", shape, data_type, dnnl.FORMAT_ANY)
+        return cls.tagged(shape, data_type, dnnl.FORMAT_ANY)
 
     @classmethod
     def channels_last(cls, shape: Sequence[int], data_type: int) -> Descriptor:
         return cls.strided(shape, channels_last_strides(shape), data_type)
 
     @classmethod
+    def tagged(cls, shape: Sequence[int], data_type: int, tag: int) -> Descriptor:
+        """In the layout that a format tag names."""
+        return cls._create("memory_desc_create_with_tag", shape, data_type, tag)
+
+    @classmethod
     def _create(cls, function: str, shape: Sequence[int], data_type: int, layout: Any) -> Descriptor:
-        lib = dnnl.library()
-        address = lib.create(function, len(shape), dnnl.Dims(*shape), data_type, layout, about=f"shape {tuple(shape)}")
-        return cls(address, lib.functions["memory_desc_destroy"])
+        functions = dnnl.library().functions
+        result = ctypes.c_void_p()
+        status = functions[function](ctypes.byref(result), len(shape), dnnl.Dims(*shape), data_type, layout)
+        if status:
+            raise dnnl.failure(status, function, f"shape {tuple(shape)}")
+        return cls(result.value or 0, functions["memory_desc_destroy"])
 
 
 def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -77,14 +91,19 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Memory:
-    """A memory object of a plan: `slot` is the position of the user's pointer, or None for scratch space."""
+    """A memory object of a plan: `slot` is the position of the user's pointer, or None for scratch space at `offset`.
+    `pictures` says how a user's tensor lies, where kernels of our own can turn it."""
 
-    __slots__ = ("owned", "desc", "slot")
+    __slots__ = ("owned", "desc", "slot", "offset", "pictures")
 
-    def __init__(self, desc: int, slot: int | None):
+    def __init__(self, desc: int, slot: int | None, offset: int = 0, pictures: Pictures | None = None):
         lib = dnnl.library()
-        self.owned = Owned(lib.create("memory_create", desc, lib.engine, None), lib.functions["memory_destroy"])
-        self.desc, self.slot = desc, slot
+        result = ctypes.c_void_p()
+        status = lib.functions["memory_create"](ctypes.byref(result), desc, lib.engine, None)
+        if status:
+            raise dnnl.failure(status, "memory_create", "")
+        self.owned = Owned(result.value or 0, lib.functions["memory_destroy"])
+        self.desc, self.slot, self.offset, self.pictures = desc, slot, offset, pictures
 
 
 class _Workspace(threading.local):
@@ -99,6 +118,7 @@ class _Workspace(threading.local):
 
     def reserve(self, size: int) -> int:
         if size > self.size:
+            size += size // 4  # a little more than needed, because the next shape may be a little larger
             self.clear()  # before allocating anew, so that both are never held at once
             self.buffer = np.empty(size + _ALIGNMENT, np.uint8)
             self.address, self.size = -(-self.buffer.ctypes.data // _ALIGNMENT) * _ALIGNMENT, size
@@ -113,11 +133,14 @@ class Plan:
 
     __slots__ = (
         "what",
+        "size",
         "steps",
         "user_memories",
         "scratch",
         "scratch_size",
         "base",
+        "before",
+        "after",
         "table",
         "address",
         "runner",
@@ -129,11 +152,12 @@ class Plan:
 
     def __init__(self, builder: Builder):
         lib = dnnl.library()
-        self.what = builder.what
+        self.what, self.size = builder.what, builder.size
         self.steps = tuple(builder.steps)
         self.user_memories = [memory.owned.address for memory in builder.user]
         self.scratch = tuple(builder.scratch)
         self.scratch_size, self.base = builder.scratch_size, -1
+        self.before, self.after = builder.before, builder.after
         brief = builder.work < SHORT_WORK
         self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
@@ -146,13 +170,17 @@ class Plan:
         """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
         if self.scratch_size:
             self.bind_scratch()
+        for kernel, slot, offset, numbers in self.before:
+            kernel(self.base + offset, pointers[slot], *numbers)
         self.runner(self.address, *pointers, *(None,) * (sequence.POINTERS - len(pointers)))
         if self.table[sequence.STATUS]:
             self.fail()
+        for kernel, slot, offset, numbers in self.after:
+            kernel(pointers[slot], self.base + offset, *numbers)
 
     def fail(self) -> NoReturn:
         status, self.table[sequence.STATUS] = self.table[sequence.STATUS], 0
-        raise dnnl.failure(status, "primitive_execute", self.what)
+        raise dnnl.failure(status, "primitive_execute", self.what())
 
     def _run_by_ctypes(self, address: int, *pointers: int | None) -> None:
         """What the native runner does, where there is none."""
@@ -169,31 +197,35 @@ class Plan:
         for memory, offset in self.scratch:
             status = self._set(memory, base + offset)
             if status:
-                raise dnnl.failure(status, "memory_set_data_handle", self.what)
+                raise dnnl.failure(status, "memory_set_data_handle", self.what())
         self.base = base
 
 
 class Builder:
-    """Collects the parts of a plan."""
+    """Collects the parts of a plan. `what()` names it in messages."""
 
-    def __init__(self, what: str, work: float):
+    def __init__(self, what: Callable[[], str], work: float):
         self.what, self.work = what, work
         self.steps: list[tuple[int, int, int]] = []
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
-        self.scratch_size = 0
+        self.scratch_size = self.size = 0
         self.keep: list[Any] = []
+        # Kernels of our own that run before and after the primitives: (native function, slot of the user's tensor, offset in
+        # the scratch space, numbers).
+        self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
+        self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
-    def user_memory(self, desc: Descriptor) -> Memory:
+    def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `Plan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, len(self.user))
+        memory = Memory(desc.address, len(self.user), pictures=pictures)
         self.user.append(memory)
         self.keep.append(memory)
         return memory
 
     def scratch_memory(self, desc: int) -> Memory:
-        memory = Memory(desc, None)
+        memory = Memory(desc, None, self.scratch_size)
         self.keep.append(memory)
         self.scratch.append((memory.owned.address, self.scratch_size))
         size = dnnl.library().functions["memory_desc_get_size"](desc)
@@ -204,6 +236,17 @@ class Builder:
         """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code. `prefer` is how the
         name of the wanted code begins, where oneDNN has several; without it, or without such code, the first is taken."""
         lib = dnnl.library()
+        owned = self.owned_desc(function, *args)
+        if owned is None:
+            return None
+        while prefer and not implementation(owned.address).startswith(prefer):
+            if lib.functions["primitive_desc_next_impl"](owned.address):
+                return self.primitive_desc(function, *args)
+        return None if implementation(owned.address).startswith("ref") else owned.address
+
+    def owned_desc(self, function: str, *args: Any) -> Owned | None:
+        """Any primitive descriptor for these arguments, or None where oneDNN has none at all."""
+        lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
         with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
@@ -211,19 +254,21 @@ class Builder:
         if status == dnnl.UNIMPLEMENTED:
             return None
         if status:
-            raise dnnl.failure(status, function, self.what)
+            raise dnnl.failure(status, function, self.what())
         owned = Owned(result.value or 0, lib.functions["primitive_desc_destroy"])
         self.keep.append((owned, args))
-        while prefer and not implementation(owned.address).startswith(prefer):
-            if lib.functions["primitive_desc_next_impl"](owned.address):
-                return self.primitive_desc(function, *args)
-        return None if implementation(owned.address).startswith("ref") else owned.address
+        return owned
 
-    def step(self, primitive_desc: int, arguments: dict[int, Memory]) -> None:
+    def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
         """Appends a primitive with its arguments, and its scratchpad where it wants one."""
+        self.size += size
         lib = dnnl.library()
+        result = ctypes.c_void_p()
         with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
-            created = lib.create("primitive_create", primitive_desc, about=self.what)
+            status = lib.functions["primitive_create"](ctypes.byref(result), primitive_desc)
+        if status:
+            raise dnnl.failure(status, "primitive_create", self.what())
+        created = result.value or 0
         primitive = Owned(created, lib.functions["primitive_destroy"])
         scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
         if lib.functions["memory_desc_get_size"](scratchpad):
@@ -236,17 +281,21 @@ class Builder:
     def reorder(self, source: Memory, target: Memory) -> None:
         lib = dnnl.library()
         function = "reorder_primitive_desc_create"
-        created = self.primitive_desc(function, source.desc, lib.engine, target.desc, lib.engine, lib.attributes)
+        created = self.owned_desc(function, source.desc, lib.engine, target.desc, lib.engine, lib.attributes)
         if created is None:
-            raise RuntimeError(f"oneDNN: no reorder for {self.what}")
-        self.step(created, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target})
+            raise RuntimeError(f"oneDNN: no reorder for {self.what()}")
+        self.step(created.address, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target}, _REORDER_SIZE)
 
     def input(self, memory: Memory, wanted: int) -> Memory:
         """`memory` in the layout a primitive wants: itself, or a scratch copy made each run."""
         if same_layout(memory.desc, wanted):
             return memory
         copy = self.scratch_memory(wanted)
-        self.reorder(memory, copy)
+        turn = memory.pictures and memory.pictures.to_blocks(lambda tag: self._has_layout(wanted, memory, tag))
+        if turn and memory.slot is not None:
+            self.before.append((turn, memory.slot, copy.offset, memory.pictures.numbers))
+        else:
+            self.reorder(memory, copy)
         return copy
 
     def output(self, memory: Memory, wanted: int) -> Memory:
@@ -254,8 +303,19 @@ class Builder:
         return memory if same_layout(memory.desc, wanted) else self.scratch_memory(wanted)
 
     def deliver(self, result: Memory, memory: Memory) -> None:
-        if result is not memory:
+        if result is memory:
+            return
+        turn = memory.pictures and memory.pictures.from_blocks(lambda tag: self._has_layout(result.desc, memory, tag))
+        if turn and memory.slot is not None:
+            self.after.append((turn, memory.slot, result.offset, memory.pictures.numbers))
+        else:
             self.reorder(result, memory)
+
+    @staticmethod
+    def _has_layout(desc: int, memory: Memory, tag: int) -> bool:
+        """Whether a descriptor is that of the tensor in `memory`, laid out as the format tag says."""
+        data_type = dnnl.DATA_TYPES[dtypes.float32]  # of all pictures
+        return same_layout(desc, Descriptor.tagged(memory.pictures.shape, data_type, tag).address)
 
 
 def query(primitive_desc: int, what: int) -> int:
@@ -275,29 +335,33 @@ def same_layout(left: int, right: int) -> bool:
 
 
 class PlanCache:
-    """Plans by key, at most `capacity` of them.
+    """Plans by key, at most `capacity` bytes of them, as far as their sizes are known.
 
     Two generations make it least-recently-used without any work on a hit: an entry found in the old one moves to the
     young one, and when that is full the old one is dropped.
     """
 
-    __slots__ = ("half", "young", "old", "__weakref__")
+    __slots__ = ("half", "size", "young", "old", "__weakref__")
 
     def __init__(self, capacity: int):
-        self.half = max(1, capacity // 2)
-        self.young: dict[Hashable, Any] = {}
-        self.old: dict[Hashable, Any] = {}
+        self.half = capacity // 2
+        self.clear()
 
-    def find(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed."""
+    def find(self, key: Hashable, make: Callable[[], Any], size: int | None = None) -> Any:
+        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed. Without a
+        `size`, the entry has one, or is None."""
         entry = self.old.pop(key) if key in self.old else make()
-        if len(self.young) >= self.half:
-            self.old, self.young = self.young, {}
+        size = KEY_SIZE + (size if size is not None else 0 if entry is None else entry.size)
+        if self.young and self.size + size > self.half:
+            self.old, self.young, self.size = self.young, {}, 0
         self.young[key] = entry
+        self.size += size
         return entry
 
     def clear(self) -> None:
-        self.young, self.old = {}, {}
+        self.young: dict[Hashable, Any] = {}
+        self.old: dict[Hashable, Any] = {}
+        self.size = 0  # of the young generation
 
 
 class ThreadPlans(threading.local):
