@@ -67,7 +67,9 @@ def convolution(lib: Any) -> Step:
 def layers(lib: Any) -> Step:
     """A multilayer perceptron whose batches have any number of rows."""
     nn = lib.nn
-    model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 10))
+    model = nn.Sequential(
+        nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 10)
+    )
     optimizer = lib.optim.SGD(model.parameters(), 0.01)
 
     def step(rows: int) -> None:
@@ -124,14 +126,22 @@ def measure(libraries: list[Any], name: str, most: int | None = None) -> None:
         lib.manual_seed(0)
     steps = [make(lib) for lib in libraries]
     for step in steps:
-        for size in (20, 21, 20):  # what is made once for any shape: kernels, optimizer state
+        for size in (20, 21, 450, 20):  # what is made once for any shape: kernels, optimizer state
             step(*[size] * len(shapes[0]))
     before = resident()
     middle = shapes[len(shapes) // 2]
-    for title, chosen in (("first", shapes), ("again", shapes), ("and again", shapes), ("fixed", [middle] * len(shapes))):
+    for title, chosen in (
+        ("first", shapes),
+        ("again", shapes),
+        ("and again", shapes),
+        ("fixed", [middle] * len(shapes)),
+    ):
         theirs, ours = in_turns(steps, chosen)
         grown = resident() - before
-        print(f"{name:24s} {title:10s} {theirs:8.2f} ms {ours:8.2f} ms   {theirs / ours:5.2f}   {grown:+6.0f} MB", flush=True)
+        print(
+            f"{name:24s} {title:10s} {theirs:8.2f} ms {ours:8.2f} ms   {theirs / ours:5.2f}   {grown:+6.0f} MB",
+            flush=True,
+        )
 
 
 def main() -> None:

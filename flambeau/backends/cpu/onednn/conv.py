@@ -204,6 +204,8 @@ class _Problem:
 
 def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The same layout with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
+    if 1 not in shape:
+        return tuple(strides)
     extent = max((size * step for size, step in zip(shape, strides, strict=True) if size > 1), default=1)
     return tuple(extent if size == 1 else step for size, step in zip(shape, strides, strict=True))
 

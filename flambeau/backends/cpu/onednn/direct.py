@@ -44,7 +44,7 @@ class DirectProduct:
             *(ord(letters[0]), ord(letters[1]), *sizes, *steps, swapped),
         )
         self.runner = runner
-        self.table = (ctypes.c_int64 * len(words))(*words)
+        self.table = dnnl.words(len(words))(*words)
         self.address = ctypes.addressof(self.table)
 
     def fail(self) -> NoReturn:

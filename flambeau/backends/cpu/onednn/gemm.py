@@ -42,7 +42,7 @@ _LONG_COLUMNS, _FEW_ROWS = (
     16,
 )  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
 _GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
-_WIDE = 64  # batches of matrices with this many rows and columns
+_NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of each matrix of a batch
 
 
 def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
@@ -231,6 +231,9 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
 
 def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
     operands.check_matmul(dst, a, b, bias)
+    quick = _make_quickly(dst, a, b, bias)
+    if quick is not None:
+        return quick
     data_type = dnnl.DATA_TYPES.get(dst.dtype)
     rank = len(dst.shape)
     if data_type is None or 0 in dst.shape or a.shape[-1] == 0 or rank > dnnl.MAX_DIMS:
@@ -254,7 +257,9 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
             layout.transpose()
     work = math.prod(dst.shape) * a.shape[-1]
     if data_type == dnnl.DATA_TYPES[dtypes.float32] and len(c.shape) == 2:
-        product = _direct_product(c, left, right, bias, swapped, work)
+        first, second = (right, left) if swapped else (left, right)
+        sizes = (c.shape[0], c.shape[1], first.shape[1])
+        product = _direct_product(sizes, _leading(first), _leading(second), c.strides[0], bias, swapped)
         if product is not None:
             return product
     told = (dst.dtype.name, tuple(a.shape), tuple(b.shape))
@@ -285,13 +290,43 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
     return Plan(build)
 
 
+def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
+    """The direct product of float32 matrices that need no second look: a dense row-major result, operands with dense rows or
+    columns, no dimension of size 0 or 1. None for all others, and where a primitive is faster."""
+    if dst.dtype is not dtypes.float32 or not len(dst.shape) == len(a.shape) == len(b.shape) == 2:
+        return None
+    (rows, columns), inner = dst.shape, a.shape[1]
+    if rows < 2 or columns < 2 or inner < 2 or dst._strides[1] != 1 or dst._strides[0] < columns:
+        return None
+    if bias is not None and bias._strides[0] != 1:
+        return None
+    left, right = _dense_side(a, rows, inner), _dense_side(b, inner, columns)
+    if left is None or right is None:
+        return None
+    return _direct_product((rows, columns, inner), left, right, dst._strides[0], bias, False)
+
+
+def _dense_side(matrix: Any, rows: int, columns: int) -> tuple[bytes, int] | None:
+    """BLAS's transposition flag and leading dimension of a matrix with dense rows or columns."""
+    row_step, column_step = matrix._strides
+    if column_step == 1 and row_step >= columns:
+        return b"N", row_step
+    return (b"T", column_step) if row_step == 1 and column_step >= rows else None
+
+
 def _direct_product(
-    c: _Layout, left: _Layout, right: _Layout, bias: Any, swapped: bool, work: int
+    sizes: tuple[int, int, int],
+    left: tuple[bytes, int],
+    right: tuple[bytes, int],
+    step: int,
+    bias: Any,
+    swapped: bool,
 ) -> direct.DirectProduct | None:
-    """The product without a primitive, or None where a primitive is faster. A swapped one has all layouts transposed."""
-    first, second = (right, left) if swapped else (left, right)
-    (rows, columns), inner = c.shape, first.shape[1]
-    (left_letter, left_step), (right_letter, right_step) = _leading(first), _leading(second)
+    """The product without a primitive, or None where a primitive is faster. `sizes` are rows, columns and inner size, left and
+    right the flags and leading dimensions; where they are `swapped`, the result's transpose is computed from b and a."""
+    rows, columns, inner = sizes
+    work = rows * columns * inner
+    (left_letter, left_step), (right_letter, right_step) = left, right
     if work >= _DIRECT_WORK or (bias is not None and rows * columns > _DIRECT_BIASED):
         return None
     if right_letter == b"T" and inner >= _LONG_COLUMNS and rows >= _FEW_ROWS:
@@ -299,15 +334,19 @@ def _direct_product(
     runner = direct.runner(work < SHORT_WORK)
     if runner is None:
         return None
-    sizes, steps = (rows, columns, inner), (left_step, right_step, c.strides[0])
+    steps = (left_step, right_step, step)
     return direct.DirectProduct((left_letter, right_letter), sizes, steps, swapped, work < ONE_THREAD_WORK, runner)
 
 
 def _prefers_gemm(c: _Layout, left: _Layout, right: _Layout, swapped: bool) -> bool:
-    """Whether a batch of products runs at least as fast on oneDNN's general code, which is made five times as quickly as
-    code for one shape: where left operands are transposed, and where matrices are not narrow."""
+    """Whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
+    for one shape: where left operands are transposed, and where matrices are neither small nor narrow."""
     first = right if swapped else left
-    return len(c.shape) > 2 and (min(c.shape[-2:]) >= _WIDE or first.strides[-1] != 1)
+    if len(c.shape) == 2:
+        return False
+    rows, columns = c.shape[-2:]
+    large = min(rows, columns) >= _NARROW and rows * columns * first.shape[-1] >= _SMALL_MATRIX
+    return large or first.strides[-1] != 1
 
 
 def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:

@@ -7,6 +7,7 @@ thread share one buffer, because they never run at the same time.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import weakref
@@ -49,13 +50,13 @@ class Owned:
 
 
 class Descriptor(Owned):
-    """A memory descriptor."""
+    """A memory descriptor. They never change, so those in use lately are shared: one picture meets several primitives."""
 
     __slots__ = ()
 
     @classmethod
     def strided(cls, shape: Sequence[int], strides: Sequence[int], data_type: int) -> Descriptor:
-        return cls._create("memory_desc_create_with_strides", shape, data_type, dnnl.Dims(*strides))
+        return _descriptor("memory_desc_create_with_strides", tuple(shape), data_type, tuple(strides))
 
     @classmethod
     def any_layout(cls, shape: Sequence[int], data_type: int) -> Descriptor:
@@ -68,16 +69,18 @@ class Descriptor(Owned):
     @classmethod
     def tagged(cls, shape: Sequence[int], data_type: int, tag: int) -> Descriptor:
         """In the layout that a format tag names."""
-        return cls._create("memory_desc_create_with_tag", shape, data_type, tag)
+        return _descriptor("memory_desc_create_with_tag", tuple(shape), data_type, tag)
 
-    @classmethod
-    def _create(cls, function: str, shape: Sequence[int], data_type: int, layout: Any) -> Descriptor:
-        functions = dnnl.library().functions
-        result = ctypes.c_void_p()
-        status = functions[function](ctypes.byref(result), len(shape), dnnl.Dims(*shape), data_type, layout)
-        if status:
-            raise dnnl.failure(status, function, f"shape {tuple(shape)}")
-        return cls(result.value or 0, functions["memory_desc_destroy"])
+
+@functools.lru_cache(512)
+def _descriptor(function: str, shape: tuple[int, ...], data_type: int, layout: int | tuple[int, ...]) -> Descriptor:
+    functions = dnnl.library().functions
+    result = ctypes.c_void_p()
+    given = layout if isinstance(layout, int) else dnnl.Dims(*layout)
+    status = functions[function](ctypes.byref(result), len(shape), dnnl.Dims(*shape), data_type, given)
+    if status:
+        raise dnnl.failure(status, function, f"shape {shape}")
+    return Descriptor(result.value or 0, functions["memory_desc_destroy"])
 
 
 def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -273,10 +276,10 @@ class Builder:
         scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
         if lib.functions["memory_desc_get_size"](scratchpad):
             arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
-        pairs = [(arg, memory.owned.address) for arg, memory in arguments.items()]
-        array = (dnnl.ExecArg * len(pairs))(*(dnnl.ExecArg(*pair) for pair in pairs))
+        words = [word for arg, memory in arguments.items() for word in (arg, memory.owned.address)]
+        array = dnnl.words(len(words))(*words)
         self.keep += [primitive, array]
-        self.steps.append((primitive.address, len(pairs), ctypes.addressof(array)))
+        self.steps.append((primitive.address, len(arguments), ctypes.addressof(array)))
 
     def reorder(self, source: Memory, target: Memory) -> None:
         lib = dnnl.library()
@@ -315,7 +318,10 @@ class Builder:
     def _has_layout(desc: int, memory: Memory, tag: int) -> bool:
         """Whether a descriptor is that of the tensor in `memory`, laid out as the format tag says."""
         data_type = dnnl.DATA_TYPES[dtypes.float32]  # of all pictures
-        return same_layout(desc, Descriptor.tagged(memory.pictures.shape, data_type, tag).address)
+        tagged = Descriptor.tagged(
+            memory.pictures.shape, data_type, tag
+        )  # named, because it must live while it is read
+        return same_layout(desc, tagged.address)
 
 
 def query(primitive_desc: int, what: int) -> int:
