@@ -264,7 +264,7 @@ class Pointwise:
             self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
         )
         compute, natural = form.compute, form.natural
-        if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
+        if ("i" if compute.kind == "u" else compute.kind) not in self.kinds:
             raise unsupported(f"{self.kernel}", compute)
         form.dtype = out_dtype or natural
         form.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}

@@ -58,16 +58,16 @@ class Form:
         "device", "dtype", "compute", "natural", "constants", "records", "in_dtypes", "passing", "roots", "is_native",
     )  # fmt: skip
 
-    device: device
-    dtype: dtype  # of the result
     compute: dtype
     natural: dtype
+    in_dtypes: tuple[dtype, ...]
     constants: dict[int, Any]
     records: bool
-    in_dtypes: tuple[dtype, ...]
     passing: str
     roots: tuple[Expr, ...]
     is_native: bool  # whether a compiled kernel can compute it
+    device: device
+    dtype: dtype  # of the result
 
 
 class PointwisePlan(Layout):
@@ -181,6 +181,7 @@ def kernel(
     is a dtype and its strides expanded to that shape, or None for a number that is passed by value."""
     first = outputs[0]
     strides = [o.strides for o in outputs] + [s for _, s in inputs if s is not None]
+    sizes: tuple[int, ...]
     planned: tuple[tuple[int, ...], ...] = ()
     if first.contig and all(s == first.strides for s in strides):  # the common case: one dense row
         rank, sizes, pointer_kinds = 1, (first.nbytes // first.dtype.itemsize,), "c" * len(strides)

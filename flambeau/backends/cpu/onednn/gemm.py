@@ -115,7 +115,7 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
     key: tuple = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype)
-    plan = cache.young.get(key)
+    plan: Any = cache.young.get(key)
     same = all(x._storage is y._storage and x._offset == y._offset for x, y in zip(made, (result, a, b)))
     if type(plan) in (Plan, direct.DirectProduct) and same and result._contig and result._offset == 0:
         key = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)

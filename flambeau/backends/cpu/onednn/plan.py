@@ -94,19 +94,19 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Memory:
-    """A memory object of a plan: `slot` is the position of the user's pointer, or None for scratch space at `offset`.
-    `pictures` says how a user's tensor lies, where kernels of our own can turn it."""
+    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` says how a user's tensor lies, where
+    kernels of our own can turn it."""
 
-    __slots__ = ("owned", "desc", "slot", "offset", "pictures")
+    __slots__ = ("owned", "desc", "offset", "pictures")
 
-    def __init__(self, desc: int, slot: int | None, offset: int = 0, pictures: Pictures | None = None):
+    def __init__(self, desc: int, offset: int = 0, pictures: Pictures | None = None):
         lib = dnnl.library()
         result = ctypes.c_void_p()
         status = lib.functions["memory_create"](ctypes.byref(result), desc, lib.engine, None)
         if status:
             raise dnnl.failure(status, "memory_create", "")
         self.owned = Owned(result.value or 0, lib.functions["memory_destroy"])
-        self.desc, self.slot, self.offset, self.pictures = desc, slot, offset, pictures
+        self.desc, self.offset, self.pictures = desc, offset, pictures
 
 
 class _Workspace(threading.local):
@@ -173,13 +173,13 @@ class Plan:
         """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
         if self.scratch_size:
             self.bind_scratch()
-        for kernel, slot, offset, numbers in self.before:
-            kernel(self.base + offset, pointers[slot], *numbers)
+        for kernel, user, offset, numbers in self.before:
+            kernel(self.base + offset, pointers[user], *numbers)
         self.runner(self.address, *pointers, *(None,) * (sequence.POINTERS - len(pointers)))
         if self.table[sequence.STATUS]:
             self.fail()
-        for kernel, slot, offset, numbers in self.after:
-            kernel(pointers[slot], self.base + offset, *numbers)
+        for kernel, user, offset, numbers in self.after:
+            kernel(pointers[user], self.base + offset, *numbers)
 
     def fail(self) -> NoReturn:
         status, self.table[sequence.STATUS] = self.table[sequence.STATUS], 0
@@ -214,21 +214,21 @@ class Builder:
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
         self.keep: list[Any] = []
-        # Kernels of our own that run before and after the primitives: (native function, slot of the user's tensor, offset in
-        # the scratch space, numbers).
+        # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,
+        # offset in the scratch space, sizes and steps).
         self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
     def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `Plan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, len(self.user), pictures=pictures)
+        memory = Memory(desc.address, pictures=pictures)
         self.user.append(memory)
         self.keep.append(memory)
         return memory
 
     def scratch_memory(self, desc: int) -> Memory:
-        memory = Memory(desc, None, self.scratch_size)
+        memory = Memory(desc, self.scratch_size)
         self.keep.append(memory)
         self.scratch.append((memory.owned.address, self.scratch_size))
         size = dnnl.library().functions["memory_desc_get_size"](desc)
@@ -294,9 +294,10 @@ class Builder:
         if same_layout(memory.desc, wanted):
             return memory
         copy = self.scratch_memory(wanted)
-        turn = memory.pictures and memory.pictures.to_blocks(lambda tag: self._has_layout(wanted, memory, tag))
-        if turn and memory.slot is not None:
-            self.before.append((turn, memory.slot, copy.offset, memory.pictures.numbers))
+        pictures = memory.pictures
+        kernel = None if pictures is None else pictures.to_blocks(_LaidOut(wanted, pictures))
+        if kernel is not None and pictures is not None:
+            self.before.append((kernel, self.user.index(memory), copy.offset, pictures.numbers))
         else:
             self.reorder(memory, copy)
         return copy
@@ -308,20 +309,24 @@ class Builder:
     def deliver(self, result: Memory, memory: Memory) -> None:
         if result is memory:
             return
-        turn = memory.pictures and memory.pictures.from_blocks(lambda tag: self._has_layout(result.desc, memory, tag))
-        if turn and memory.slot is not None:
-            self.after.append((turn, memory.slot, result.offset, memory.pictures.numbers))
+        pictures = memory.pictures
+        kernel = None if pictures is None else pictures.from_blocks(_LaidOut(result.desc, pictures))
+        if kernel is not None and pictures is not None:
+            self.after.append((kernel, self.user.index(memory), result.offset, pictures.numbers))
         else:
             self.reorder(result, memory)
 
-    @staticmethod
-    def _has_layout(desc: int, memory: Memory, tag: int) -> bool:
-        """Whether a descriptor is that of the tensor in `memory`, laid out as the format tag says."""
-        data_type = dnnl.DATA_TYPES[dtypes.float32]  # of all pictures
-        tagged = Descriptor.tagged(
-            memory.pictures.shape, data_type, tag
-        )  # named, because it must live while it is read
-        return same_layout(desc, tagged.address)
+
+class _LaidOut:
+    """Asks whether a descriptor is that of these pictures in the layout that a format tag names."""
+
+    def __init__(self, desc: int, pictures: Pictures):
+        self.desc, self.pictures = desc, pictures
+
+    def __call__(self, tag: int) -> bool:
+        # Named, because it must live while it is read.
+        tagged = Descriptor.tagged(self.pictures.shape, dnnl.DATA_TYPES[dtypes.float32], tag)
+        return same_layout(self.desc, tagged.address)
 
 
 def query(primitive_desc: int, what: int) -> int:
@@ -351,7 +356,9 @@ class PlanCache:
 
     def __init__(self, capacity: int):
         self.half = capacity // 2
-        self.clear()
+        self.size = 0  # of the young generation
+        self.young: dict[Hashable, Any] = {}
+        self.old: dict[Hashable, Any] = {}
 
     def find(self, key: Hashable, make: Callable[[], Any], size: int | None = None) -> Any:
         """The entry of this key, from the old generation or newly made; for use after a look into `young` missed. Without a
@@ -365,9 +372,7 @@ class PlanCache:
         return entry
 
     def clear(self) -> None:
-        self.young: dict[Hashable, Any] = {}
-        self.old: dict[Hashable, Any] = {}
-        self.size = 0  # of the young generation
+        self.young, self.old, self.size = {}, {}, 0
 
 
 class ThreadPlans(threading.local):
