@@ -97,16 +97,38 @@ class Memory:
     """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` says how a user's tensor lies, where
     kernels of our own can turn it."""
 
-    __slots__ = ("owned", "desc", "offset", "pictures")
+    __slots__ = ("address", "desc", "offset", "pictures")
 
-    def __init__(self, desc: int, offset: int = 0, pictures: Pictures | None = None):
+    def __init__(self, desc: int, owner: Parts, offset: int = 0, pictures: Pictures | None = None):
         lib = dnnl.library()
         result = ctypes.c_void_p()
         status = lib.functions["memory_create"](ctypes.byref(result), desc, lib.engine, None)
         if status:
             raise dnnl.failure(status, "memory_create", "")
-        self.owned = Owned(result.value or 0, lib.functions["memory_destroy"])
+        self.address = result.value or 0
+        owner.memories.append(self.address)
         self.desc, self.offset, self.pictures = desc, offset, pictures
+
+
+class Parts:
+    """The oneDNN objects of one plan, destroyed with it. One object for all of them: there are thousands of plans, and Python's
+    collector looks at every object again and again."""
+
+    __slots__ = ("memories", "primitives", "arrays", "_destroy")
+
+    def __init__(self) -> None:
+        functions = dnnl.library().functions
+        self.memories: list[int] = []
+        self.primitives: list[int] = []
+        self.arrays: list[Any] = []  # of execution arguments
+        self._destroy = functions["primitive_destroy"], functions["memory_destroy"]
+
+    def __del__(self) -> None:
+        destroy_primitive, destroy_memory = self._destroy
+        for address in self.primitives:
+            destroy_primitive(address)
+        for address in self.memories:
+            destroy_memory(address)
 
 
 class _Workspace(threading.local):
@@ -150,21 +172,21 @@ class Plan:
         "_execute",
         "_set",
         "_stream",
-        "_keep",
+        "_parts",
     )
 
     def __init__(self, builder: Builder):
         lib = dnnl.library()
         self.what, self.size = builder.what, builder.size
         self.steps = tuple(builder.steps)
-        self.user_memories = [memory.owned.address for memory in builder.user]
+        self.user_memories = tuple([memory.address for memory in builder.user])
         self.scratch = tuple(builder.scratch)
         self.scratch_size, self.base = builder.scratch_size, -1
         self.before, self.after = builder.before, builder.after
         brief = builder.work < SHORT_WORK
         self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
-        self._keep = builder.keep
+        self._parts = builder.parts
         self.table = sequence.table(self.user_memories, self.steps)
         self.address = ctypes.addressof(self.table)
         self.runner = sequence.runner(brief) or self._run_by_ctypes
@@ -213,7 +235,8 @@ class Builder:
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
-        self.keep: list[Any] = []
+        self.parts = Parts()
+        self.keep: list[Any] = []  # what must live until the plan is made
         # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,
         # offset in the scratch space, sizes and steps).
         self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
@@ -222,15 +245,13 @@ class Builder:
     def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `Plan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, pictures=pictures)
+        memory = Memory(desc.address, self.parts, pictures=pictures)
         self.user.append(memory)
-        self.keep.append(memory)
         return memory
 
     def scratch_memory(self, desc: int) -> Memory:
-        memory = Memory(desc, self.scratch_size)
-        self.keep.append(memory)
-        self.scratch.append((memory.owned.address, self.scratch_size))
+        memory = Memory(desc, self.parts, self.scratch_size)
+        self.scratch.append((memory.address, self.scratch_size))
         size = dnnl.library().functions["memory_desc_get_size"](desc)
         self.scratch_size += -(-size // _ALIGNMENT) * _ALIGNMENT
         return memory
@@ -271,15 +292,15 @@ class Builder:
             status = lib.functions["primitive_create"](ctypes.byref(result), primitive_desc)
         if status:
             raise dnnl.failure(status, "primitive_create", self.what())
-        created = result.value or 0
-        primitive = Owned(created, lib.functions["primitive_destroy"])
+        primitive = result.value or 0
+        self.parts.primitives.append(primitive)
         scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
         if lib.functions["memory_desc_get_size"](scratchpad):
             arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
-        words = [word for arg, memory in arguments.items() for word in (arg, memory.owned.address)]
+        words = [word for arg, memory in arguments.items() for word in (arg, memory.address)]
         array = dnnl.words(len(words))(*words)
-        self.keep += [primitive, array]
-        self.steps.append((primitive.address, len(arguments), ctypes.addressof(array)))
+        self.parts.arrays.append(array)
+        self.steps.append((primitive, len(arguments), ctypes.addressof(array)))
 
     def reorder(self, source: Memory, target: Memory) -> None:
         lib = dnnl.library()
