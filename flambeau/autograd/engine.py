@@ -83,7 +83,7 @@ class Pass:
         ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
         heapq.heapify(ready)
         outgoing: tuple | None
-        casting = modes.stack and modes.stack[0].stays
+        casting = modes.active and modes.staying()
         evaluate = self.evaluate_cast if casting else self.evaluate
         while ready:
             node = heapq.heappop(ready)[1]

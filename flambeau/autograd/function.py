@@ -220,7 +220,7 @@ class Function:
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs or cls.setup_context is not Function.setup_context:
             args = _positional(cls, args, kwargs)
-        if modes.stack:
+        if modes.active and modes.own.stack:
             if any(isinstance(a, BatchedTensor) for a in args):
                 return _apply_batched(cls, args)
             if has_tangent(args):

@@ -10,8 +10,8 @@ from .. import ops
 from ..autograd.function import Function
 from ..core.graph import grad_mode
 from ..core.tensor import Tensor
+from ..ops.machinery.schema import Schema
 from ..utils._pytree import tree_flatten, tree_unflatten
-from .schema import Schema
 
 OPERATORS: dict[str, Operator] = {}
 ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchall", "default")

@@ -366,7 +366,7 @@ def plain_view(t: Tensor, key: Any) -> Tensor | None:
     """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
     where it is not, or is wrong."""
     base = t._base
-    if t._autograd is not None or (base is not None and base._autograd is not None) or modes.stack:
+    if t._autograd is not None or (base is not None and base._autograd is not None) or modes.active:
         return None
     items = key if type(key) is tuple else (key,)
     old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer

@@ -17,7 +17,7 @@ from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
 from ..creation.filled import check_fits, fill_raw
 from ..machinery.inplace import assign, check_disjoint, check_writable
-from ..machinery.registry import Op
+from ..machinery.record import Op
 from ..shape.dimensions import select, slice_dim
 from .indexing import (
     INDEX_DTYPES,
@@ -36,13 +36,13 @@ from .indexing import (
 )
 from .positions import START, take_dense, true_positions
 
-_stack = modes.stack
-_intercept = modes.intercept
+_active = modes.active
+_intercept, asking = modes.intercept, modes.asking
 
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]"""
-    if _stack and _stack[-1].asks:
+    if _active and asking():
         return _intercept(getitem.op, getitem, (self, key), {})  # type: ignore[attr-defined]
     try:
         kind = type(key)
@@ -93,7 +93,7 @@ def _takes_elements(t: Tensor, mask: Tensor) -> bool:
         and bool(t.shape)
         and t._contig
         and t.device is cpu
-        and not modes.stack
+        and not _active
         and not (grad_mode.enabled and t.requires_grad)
     )
 
@@ -109,7 +109,7 @@ def _masked_elements(t: Tensor, mask: Tensor) -> Tensor:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value"""
-    if _stack and _stack[-1].asks:
+    if _active and asking():
         _intercept(setitem.op, setitem, (self, key, value), {})  # type: ignore[attr-defined]
         return
     try:
@@ -140,7 +140,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
-    if modes.stack and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
+    if _active and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
         _set_batched(part, advanced, value)
     elif any(i is not None for i in advanced):
         value = _strip_leading_ones(value, 0)

@@ -25,7 +25,7 @@ _UNPLANNED = (AttributeError, SparseOperand)
 
 _HEADER = """
 def _face({signature}):
-    if _stack:
+    if _active:
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
@@ -34,7 +34,7 @@ _FORMER_HEADER = """
 def _face({signature}):
     if _more:
         return _former(_face, _name, _former_numbers, ({operands}, *_more), _given({options}))
-    if _stack:
+    if _active:
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
@@ -208,7 +208,7 @@ def _compiled(source: str) -> Any:
 def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space: dict[str, Any] = {f"_default_{n}": d for n, d in impl.parameters}
     space.update(
-        _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
+        _active=modes.active, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
         _Tensor=Tensor, _new=object.__new__, _mode=graph.grad_mode, _record=record, _general=general_path, _given=_given,
         _up_to_last=_up_to_last,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
@@ -219,7 +219,17 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     face = space["_face"]
     FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
+    face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
     return face
+
+
+def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
+    """The same function without its test of the modes."""
+    own = {**space, "_active": ()}
+    exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
+    twin, own["_face"] = own["_face"], face
+    twin.__name__ = twin.__qualname__ = face.__name__
+    return twin
 
 
 def _positional(impl: Pointwise, operands: str) -> str:

@@ -6,6 +6,7 @@ is made once; afterwards a call is one dictionary lookup, one allocation and one
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.batched import BatchedOperand, BatchedTensor
+from ...core import modes
 from ...core.caching import remember
-from ...core.device import cpu
+from ...core.device import device
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -35,9 +36,12 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import NATIVE, Form, Layout, PointwisePlan, broadcast, common_device, kernel, result_strides
+from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .record import Op
+from .watched import PrivateCall
 
 _new_object = object.__new__
+_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _NUMBERS = (bool, int, float, complex)
 _RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel
 _MAX_PLANS = 4096
@@ -142,17 +146,30 @@ class Pointwise:
 
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
-        """The general path: any mix of tensors and numbers, parameters, a forced output dtype."""
-        try:
-            plan = self.plan_for(operands, params, out_dtype, None)
-        except BatchedOperand:
-            return self.call_batched(operands, params, out_dtype)
+        """A call from another operator: any mix of tensors and numbers, parameters, a forced output dtype."""
+        if _active and _watching():
+            options = {"params": params, "out_dtype": out_dtype}
+            return _intercept(self.op, self.private, operands, {k: v for k, v in options.items() if v})
+        plan = self.plan_for(operands, params, out_dtype, None)
         return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
-    def call_batched(self, operands: tuple, params: tuple, out_dtype: dtype | None) -> Tensor:
-        """The same inside vmap, where no face asked the modes: for the level that started last, which may leave others."""
-        level = max((x._level for x in operands if isinstance(x, BatchedTensor)), key=lambda one: one.depth)
-        return level.wrap(self.call(tuple(level.lined_up(operands)), params, out_dtype))
+    def _compute(self, *operands: Any, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
+        plan = self.plan_for(operands, params, out_dtype, None)
+        return run_plan(plan, operands, self.runtime_params(params) if params else ())
+
+    @functools.cached_property
+    def op(self) -> Op:
+        """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
+        op = Op(
+            self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
+        )
+        op.function = PrivateCall(op, self._compute)
+        return op
+
+    @functools.cached_property
+    def private(self) -> PrivateCall:
+        """`call` as modes see it: `private(*operands, params=, out_dtype=)`."""
+        return PrivateCall(self.op, self._compute)
 
     def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> PointwisePlan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
@@ -214,7 +231,7 @@ class Pointwise:
             self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
                 self, operands
             )
-        form = self._form(operands, present, params, out_dtype)
+        form = self._form(operands, present, params, out_dtype, None if out is None else out[2])
         plan = PointwisePlan()
         plan.op, plan.params = self, params
         plan.take(form)
@@ -242,9 +259,12 @@ class Pointwise:
         self.inplace_plans.clear()
         self.forms.clear()
 
-    def _form(self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None) -> Form:
-        """What plans for operands like these have in common whatever their sizes: found again for a new shape."""
-        key: list = [self.params_key(params), out_dtype]
+    def _form(
+        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+    ) -> Form:
+        """What plans for operands like these have in common whatever their sizes: found again for a new shape. `where` is the
+        device of an out=."""
+        key: list = [self.params_key(params), out_dtype, where]
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
                 key += (x.dtype, x.device, not x.shape)
@@ -253,13 +273,16 @@ class Pointwise:
         frozen = tuple(key)
         form = self.forms.get(frozen)
         if form is None:
-            form = remember(self.forms, frozen, self._make_form(operands, present, params, out_dtype), _MAX_PLANS)
+            form = self._make_form(operands, present, params, out_dtype, where)
+            remember(self.forms, frozen, form, _MAX_PLANS)
         return form
 
-    def _make_form(self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None) -> Form:
+    def _make_form(
+        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+    ) -> Form:
         """Find the dtypes and trace the formula."""
         form = Form()
-        form.device = common_device(present)
+        form.device = common_device(present) if where is None else common_device(present, where)
         form.compute, form.natural = (
             self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
         )
@@ -290,7 +313,7 @@ class Pointwise:
             root = cast(root, natural)  # a wider out= receives the rounded result
         is_real = not any(d.is_complex for d in (*inputs, form.dtype, compute))
         form.roots = (simplify(root, is_real),)
-        form.is_native = NATIVE and form.device is cpu and not any(d in dt.FLOAT8 for d in (*inputs, form.dtype))
+        form.is_native = compiles(form.device, *inputs, form.dtype)
         return form
 
     @staticmethod

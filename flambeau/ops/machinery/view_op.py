@@ -8,6 +8,7 @@ The rule may read the input's shape, strides and offset and the (int or tuple) a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,11 +32,11 @@ from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, takes_options
 from .primitive import remember_no_grad_view
 from .public import dress, recourse
-from .registry import Op, register
+from .record import Op, register
 
 _new_object = object.__new__
 _sequence = graph._sequence
-_stack = modes.stack
+_active = modes.active
 _intercept = modes.intercept
 _MAX_PLANS = 20000
 _MAX_PARTS = 256  # a plan with more parts is not worth keeping
@@ -218,10 +219,14 @@ def declare_geometry_view(
     """Declare a view whose arguments are ints (with `function=False, method=False`: ints or tuples of ints)."""
     op_name = name or fn.__name__
     impl = ViewOp(op_name, fn, backward, label or camel(op_name) + "Backward0")
-    face = _public_face(impl, fn) if function or method else _internal_face(impl)
+    if function or method:
+        make: Callable = functools.partial(_public_face, impl, fn)
+    else:
+        make = functools.partial(_internal_face, impl)
+    face = make()
     op = Op(op_name, "view", face, ("torch",) if function else (), face if method else None, impl=impl, aliases=aliases)
     op.doc = fn.__doc__ or ""
-    dress(face, op, fn)
+    dress(face, op, fn, lambda: make(()))
     face.__wrapped__ = fn
     return register(op).function
 
@@ -229,11 +234,11 @@ def declare_geometry_view(
 geometry_view: Any = takes_options(declare_geometry_view)
 
 
-def _internal_face(impl: ViewOp) -> Any:
+def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
     """For callers that have checked the arguments."""
 
     def face(input: Tensor, *args: Any) -> Tensor:
-        if _stack:
+        if active:
             return _intercept(face.op, face, (input, *args), {})
         try:
             return impl.place(input, args, args, 0)
@@ -246,14 +251,14 @@ def _internal_face(impl: ViewOp) -> Any:
     return face
 
 
-def _public_face(impl: ViewOp, fn: Callable) -> Any:
+def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
     """For users: arguments may be named, and must be ints."""
     own = parameters(fn)[1:]
     names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
     count = len(names)
 
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if _stack:
+        if active:
             return _intercept(face.op, face, (input, *args), kwargs)
         given = args
         try:

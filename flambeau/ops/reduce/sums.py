@@ -17,6 +17,7 @@ from ..machinery.arguments import is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
+from ..machinery.record import lookup
 from ..machinery.reduction import (
     Reduction,
     counting,
@@ -28,7 +29,6 @@ from ..machinery.reduction import (
     widen_integers,
 )
 from ..machinery.reduction_faces import plain_dim, reduction
-from ..machinery.registry import lookup
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 

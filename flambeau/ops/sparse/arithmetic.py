@@ -17,7 +17,7 @@ from ..creation.filled import fill_raw
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
-from ..machinery.registry import OPS
+from ..machinery.record import OPS
 from ..machinery.sparse_dispatch import sparse_form
 from ..shape.joining import cat
 from .coo import (
