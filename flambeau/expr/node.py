@@ -247,9 +247,27 @@ def substitute(roots: tuple[Expr, ...], replace: Callable[[Expr], Expr | None]) 
     return tuple(done[id(r)] for r in roots)
 
 
-def arguments(roots: tuple[Expr, ...]) -> set[int]:
+_rewritten: dict[tuple, tuple[Expr, ...]] = {}  # both by the identity of expressions, which are interned for good
+_read: dict[tuple, frozenset[int]] = {}
+
+
+def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:
+    """The same formulas with symbols[i] in place of arg(i)."""
+    key = (*map(id, roots), *((i, id(symbol)) for i, symbol in symbols.items()))
+    found = _rewritten.get(key)
+    if found is None:
+        found = substitute(roots, lambda e: symbols[e.args[0]] if e.op == "arg" else None)
+        _rewritten[key] = found
+    return found
+
+
+def arguments(roots: tuple[Expr, ...]) -> frozenset[int]:
     """Which operands an expression reads."""
-    return {x.args[0] for x in walk(roots) if x.op == "arg"}
+    key = tuple(map(id, roots))
+    found = _read.get(key)
+    if found is None:
+        found = _read[key] = frozenset(x.args[0] for x in walk(roots) if x.op == "arg")
+    return found
 
 
 _INFIX = {

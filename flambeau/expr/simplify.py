@@ -9,8 +9,19 @@ from .node import Expr, binary, children, const, is_const, node, rebuild, walk
 _REAL_IDENTITIES = frozenset({"conj", "real"})
 
 
+_known: dict[tuple[int, bool], Expr] = {}  # by the identity of expressions, which are interned for good
+
+
 def simplify(root: Expr, real: bool) -> Expr:
     """Apply the rules bottom-up; `real` says that no complex number takes part."""
+    key = (id(root), real)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = _bottom_up(root, real)
+    return found
+
+
+def _bottom_up(root: Expr, real: bool) -> Expr:
     done: dict[int, Expr] = {}
     for x in walk((root,)):
         kids = children(x)

@@ -124,7 +124,7 @@ def _reflected_quotient() -> Callable:
     reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
 
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack and _stack[-1].asks:
+        if _active and _asking():
             return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
         if (self._autograd is not None or self._base is not None) and graph.grad_mode.enabled and _takes(other):
             return product(reciprocal(self), other)
