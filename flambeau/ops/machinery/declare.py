@@ -99,9 +99,7 @@ def _formula_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype,
     """The dtypes of a user's formula: integers become floats where a function or a number in it makes floats of them, and
     comparisons give truth values, as they do operator by operator."""
     given = result_dtype(operands)
-    numbers = [const(p) if type(p) in (int, float, complex) else p for p in params]
-    root = op.evaluate([*(arg(i) for i in range(len(operands))), *numbers], given)
-    made = infer((root,), (given,) * len(operands))[id(root)]
+    made = _dtype_made(op, given, len(operands), params)
     if made.category == given.category:
         return given, given
     if made.category > given.category:
@@ -109,6 +107,14 @@ def _formula_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype,
         made = floating.to_complex() if made.is_complex else floating if made.is_floating_point else made
         return made, made
     return given, given.to_real() if made.is_floating_point else made
+
+
+@functools.lru_cache(1024)
+def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple) -> dtype:
+    """The dtype that a formula makes of operands of dtype `given`: found by tracing it, once for all sizes."""
+    numbers = [const(p) if type(p) in (int, float, complex) else p for p in params]
+    root = op.evaluate([*(arg(i) for i in range(count)), *numbers], given)
+    return infer((root,), (given,) * count)[id(root)]
 
 
 def user_pointwise(formula: Callable) -> Callable:
