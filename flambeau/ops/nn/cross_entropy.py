@@ -139,7 +139,7 @@ def _indices_gradient(
     reduction: str,
     ignore_index: int,
     smoothing: float,
-) -> Tensor:
+) -> Any:
     """From the gradients of the loss and, in second derivatives, of the probabilities."""
     of_loss, of_soft = g
     share = None
