@@ -66,6 +66,7 @@ class TorchFunctionMode(modes.Mode):
     """Inside a `with` block, every operator called goes through `__torch_function__` of the mode."""
 
     asks = True
+    parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if skip.next:

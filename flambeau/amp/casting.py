@@ -25,6 +25,7 @@ class Casting(modes.Mode):
     """Autocast on the CPU, for the threads in which it is on."""
 
     stays = True
+    parts = False
 
     def __init__(self) -> None:
         write_policies()

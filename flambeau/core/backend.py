@@ -79,6 +79,11 @@ def register(name: str, backend: Backend) -> None:
     _BACKENDS[name] = backend
 
 
+def has_backend(where: device) -> bool:
+    """Whether a device other than the CPU and meta can hold tensors."""
+    return where.type in _BACKENDS
+
+
 def backend_of(where: device) -> Backend:
     """The backend of a device that is neither the CPU nor meta."""
     try:

@@ -26,6 +26,7 @@ class Mode:
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
+    parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
@@ -125,6 +126,11 @@ def asking() -> bool:
     """Whether this thread's innermost mode hands calls to a `__torch_function__`."""
     stack = own.stack
     return bool(stack) and stack[-1].asks
+
+
+def watching() -> bool:
+    """Whether a mode of this thread wants to see calls that have no public name."""
+    return any(mode.parts for mode in own.stack)
 
 
 def staying() -> bool:

@@ -177,6 +177,7 @@ def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeErr
 
 class _SubclassMode(modes.Mode):
     asks = True
+    parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .allocator import LARGE, allocator, free, round_size
+from .backend import backend_of
 from .device import cpu
 from .device import device as Device
 from .graph import INFERENCE, grad_mode, inference_threads
@@ -47,6 +48,27 @@ class _NoAddress:
 
 
 _NO_ADDRESS: Any = _NoAddress()
+
+
+def move_bytes(destination: int, there: Device, source: int, here: Device, nbytes: int) -> None:
+    """Copy bytes within a device or from one to another."""
+    if not nbytes or there.type == "meta":
+        return
+    if here.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if here is there:
+        if here is cpu:
+            ctypes.memmove(destination, source, nbytes)
+        else:
+            backend_of(here).copy(destination, source, nbytes, here)
+    elif there is cpu:
+        backend_of(here).read(destination, source, nbytes, here)
+    elif here is cpu:
+        backend_of(there).write(destination, source, nbytes, there)
+    else:  # through the host
+        staging = ctypes.create_string_buffer(nbytes)
+        backend_of(here).read(ctypes.addressof(staging), source, nbytes, here)
+        backend_of(there).write(destination, ctypes.addressof(staging), nbytes, there)
 
 
 class UntypedStorage:
@@ -115,6 +137,12 @@ class UntypedStorage:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
                 self._place(nbytes, device)
+            elif device is not cpu and device.type != "meta":
+                backend = backend_of(device)
+                self.ptr = 0
+                if nbytes:
+                    self.ptr = backend.allocate(nbytes, device)
+                    self.capacity = nbytes
 
     def _hold(self, values: Any) -> None:
         """Bytes from a sequence of ints, each taken modulo 256."""
@@ -144,6 +172,10 @@ class UntypedStorage:
         try:
             size = self.capacity
             if size:
+                if self.device is not cpu:
+                    if self.ptr:
+                        backend_of(self.device).release(self.ptr, size, self.device)
+                    return
                 if size >= LARGE:
                     allocator.large_allocated -= size
                     if allocator.large_cached + size > allocator.cache_limit:
@@ -231,9 +263,7 @@ class UntypedStorage:
         return self
 
     def cpu(self) -> UntypedStorage:
-        if self.device is not cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return self
+        return self if self.device is cpu else UntypedStorage(self.size_bytes).copy_(self)
 
     def type(self) -> str:
         return "torch.storage.UntypedStorage"
@@ -335,10 +365,7 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:
             raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
-        if self.device is cpu and source.device is cpu:
-            ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
-        elif self.device is cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        move_bytes(self.ptr, self.device, source.ptr, source.device, self.size_bytes)
         return self
 
     def clone(self) -> UntypedStorage:
@@ -347,6 +374,8 @@ class UntypedStorage:
     def fill_(self, value: int) -> UntypedStorage:
         if self.device is cpu:
             ctypes.memset(self.ptr, value, self.size_bytes)
+        elif self.device.type != "meta" and self.size_bytes:
+            backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
         return self
 
     def tolist(self) -> list[int]:

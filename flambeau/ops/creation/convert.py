@@ -76,11 +76,8 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
     """out[...] = source on whatever device both are."""
-    if out.device is not cpu:
-        return
-    if source.device is not cpu:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    raw_copy(out, source)
+    if out.device.type != "meta":
+        raw_copy(out, source)
 
 
 @composite(function=False)
@@ -114,10 +111,8 @@ def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tenso
     if input.dtype.is_complex:
         _warn_of_imaginary_parts(d)
     out = empty_as(input, d, where, fmt)
-    if where is cpu and input.device is cpu:
+    if where.type != "meta":
         copy_into(out, input)  # new memory: no overlap to look for
-    else:
-        copy_raw(out, input)
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import warnings
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 from ...core import graph, modes
 from ...core.layout import has_internal_overlap
+from ...core.overrides import FACE_CODES
 from ...core.tensor import Tensor
 from .door import changed_argument, new_results
 from .faces import make_face, make_inplace_face
@@ -31,6 +31,7 @@ from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
 from .record import NUMPY_NAMES, Op, register
+from .watched import watched_face
 
 _active = modes.active
 _intercept = modes.intercept
@@ -83,6 +84,7 @@ def declare_pointwise(
         changes = {option: value for option, value in changes.items() if value is not None}
         op.inplace = _inplace_face(implementation(**changes) if changes else impl)
     dress(face, op, formula, face.unwatched_twin)
+    impl.op = op
     return register(op).function
 
 
@@ -100,6 +102,7 @@ def user_pointwise(formula: Callable) -> Callable:
     inplace, doc = _inplace_face(impl), formula.__doc__ or ""
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)
     dress(face, op, formula, face.unwatched_twin)
+    impl.op = op
     return face
 
 
@@ -183,48 +186,13 @@ composite: Any = takes_options(declare_composite)
 def declare_transparent(
     fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",), **fields: Any
 ) -> Any:
-    """Declare a function that only calls another operator: one test and one call dearer than that, and fields of arguments are
-    passed as they come."""
-    op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", **fields)
-    given = ", ".join(
-        f"{n}={n}" if p.kind is p.KEYWORD_ONLY else n for n, p in inspect.signature(fn).parameters.items()
-    )
-    space: dict[str, Any] = {"_active": _active, "_intercept": _intercept, "_fn": fn, "_given": _given}
-    source, defaults = _transparent_text(fn, given)
-    space.update(defaults)
-    exec(source, space)  # noqa: S102 - made of parameter names only
-    face = op.function = space["_face"]
-    dress(face, op, fn, lambda: fn)
-    face.__wrapped__ = fn
+    """Declare a public function that only calls another operator, with as little as possible in between. `fields` are those of
+    its record."""
+    op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", source=fn, **fields)
+    op.function = watched_face(op, fn)
+    op.function.__module__ = "flambeau"
+    FACE_CODES.add(op.function.__code__)
     return register(op).function
-
-
-def _transparent_text(fn: Callable, given: str) -> tuple[str, dict[str, Any]]:
-    """The source of a face that hands its arguments on, and what the names of its defaults stand for."""
-    signature, positional, options, defaults, starred = [], [], [], {}, False
-    for n, p in inspect.signature(fn).parameters.items():
-        if p.kind is p.KEYWORD_ONLY and not starred:
-            signature.append("*")
-            starred = True
-        if p.default is p.empty:
-            signature.append(n)
-            positional.append(n)
-        else:
-            signature.append(f"{n}=_default_{n}")
-            defaults[f"_default_{n}"] = p.default
-            options.append(f"({n!r}, {n}, _default_{n})")
-    operands = "".join(f"{n}, " for n in positional)
-    text = f"""def _face({", ".join(signature)}):
-    if _active:
-        return _intercept(_face.op, _face, ({operands}), _given({", ".join(options)}))
-    return _fn({given})
-"""
-    return text, defaults
-
-
-def _given(*options: tuple[str, Any, Any]) -> dict[str, Any]:
-    """The optional arguments that differ from their defaults."""
-    return {name: value for name, value, default in options if value is not default}
 
 
 transparent: Any = takes_options(declare_transparent)

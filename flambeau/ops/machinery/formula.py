@@ -6,6 +6,7 @@ is made once; afterwards a call is one dictionary lookup, one allocation and one
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -14,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.batched import BatchedOperand, BatchedTensor
+from ...core import modes
 from ...core.caching import remember
-from ...core.device import cpu
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -35,9 +35,12 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import NATIVE, Layout, PointwisePlan, broadcast, common_device, kernel, result_strides
+from .plan import Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .record import Op
+from .watched import PrivateCall
 
 _new_object = object.__new__
+_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _NUMBERS = (bool, int, float, complex)
 _RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel
 _MAX_PLANS = 4096
@@ -141,17 +144,30 @@ class Pointwise:
 
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
-        """The general path: any mix of tensors and numbers, parameters, a forced output dtype."""
-        try:
-            plan = self.plan_for(operands, params, out_dtype, None)
-        except BatchedOperand:
-            return self.call_batched(operands, params, out_dtype)
+        """A call from another operator: any mix of tensors and numbers, parameters, a forced output dtype."""
+        if _active and _watching():
+            options = {"params": params, "out_dtype": out_dtype}
+            return _intercept(self.op, self.private, operands, {k: v for k, v in options.items() if v})
+        plan = self.plan_for(operands, params, out_dtype, None)
         return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
-    def call_batched(self, operands: tuple, params: tuple, out_dtype: dtype | None) -> Tensor:
-        """The same inside vmap, where no face asked the modes: for the level that started last, which may leave others."""
-        level = max((x._level for x in operands if isinstance(x, BatchedTensor)), key=lambda one: one.depth)
-        return level.wrap(self.call(tuple(level.lined_up(operands)), params, out_dtype))
+    def _compute(self, *operands: Any, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
+        plan = self.plan_for(operands, params, out_dtype, None)
+        return run_plan(plan, operands, self.runtime_params(params) if params else ())
+
+    @functools.cached_property
+    def op(self) -> Op:
+        """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
+        op = Op(
+            self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
+        )
+        op.function = PrivateCall(op, self._compute)
+        return op
+
+    @functools.cached_property
+    def private(self) -> PrivateCall:
+        """`call` as modes see it: `private(*operands, params=, out_dtype=)`."""
+        return PrivateCall(self.op, self._compute)
 
     def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> PointwisePlan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
@@ -213,7 +229,7 @@ class Pointwise:
             self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
                 self, operands
             )
-        where = common_device(present)
+        where = common_device(present) if out is None else common_device(present, out[2])
         compute, natural = (
             self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
         )
@@ -270,8 +286,7 @@ class Pointwise:
         is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
         plan.roots = (simplify(root, is_real),)
         plan.fn = plan.native = plan.first = None
-        is_native = NATIVE and not any(d in dt.FLOAT8 for d in (*plan.in_dtypes, plan.dtype))
-        if plan.device is cpu and plan.nbytes and is_native:
+        if plan.nbytes and compiles(plan.device, *plan.in_dtypes, plan.dtype):
             plan.native, plan.first = kernel(plan.roots, [plan], inputs)
             plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
 

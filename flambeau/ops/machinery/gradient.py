@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
-from ...core import graph
+from ...core import graph, modes
 from ...core.batched import BatchedOperand
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.graph import (
     GONE,
@@ -39,11 +38,12 @@ from ...expr import Expr, arg, arguments, substitute
 from ...expr.node import cast
 from ...expr.simplify import simplify
 from .parameters import positional_count
-from .plan import NATIVE, Layout, PointwisePlan, kernel, result_strides
+from .plan import Layout, PointwisePlan, compiles, kernel, result_strides
 
 _new_object = object.__new__
 _sequence = graph._sequence
 _unusual = graph.unusual
+_active, _watching = modes.active, modes.watching
 
 
 class Recipe:
@@ -78,7 +78,7 @@ class Recipe:
             return False
         layouts = [self.plan, *(layout for layout in self.plan.operands if layout is not None)]
         is_real = not g.dtype.is_complex and not any(layout.dtype.is_complex for layout in layouts)
-        return NATIVE and is_real and self.plan.device is cpu and self.plan.nbytes > 0 and g.shape == self.plan.shape
+        return is_real and self.plan.nbytes > 0 and g.shape == self.plan.shape and compiles(self.plan.device)
 
 
 def _label(plan: PointwisePlan) -> str:
@@ -321,7 +321,7 @@ class PointwiseNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         recipe = self.recipe
-        if not grad_mode.enabled:
+        if not grad_mode.enabled and not (_active and _watching()):
             try:
                 backward = recipe.kernels.get((g.dtype, g._strides))
             except SparseOperand:

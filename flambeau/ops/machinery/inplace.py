@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.caching import remember
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.dtype import dtype
 from ...core.graph import (
     INFERENCE,
@@ -25,10 +25,12 @@ from ...core.layout import has_internal_overlap, is_non_overlapping_and_dense, m
 from ...core.promotion import can_cast
 from ...core.return_types import NamedResult
 from ...core.size import make_size
-from ...core.tensor import Tensor, new_tensor, numel_of
+from ...core.storage import move_bytes
+from ...core.tensor import Tensor, empty, new_tensor, numel_of
 from .dtype_rules import cpp_name, number_dtype, promote, type_word
 from .formula import Pointwise
 from .record import OPS
+from .watched import watched
 
 
 def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
@@ -145,6 +147,7 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
         )
 
 
+@watched(writes=("destination",))
 def raw_copy(destination: Tensor, source: Any) -> None:
     """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
     if not isinstance(source, Tensor):
@@ -152,16 +155,15 @@ def raw_copy(destination: Tensor, source: Any) -> None:
         return
     if needs_copy_before_write(destination, source):
         source = copy_values.call((source,)) if not grad_mode.enabled else unrecorded(copy_values.call, (source,))
-    copy_into(destination, source)
+    _copy_into(destination, source)
 
 
 _copy_kernels: dict[tuple, tuple[Any, Any]] = {}
 
 
-def copy_into(destination: Tensor, source: Tensor) -> None:
-    """raw_copy where the two do not overlap in memory."""
-    if destination.device is not cpu or source.device is not cpu:
-        copy_values.into(destination, (source,))
+def _copy_into(destination: Tensor, source: Tensor) -> None:
+    if destination.device is not source.device:
+        transfer(destination, source)
         return
     fn, first = copy_kernel(destination, source)
     if fn is not None:
@@ -174,9 +176,38 @@ def copy_into(destination: Tensor, source: Tensor) -> None:
         copy_values.into(destination, (source,))
 
 
+copy_into = watched(_copy_into, name="copy_into", writes=("destination",))
+copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
+
+
+def transfer(destination: Tensor, source: Tensor) -> None:
+    """Copy to another device: bytes travel in the layout and dtype of the source, the rest happens where they arrive."""
+    if destination.device.type == "meta":
+        return
+    if source.device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    dense = source._bare_alias() if source._contig else copy_values.call((source._bare_alias(),))
+    if not dense._contig:  # a dense layout of another order
+        dense = dense.contiguous()  # type: ignore[attr-defined]
+    same = destination._contig and destination.shape == dense.shape and destination.dtype is dense.dtype
+    there = destination if same else empty(dense.shape, dense.dtype, destination.device)
+    size = dense.dtype.itemsize
+    move_bytes(
+        there._storage.ptr + there._offset * size,
+        there.device,
+        dense._storage.ptr + dense._offset * size,
+        dense.device,
+        numel_of(dense.shape) * size,
+    )
+    if not same:
+        _copy_into(destination, there)
+
+
 def copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
     """The kernel that copies between these two layouts and its first argument; (None, None) if there is none."""
-    key = (destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype)
+    key = (
+        destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype, source.device,
+    )  # fmt: skip
     try:
         return _copy_kernels[key]
     except KeyError:

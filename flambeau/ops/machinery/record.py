@@ -86,7 +86,7 @@ class Op:
         """The arguments by name, in order."""
         if self.source is None:
             return {}
-        found = inspect.signature(self.source).parameters
+        found = inspect.signature(self.source, follow_wrapped=False).parameters
         if self.kind == "pointwise":
             return {n: _optional(p) for n, p in found.items() if n != "compute"}
         if self.kind == "reduction":

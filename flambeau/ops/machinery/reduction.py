@@ -5,17 +5,19 @@ As for pointwise operators, a call looks up a *plan* by dtype, shape, strides an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...backends.cpu.compiled import reduce_kernel
+from ...backends.compiled import reduce_kernel
 from ...core import dtype as dt
+from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.caching import remember
-from ...core.device import cpu, device
-from ...core.dtype import FLOAT8, dtype, opmath
+from ...core.device import device
+from ...core.dtype import dtype, opmath
 from ...core.graph import (
     GONE,
     RETRY_MESSAGE,
@@ -40,9 +42,12 @@ from .arguments import is_int
 from .dtype_rules import number_dtype
 from .formula import camel
 from .parameters import parameter_names
-from .plan import NATIVE
+from .plan import compiles
+from .record import Op
+from .watched import PrivateCall
 
 _new_object = object.__new__
+_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _MAX_RANK = 64
 
 Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]]
@@ -209,6 +214,26 @@ class Reduction:
         self.plans: dict[tuple, ReductionPlan] = {}
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
+        """`reduce` for other operators: a call that modes see."""
+        if _active and _watching():
+            return _intercept(self.op, self.private, (a, dim, keepdim, requested), {})
+        return self.reduce(a, dim, keepdim, requested)
+
+    @functools.cached_property
+    def op(self) -> Op:
+        """The operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
+        op = Op(
+            self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula
+        )
+        op.function = PrivateCall(op, self.reduce)
+        return op
+
+    @functools.cached_property
+    def private(self) -> PrivateCall:
+        """`call` as modes see it."""
+        return PrivateCall(self.op, self.reduce)
+
+    def reduce(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce one tensor; `dim` is None, an int or a tuple."""
         plan = self.plans.get((a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device))
         if plan is None:
@@ -233,6 +258,20 @@ class Reduction:
 
     def over(self, operands: tuple, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce a formula of several operands: tensors that broadcast to the first, and numbers. Records nothing."""
+        if _active and _watching():
+            return _intercept(
+                self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
+            )
+        return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
+
+    @functools.cached_property
+    def several(self) -> PrivateCall:
+        """`over` as modes see it."""
+        op = Op(self.name, "primitive", self._over, (), None, None, False, False, self, source=self.formula)
+        op.function = PrivateCall(op, self._over)
+        return op.function
+
+    def _over(self, *operands: Any, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
         plan = self.plans.get((described, dim, keepdim, requested, operands[0].device))
         if plan is None:
@@ -261,7 +300,7 @@ class Reduction:
         plan.strides = contiguous_strides(plan.shape)
         plan.nbytes = numel_of(plan.shape) * plan.dtype.itemsize
         plan.fn, plan.geometry, plan.reference = None, b"", None
-        if a.device is cpu and plan.nbytes:
+        if a.device.type != "meta" and plan.nbytes:
             self._compile(plan, operands, compute, acc)
         return remember(self.plans, key, plan)
 
@@ -269,7 +308,7 @@ class Reduction:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
-        if not NATIVE or any(d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
+        if 0 in shape or not compiles(plan.device, *in_dtypes, compute, acc):
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
                 (final,) = substitute((final,), lambda x: const(count) if x is arg(1) else None)
@@ -286,7 +325,7 @@ class Reduction:
         )
         plan.fn = reduce_kernel(
             root, self.combine, final, in_dtypes, plan.dtype, acc, planned.kept_rank, planned.reduced_rank,
-            planned.inner, kinds,
+            planned.inner, kinds, plan.device,
         )  # fmt: skip
         plan.geometry = np.array(planned.geometry, np.int64).tobytes()
 

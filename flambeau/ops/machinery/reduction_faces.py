@@ -50,6 +50,7 @@ def reduction(
             op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
             grad is not None, impl, aliases, formula.__doc__ or "",
         )  # fmt: skip
+        impl.op = op
         dress(face, op, formula, lambda: _face(impl, takes_dtype, write, ()))
         return register(op).function
 
@@ -107,7 +108,7 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable, active: Any = _ac
                     raise TypeError(f"{name}() got an unexpected keyword argument 'dtype'")
                 dtype = as_dtype(dtype, name)
             if out is None:
-                return impl.call(input, dim, keepdim, dtype)
+                return impl.reduce(input, dim, keepdim, dtype)
             return write(impl, input, dim, keepdim, dtype, out)
         except Exception as problem:
             instead = recourse(face, problem, *_given(input, dim, keepdim, dtype, out, others))
@@ -125,9 +126,9 @@ def _into(check_out: Callable | None) -> Callable:
         if impl.grad is not None and isinstance(out, Tensor):
             check_unrecorded(impl.name, out, input)
         if check_out is None or not isinstance(out, Tensor):
-            return write_out(impl.name, out, impl.call(input, dim, keepdim), exact=True)
+            return write_out(impl.name, out, impl.reduce(input, dim, keepdim), exact=True)
         check_out(impl, input, out)
-        return write_out(impl.name, out, impl.call(input, dim, keepdim).to(out.dtype))
+        return write_out(impl.name, out, impl.reduce(input, dim, keepdim).to(out.dtype))
 
     return write
 
@@ -141,4 +142,4 @@ def _into_chosen(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype:
         elif impl.check is not None:
             impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
         dtype = out.dtype
-    return write_out(impl.name, out, impl.call(input, dim, keepdim, dtype))
+    return write_out(impl.name, out, impl.reduce(input, dim, keepdim, dtype))

@@ -56,7 +56,9 @@ def item(self: Tensor) -> Any:
     if numel_of(self.shape) != 1:
         raise RuntimeError(f"a Tensor with {numel_of(self.shape)} elements cannot be converted to Scalar")
     if self.device is not cpu:
-        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if self.device.type == "meta":
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        return read_number(self.detach().cpu())
     return read_number(self)
 
 
@@ -64,7 +66,7 @@ def item(self: Tensor) -> Any:
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     if self.device is not cpu:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        return tolist(self.detach().cpu())
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
@@ -178,7 +180,7 @@ def _text(self: Tensor, contents: str | None) -> str:
     tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
     where = None if self.device is (cpu if default_device() is cpu else default_device()) else str(self.device)
     return printing.tensor_repr(
-        None if meta else self._array(),
+        None if meta else (self if self.device is cpu else self.detach().cpu())._array(),
         self.dtype,
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,
