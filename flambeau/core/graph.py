@@ -451,6 +451,9 @@ class AccumulateGrad(Node):
         self.sequence = next(_sequence) + _ACCUMULATE_SEQUENCE  # unique, and before every other node
         self.variable = variable
 
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
     def release(self) -> None:
         pass
 

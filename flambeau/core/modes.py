@@ -44,7 +44,7 @@ class Stack(list[Mode]):
     """The modes of one thread, the innermost last. `active` counts along. No Ctrl-C comes between the parts of a change."""
 
     __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # each thread has its own, whatever is in it
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
     __eq__ = object.__eq__
 
     @uninterrupted

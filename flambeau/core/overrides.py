@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -99,14 +99,28 @@ def _is_newcomer(cls: type) -> bool:
 
 def discovers(args: tuple, kwargs: dict) -> bool:
     """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
-    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make."""
-    newcomers = [value for value in _flat((*args, *kwargs.values())) if _is_newcomer(type(value))]
+    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make.
+    A tensor of the real PyTorch is nothing that any call can take, and is named."""
+    values = list(_flat((*args, *kwargs.values())))
+    refuse_real_tensors(values)
+    newcomers = [value for value in values if _is_newcomer(type(value))]
     if not newcomers or _disabled.depth:
         return False
     if any(x is y for values in _calling_operators() for x in values for y in newcomers):
         return False
     register_arguments(newcomers)
     return True
+
+
+def refuse_real_tensors(values: Iterable[Any]) -> None:
+    """For what cannot take these values: an error of its own says so where one of them is a tensor of the real PyTorch."""
+    for cls in {type(value) for value in values} - _PLAIN:
+        if any((base.__module__, base.__name__) == ("torch", "Tensor") and base not in _PLAIN for base in cls.__mro__):
+            raise TypeError(
+                "got a tensor of the real PyTorch, which Flambeau does not compute with: some module of this program imports"
+                " torch. To give it Flambeau instead, call flambeau.install_as_torch() before anything imports torch, or run the"
+                " program with `python -m flambeau`; to convert one tensor, use flambeau.from_dlpack(tensor.detach())"
+            ) from None
 
 
 def _calling_operators() -> Iterator[list[Any]]:

@@ -100,9 +100,13 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
             )
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     at = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(at) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     fill = [_ALL] * (ndim - used)
+    if len(at) > 1:  # the first stands for all dimensions that are left, and the others for none
+        if fill and any(item is not Ellipsis for item in items[at[1] :]):
+            raise IndexError(
+                "an index behind a second ellipsis ('...') is about dimensions that the tensor does not have"
+            )
+        items = [item for i, item in enumerate(items) if item is not Ellipsis or i == at[0]]
     if at:
         return items[: at[0]] + fill + items[at[0] + 1 :]
     return items + fill

@@ -423,9 +423,9 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
 
 @primitive(
     grads={
+        "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
-        "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
     },
     label="AddmmBackward0",
     function=False,

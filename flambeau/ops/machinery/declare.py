@@ -9,9 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import graph, modes
+from ...core.dtype import dtype
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES
+from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
+from ...expr import arg, const
+from ...expr.typing import infer
 from .door import changed_argument, new_results
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
@@ -91,13 +95,35 @@ def declare_pointwise(
 pointwise: Any = takes_options(declare_pointwise)
 
 
+def _formula_rule(op: Pointwise, operands: tuple, params: tuple) -> tuple[dtype, dtype]:
+    """The dtypes of a user's formula: integers become floats where a function or a number in it makes floats of them, and
+    comparisons give truth values, as they do operator by operator."""
+    given = result_dtype(operands)
+    made = _dtype_made(op, given, len(operands), params)
+    if made.category == given.category:
+        return given, given
+    if made.category > given.category:
+        floating = given if given.is_floating_point else get_default_dtype()
+        made = floating.to_complex() if made.is_complex else floating if made.is_floating_point else made
+        return made, made
+    return given, given.to_real() if made.is_floating_point else made
+
+
+@functools.lru_cache(1024)
+def _dtype_made(op: Pointwise, given: dtype, count: int, params: tuple) -> dtype:
+    """The dtype that a formula makes of operands of dtype `given`: found by tracing it, once for all sizes."""
+    numbers = [const(p) if type(p) in (int, float, complex) else p for p in params]
+    root = op.evaluate([*(arg(i) for i in range(count)), *numbers], given)
+    return infer((root,), (given,) * count)[id(root)]
+
+
 def user_pointwise(formula: Callable) -> Callable:
     """`@flambeau.ops.pointwise`: a user's own operator. Its formula may use sigmoid, exp, where, ... without importing
     them; the operator is compiled, multi-threaded and differentiable, and is not added to the library's namespace."""
     names = {**formula_globals(), **formula.__globals__}
     twin = types.FunctionType(formula.__code__, names, formula.__name__, formula.__defaults__, formula.__closure__)
     twin.__kwdefaults__ = formula.__kwdefaults__
-    impl = Pointwise(formula.__name__, twin)
+    impl = Pointwise(formula.__name__, twin, _formula_rule)
     face = make_face(impl, True)
     inplace, doc = _inplace_face(impl), formula.__doc__ or ""
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)

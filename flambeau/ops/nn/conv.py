@@ -13,7 +13,7 @@ from typing import Any
 from ...backends.cpu import heavy
 from ...core import dtype as dt
 from ...core.graph import grad_mode
-from ...core.layout import channels_last_strides, suggests_channels_last
+from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
 from ...core.tensor import Tensor
 from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
@@ -70,6 +70,8 @@ def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Win
             conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
         )
+    if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
+        g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
     if not needs["weight"]:  # the bias's gradient alone is a sum
         return (
             conv_input_grad(g, weight, input.shape, window) if needs["input"] else None,
@@ -298,6 +300,12 @@ def _checked_window(
         if any(p < 0 for p in padding):
             raise RuntimeError("negative padding is not supported")
         pads = tuple((p, p) for p in padding)
+    if 0 in kernel:
+        sizes = " x ".join(map(str, kernel)) + " (TxHxW)"
+        if len(kernel) < 3:
+            height, width = (1, *kernel)[-2:]
+            sizes = f"kernel_height: {height} kernel_width: {width}"
+        raise RuntimeError(f"kernel size should be greater than zero, but got{':' * (len(kernel) > 2)} {sizes}")
     return stride, pads, dilation, groups
 
 

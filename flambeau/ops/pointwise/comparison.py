@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.dtype import dtype
+from ...core.dtype import dtype, opmath
 from ...core.overrides import ask_instead
 from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
+from ..creation.filled import check_fits
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.dtype_rules import compare, promote, select, type_word, unsupported
@@ -281,9 +283,23 @@ def _check_condition(op: Pointwise, operands: tuple) -> None:
         )
 
 
+def _numbers_fit(compute: dtype, operands: tuple) -> Callable | None:
+    """Numbers to choose from must fit the result's dtype, of which only 16-bit floats have room for all: infinity."""
+    if all(isinstance(x, Tensor) for x in operands) or opmath(compute) is not compute:
+        return None
+
+    def guard(condition: Any, *choices: Any) -> None:
+        for value in choices:
+            if not isinstance(value, Tensor):
+                check_fits(value, compute)
+
+    return guard
+
+
 @pointwise(
     rule=select,
     check=_check_condition,
+    guard=_numbers_fit,
     numbers=("input", "other"),
     function=False,
     method=False,

@@ -6,6 +6,7 @@ Numbers below are oneDNN's own enum values, unchanged in every 3.x release.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import os
 import site
@@ -56,8 +57,10 @@ _CPU_ENGINE, _IN_ORDER_STREAM, _USER_SCRATCHPAD = 1, 1, 1
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
 
 
-class ExecArg(ctypes.Structure):
-    _fields_ = [("arg", ctypes.c_int), ("memory", ctypes.c_void_p)]
+@functools.cache
+def words(count: int) -> Any:
+    """An array type of 64-bit words. Two of them are a `dnnl_exec_arg_t`: the argument's number, then its memory object."""
+    return ctypes.c_int64 * count
 
 
 class _Version(ctypes.Structure):
@@ -87,6 +90,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "memory_set_data_handle": (_ptr, _ptr),
     "memory_destroy": (_ptr,),
     "primitive_desc_query": (_ptr, _int, _int, _ptr),
+    "primitive_desc_next_impl": (_ptr,),
     "primitive_desc_destroy": (_ptr,),
     "primitive_create": (_out, _ptr),
     "primitive_execute": (_ptr, _ptr, _int, _ptr),
@@ -132,9 +136,10 @@ class Library:
         self.version = _read_version(releasing, path)
         self.functions: dict[str, Callable[..., int]] = {}
         for name, argtypes in _STATUS_FUNCTIONS.items():
-            self.functions[name] = _declare(releasing, name, _int, argtypes)
+            short = name.startswith("memory_") or name.endswith(("_destroy", "_query"))
+            self.functions[name] = _declare(holding if short else releasing, name, _int, argtypes)
         for name, (restype, *rest) in _VALUE_FUNCTIONS.items():
-            self.functions[name] = _declare(releasing, name, restype, rest)
+            self.functions[name] = _declare(holding, name, restype, rest)
         quick = _declare(holding, "memory_set_data_handle", _int, _STATUS_FUNCTIONS["memory_set_data_handle"])
         self.set_data_handle = quick
         self.execute = self.functions["primitive_execute"]
