@@ -141,7 +141,8 @@ class UntypedStorage:
                 backend = backend_of(device)
                 self.ptr = 0
                 if nbytes:
-                    self.ptr, self.capacity = backend.allocate(nbytes, device), nbytes
+                    self.ptr = backend.allocate(nbytes, device)
+                    self.capacity = nbytes
 
     def _hold(self, values: Any) -> None:
         """Bytes from a sequence of ints, each taken modulo 256."""
@@ -172,7 +173,8 @@ class UntypedStorage:
             size = self.capacity
             if size:
                 if self.device is not cpu:
-                    backend_of(self.device).release(self.ptr, size, self.device)
+                    if self.ptr:
+                        backend_of(self.device).release(self.ptr, size, self.device)
                     return
                 if size >= LARGE:
                     allocator.large_allocated -= size
