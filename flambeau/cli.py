@@ -24,8 +24,7 @@ def _cache(options: argparse.Namespace) -> int:
         cache.clear()
         print(f"removed {before['files']} kernels, {before['bytes'] / 1e6:.1f} MB, from {before['path']}")
     else:
-        facts = cache.info()
-        print(f"{facts['files']} kernels, {facts['bytes'] / 1e6:.1f} MB, in {facts['path']}")
+        print(cache.summary())
     return 0
 
 

@@ -5,7 +5,7 @@ from .creation import construct, convert, filled, ranges  # noqa: F401
 from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
 from .machinery.binding import bind_methods, namespace
 from .machinery.declare import user_pointwise as pointwise
-from .machinery.registry import OPS
+from .machinery.record import OPS
 from .methods import attributes, per_element, python_protocol  # noqa: F401
 from .methods.operators import bind_operators
 from .nn import (  # noqa: F401

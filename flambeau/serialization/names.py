@@ -7,6 +7,7 @@ import collections
 import importlib
 from typing import Any
 
+from ..compat.legacy import TENSOR_TYPES
 from ..core import dtype as dt
 from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
@@ -71,6 +72,7 @@ SAFE: dict[tuple[str, str], Any] = {
     **{("torch", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch", n): d for n, d in BY_NAME.items()},
+    **{("torch", n): kind for n, kind in TENSOR_TYPES.items()},
 }
 
 # How objects of this package are named in the files it writes.

@@ -10,8 +10,8 @@ from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.nn import functional as F
 from flambeau.ops.machinery.formula import Pointwise
 from flambeau.ops.machinery.primitive import Primitive
+from flambeau.ops.machinery.record import OPS
 from flambeau.ops.machinery.reduction import Reduction
-from flambeau.ops.machinery.registry import OPS
 
 
 def real(*shape, low=-1.5, high=1.5, seed=0):

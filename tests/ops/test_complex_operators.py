@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau.ops.machinery.formula import Pointwise
-from flambeau.ops.machinery.registry import OPS
+from flambeau.ops.machinery.record import OPS
 
 torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
 

@@ -11,7 +11,7 @@ from ...core import dlpack, nested
 from ...core.device import cpu, default_device
 from ...core.device import device as Device
 from ...core.dtype import dtype
-from ...core.layout import dense_strides
+from ...core.layout import dense_strides, preserve_format
 from ...core.promotion import get_default_dtype
 from ...core.size import Size, make_size
 from ...core.storage import UntypedStorage
@@ -23,6 +23,7 @@ from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
 from ..machinery.arguments import Options, as_device, read_options
 from ..machinery.declare import composite
+from .convert import convert
 from .filled import finish
 
 
@@ -35,7 +36,9 @@ def from_data(data: Any, d: dtype | None, where: Device) -> Tensor:
     """A new tensor with the values of nested Python data."""
     shape, d, values = nested.infer(data, d, default_dtype=get_default_dtype(), tensor_to_numpy=elements_of)
     if where is not cpu:
-        return raw_empty(make_size(shape), d, where)
+        if where.type == "meta":
+            return raw_empty(make_size(shape), d, where)
+        return convert(from_data(data, d, cpu), d, where, preserve_format)
     values = values.reshape(shape)
     if isinstance(data, np.ndarray) and not data.flags.c_contiguous:  # an array's copy keeps its dimension order
         strides = dense_strides(shape, tuple([s // data.itemsize for s in data.strides]))

@@ -9,7 +9,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.device import cpu, device
 from ...core.dtype import dtype
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import (
     broadcast_two,
     channels_last,
@@ -76,11 +76,8 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
     """out[...] = source on whatever device both are."""
-    if out.device is not cpu:
-        return
-    if source.device is not cpu:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    raw_copy(out, source)
+    if out.device.type != "meta":
+        raw_copy(out, source)
 
 
 @composite(function=False)
@@ -114,10 +111,8 @@ def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tenso
     if input.dtype.is_complex:
         _warn_of_imaginary_parts(d)
     out = empty_as(input, d, where, fmt)
-    if where is cpu and input.device is cpu:
+    if where.type != "meta":
         copy_into(out, input)  # new memory: no overlap to look for
-    else:
-        copy_raw(out, input)
     return out
 
 
@@ -191,7 +186,7 @@ def _cast_method(name: str, d: dtype) -> Any:
             if d is self.dtype:
                 return self
             # The common case, without the general path.
-            if self._meta is None and self._contig and self.device is cpu and not self.dtype.is_complex:
+            if self._autograd is None and self._contig and self.device is cpu and not self.dtype.is_complex:
                 out = empty_as(self, d)
                 copy_into(out, self)
                 return out
@@ -260,7 +255,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if src.dtype.is_complex:
             _warn_of_imaginary_parts(self.dtype)
     node = None
-    if mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
+    if grad_mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
         node = copied(self, src).grad_fn
     if self is not src:
         copy_raw(self, src)
@@ -307,7 +302,7 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     else:
         check_history_writable(self)
     node = None
-    if mode.enabled and (self.requires_grad or (tensor_value and value.requires_grad)):
+    if grad_mode.enabled and (self.requires_grad or (tensor_value and value.requires_grad)):
         node = _overwrite_node(self, value, name)
     if tensor_value:
         raw_copy(self, value)
@@ -349,7 +344,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @composite
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes zero."""
-    if self._contig and self._meta is None and self._base is None and self.device is cpu:
+    if self._contig and self._autograd is None and self._base is None and self.device is cpu:
         check_history_writable(self)
         ctypes.memset(self._storage.ptr + self._offset * self.dtype.itemsize, 0, self.nbytes)
         self._bump("zero_")
@@ -406,7 +401,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
     source = alias(self)
     t = object.__new__(cls)
     t._adopt(source)
-    t._meta, t._base = source._meta, source._base
+    t._autograd, t._base = source._autograd, source._base
     return t
 
 
@@ -444,7 +439,7 @@ def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: 
 @composite(function=False)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Look at other memory: a storage (with offset, size and strides) or another tensor's."""
-    if mode.enabled and self.requires_grad and self.grad_fn is None:
+    if grad_mode.enabled and self.requires_grad and self.grad_fn is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     if source is None:
         self._adopt(raw_empty(make_size((0,)), self.dtype, self.device))
@@ -490,7 +485,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = varargs_ints(sizes, "resize_")
     if any(n < 0 for n in shape):
         raise RuntimeError(f"requested resize to {list(shape)} with a negative size")
-    if self.requires_grad and not mode.inference:
+    if self.requires_grad and not grad_mode.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if tuple(shape) != tuple(self.shape) or memory_format is not None:
         before = self._storage.size_bytes

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.backend import backend_of
 from ...core.caching import remember
 from ...core.device import cpu, default_device, device
 from ...core.dtype import dtype
@@ -29,6 +30,7 @@ from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_te
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_values, resize_out
+from ..machinery.watched import watched
 
 _LIMITS = {
     "uint8": (-255, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1),
@@ -101,9 +103,10 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
+@watched(writes=("t",))
 def fill_raw(t: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
-    if t._storage.size_bytes and t.device is cpu and 0 not in t.shape:
+    if t._storage.size_bytes and t.device.type != "meta" and 0 not in t.shape:
         if type(value) is int and value == 0 and t._contig:
             _clear(t)
             return t
@@ -117,7 +120,9 @@ def fill_raw(t: Tensor, value: Any) -> Tensor:
 
 def _clear(t: Tensor) -> None:
     nbytes = t.nbytes
-    if nbytes <= _SMALL or t.dtype.is_complex:
+    if t.device is not cpu:
+        backend_of(t.device).fill(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes, t.device)
+    elif nbytes <= _SMALL or t.dtype.is_complex:
         ctypes.memset(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes)
     else:
         _fill_kernel(t, 0)  # on all cores
@@ -128,7 +133,7 @@ _fill_kernels: dict[tuple, tuple[Any, Any]] = {}
 
 def _fill_kernel(t: Tensor, value: Any) -> None:
     kind = type(value)
-    key = (t.shape, t._strides, t.dtype, kind)
+    key = (t.shape, t._strides, t.dtype, kind, t.device)
     found = _fill_kernels.get(key)
     if found is None:
         plan = copy_values.into(t, (value,))

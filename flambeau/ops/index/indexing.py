@@ -12,7 +12,7 @@ from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import broadcast_shapes
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
@@ -210,7 +210,7 @@ def _take_tensor_index(
         if len(item.shape) == 1:
             advanced.append(positions)
             return t, dim + 1
-        if collapse and not (mode.enabled and t.requires_grad) and _is_one_run(t, dim, len(item.shape)):
+        if collapse and not (grad_mode.enabled and t.requires_grad) and _is_one_run(t, dim, len(item.shape)):
             advanced.append(positions)
             return _collapsed(t, dim, len(item.shape)), dim + 1
         found = empty((len(item.shape), positions.shape[0]), dt.int64)
@@ -219,7 +219,7 @@ def _take_tensor_index(
         return t, dim + len(item.shape)
     if item.dtype not in INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if not item.shape and not isinstance(item, BatchedTensor) and not (mode.enabled and item.requires_grad):
+    if not item.shape and not isinstance(item, BatchedTensor) and not (grad_mode.enabled and item.requires_grad):
         return select_index(t, dim, int(item.item()), place), dim
     advanced.append(item)
     return t, dim + 1
@@ -370,7 +370,7 @@ def plain_view(t: Tensor, key: Any) -> Tensor | None:
     """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
     where it is not, or is wrong."""
     base = t._base
-    if t._meta is not None or (base is not None and base._meta is not None) or modes.stack:
+    if t._autograd is not None or (base is not None and base._autograd is not None) or modes.active:
         return None
     items = key if type(key) is tuple else (key,)
     old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer

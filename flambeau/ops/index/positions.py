@@ -142,7 +142,7 @@ def true_positions(mask: Tensor) -> Tensor:
         return empty((0,), dt.int64)
     if mask.dtype.is_complex or mask.dtype in dt.FLOAT8:
         mask = mask != 0
-    if not mask._contig or mask._meta is not None:
+    if not mask._contig or mask._autograd is not None:
         mask = mask._bare_alias().contiguous()
     blocks = (n + kernels.ROWS - 1) // kernels.ROWS
     ends = empty((blocks,), dt.int64)

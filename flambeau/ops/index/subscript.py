@@ -10,14 +10,14 @@ from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers
 from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
 from ..creation.filled import check_fits, fill_raw
 from ..machinery.inplace import assign, check_disjoint, check_writable
-from ..machinery.registry import Op
+from ..machinery.record import Op
 from ..shape.dimensions import select, slice_dim
 from .indexing import (
     INDEX_DTYPES,
@@ -36,13 +36,13 @@ from .indexing import (
 )
 from .positions import START, take_dense, true_positions
 
-_stack = modes.stack
-_intercept = modes.intercept
+_active = modes.active
+_intercept, asking = modes.intercept, modes.asking
 
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]"""
-    if _stack and _stack[-1].asks:
+    if _active and asking():
         return _intercept(getitem.op, getitem, (self, key), {})  # type: ignore[attr-defined]
     try:
         kind = type(key)
@@ -93,8 +93,8 @@ def _takes_elements(t: Tensor, mask: Tensor) -> bool:
         and bool(t.shape)
         and t._contig
         and t.device is cpu
-        and not modes.stack
-        and not (mode.enabled and t.requires_grad)
+        and not _active
+        and not (grad_mode.enabled and t.requires_grad)
     )
 
 
@@ -109,7 +109,7 @@ def _masked_elements(t: Tensor, mask: Tensor) -> Tensor:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value"""
-    if _stack and _stack[-1].asks:
+    if _active and asking():
         _intercept(setitem.op, setitem, (self, key, value), {})  # type: ignore[attr-defined]
         return
     try:
@@ -140,7 +140,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         value = _value_tensor(value, self)
-    if modes.stack and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
+    if _active and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
         _set_batched(part, advanced, value)
     elif any(i is not None for i in advanced):
         value = _strip_leading_ones(value, 0)
@@ -164,7 +164,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _is_recorded(value: Any) -> bool:
-    return mode.enabled and isinstance(value, Tensor) and value.requires_grad
+    return grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
 
 
 def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
@@ -183,7 +183,7 @@ def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
         and type(key) is Tensor
         and key.dtype is dt.bool_
         and key.shape == t.shape
-        and not (mode.enabled and t.requires_grad)
+        and not (grad_mode.enabled and t.requires_grad)
     )
 
 
@@ -203,7 +203,7 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
         part.index_put_(tuple(advanced), value)
         return
     check_writable(part)
-    if mode.enabled and (part.requires_grad or value.requires_grad):
+    if grad_mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:
         put_raw(part, advanced, value, False)

@@ -19,7 +19,7 @@ from ..machinery.dtype_rules import number_dtype, type_word, unsupported
 from ..machinery.inplace import write_out
 from ..machinery.memory import bare
 from ..machinery.primitive import unknown_derivative
-from ..machinery.registry import lookup
+from ..machinery.record import lookup
 from .sort import sort_rows
 
 # -- unique ------------------------------------------------------------------------------------------------------------

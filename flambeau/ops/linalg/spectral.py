@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends.cpu import lapack
 from ...core.errors import LinAlgError
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
@@ -21,7 +21,7 @@ from .solving import solve_ex
 
 def _records(A: Tensor) -> bool:
     """Whether the vectors will be wanted for a derivative although only values are asked for."""
-    return mode.enabled and A.requires_grad
+    return grad_mode.enabled and A.requires_grad
 
 
 def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:

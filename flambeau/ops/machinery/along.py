@@ -122,8 +122,8 @@ class LineOperator:
         plan.nbytes = numel_of(x.shape) * x.dtype.itemsize
         plan.strides = contiguous_strides(x.shape)
         plan.kernel = plan.native = None
-        if plan.nbytes and x.device is cpu:
+        if plan.nbytes and x.device.type != "meta":
             plan.kernel = self.rows if by_rows else self.columns
             kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)
-            plan.native = plan.kernel.native(*kinds, **self.constants)
+            plan.native = plan.kernel.native(*kinds, where=x.device, **self.constants)
         return remember(self.plans, (x.dtype, x.shape, dim, x.device), plan)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.backend import has_backend
 from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import layout, memory_format, strided
@@ -51,9 +52,11 @@ def as_device(where: Any) -> device:
     found = device(where)
     if found.type in ("cpu", "meta"):
         return found
-    if found.type in ("cuda", "xpu"):
-        raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
-    raise RuntimeError(f"{found.type} devices are not supported: only cpu and meta are")
+    if not has_backend(found):
+        if found.type in ("cuda", "xpu"):
+            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
+        raise RuntimeError(f"{found.type} devices are not supported: only cpu, meta and those with a backend are")
+    return found
 
 
 def is_int(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tensor import Tensor
-from .registry import OPS, Op
+from .record import OPS, Op
 
 # In-place forms that PyTorch also has as functions.
 _INPLACE_FUNCTIONS = frozenset(

@@ -28,10 +28,10 @@ from .inplace import (
     resize_out,
     write_out,
 )
-from .plan import Plan
+from .plan import PointwisePlan
 from .public import recourse
 
-_mode = graph.mode
+_mode = graph.grad_mode
 _PLAIN = (int, float, str, bool, type(None))  # values that can stand in a key
 
 
@@ -83,7 +83,7 @@ def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
     return options if out is None else {**options, "out": out}
 
 
-def _fits(out: Any, plan: Plan) -> bool:
+def _fits(out: Any, plan: PointwisePlan) -> bool:
     """Whether a plan for a new result can store into `out` just as well."""
     return (
         isinstance(out, Tensor)
@@ -132,7 +132,7 @@ def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: 
     return out
 
 
-def _is_exact(impl: Pointwise, plan: Plan) -> bool:
+def _is_exact(impl: Pointwise, plan: PointwisePlan) -> bool:
     """Whether out= must have the result's dtype; the real result of complex operands is always converted."""
     return impl.exact_out and (plan.natural.is_complex or not plan.compute.is_complex)
 
@@ -227,7 +227,7 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
     sources = tuple(_readable(self, x) for x in operands)
     plan = _inplace_plan(impl, self, sources, params)
     runtime = impl.runtime_params(params)
-    node = make_node(plan, operands, runtime) if plan.records and graph.mode.enabled else None
+    node = make_node(plan, operands, runtime) if plan.records and graph.grad_mode.enabled else None
     copied = node is not None and node.recipe.reads_operand(0)
     version = self._storage.version
     kept = (_copy_with_history(self), *sources[1:]) if copied else sources
@@ -243,12 +243,12 @@ def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple
             node.save((*kept, *runtime, self))
         _spoil(node, self, operands, version)
         rebase_history(self, node, 0)
-    elif graph.mode.enabled and impl.rule is compare and self.dtype.category > 1 and not impl.unrecorded:
+    elif graph.grad_mode.enabled and impl.rule is compare and self.dtype.category > 1 and not impl.unrecorded:
         _forget(impl, self, operands)
     return self
 
 
-def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) -> Plan:
+def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) -> PointwisePlan:
     try:
         plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
         natural = plan.natural
@@ -305,19 +305,19 @@ def _is_quiet(self: Tensor, operands: tuple) -> bool:
     """Whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
     other operand lies elsewhere."""
     records = _mode.enabled
-    if records and (self._meta is not None or self._base is not None):
+    if records and (self._autograd is not None or self._base is not None):
         return False
     pointer = self._storage.ptr
     for x in operands:
         if isinstance(x, Tensor):
-            if records and (x._meta is not None or x._base is not None):
+            if records and (x._autograd is not None or x._base is not None):
                 return False
             if x is not self and x._storage.ptr == pointer:
                 return False
     return True
 
 
-def _write(plan: Plan, self: Tensor, values: tuple, name: str) -> None:
+def _write(plan: PointwisePlan, self: Tensor, values: tuple, name: str) -> None:
     storage = self._storage
     if storage.watched:
         note_write(self, name)
@@ -335,7 +335,7 @@ def note_write(t: Tensor, name: str) -> None:
     """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
     if t._storage.version < graph.INFERENCE:
         t._storage.last_write = (name, graph.user_frame())
-    elif not graph.mode.inference:
+    elif not graph.grad_mode.inference:
         check_history_writable(t)
 
 

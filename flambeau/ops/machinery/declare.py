@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 from collections.abc import Callable
@@ -10,11 +11,12 @@ from typing import Any
 from ...core import graph, modes
 from ...core.dtype import dtype
 from ...core.layout import has_internal_overlap
-from ...core.overrides import TRANSPARENT
+from ...core.overrides import FACE_CODES
 from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
+from .door import changed_argument, new_results
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -32,9 +34,10 @@ from .inplace import (
 from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
-from .registry import Op, register
+from .record import NUMPY_NAMES, Op, register
+from .watched import watched_face
 
-_stack = modes.stack
+_active = modes.active
 _intercept = modes.intercept
 
 
@@ -84,7 +87,8 @@ def declare_pointwise(
         changes = {"grad": inplace_grad, "label": inplace_label}
         changes = {option: value for option, value in changes.items() if value is not None}
         op.inplace = _inplace_face(implementation(**changes) if changes else impl)
-    dress(face, op, formula)
+    dress(face, op, formula, face.unwatched_twin)
+    impl.op = op
     return register(op).function
 
 
@@ -117,13 +121,22 @@ def user_pointwise(formula: Callable) -> Callable:
     face = make_face(impl, True)
     inplace, doc = _inplace_face(impl), formula.__doc__ or ""
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)
-    dress(face, op, formula)
+    dress(face, op, formula, face.unwatched_twin)
+    impl.op = op
     return face
 
 
 def _inplace_face(impl: Pointwise) -> Any:
     face = make_inplace_face(impl)
-    face.op = Op(impl.name + "_", "pointwise", face, (), face, None, False, True, impl)
+    doc, name = face.__doc__, impl.name + "_"
+    writes = impl.operand_names[:1]
+    dress(
+        face,
+        Op(name, "pointwise", face, (), face, None, False, True, impl, writes=writes),
+        impl.formula,
+        face.unwatched_twin,
+    )
+    face.__doc__ = doc  # `binding` writes one
     return face
 
 
@@ -138,12 +151,29 @@ def declare_primitive(
     kind: str = "primitive",
     multi_view: bool = False,
     former: tuple[str, ...] = (),
-    **faces: Any,
+    layout: Callable | None = None,
+    saves: tuple[str, ...] = (),
+    returns: Callable | None = None,
+    runs_empty: bool = False,
+    **declared: Any,
 ) -> Any:
-    """Declare an operator with a kernel of its own and derivative rules `grads` (see ops.primitive). `faces` as for
-    `_declare`."""
+    """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
+
+    `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
+    and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
+    `saves` names results at the end of the list that are kept for the derivative and not returned; `returns` makes what the
+    user gets of the list of the others. Kernels are not called for results without elements, unless it `runs_empty`.
+    Without `layout`, an operator that `writes` changes its first argument and returns it. `declared` are faces (see `_declare`)
+    and other fields of the record."""
     impl = Primitive(fn, grads or {}, label, kind == "view", multi_view)
-    return _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), **faces)
+    impl.saves = saves
+    face = _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), layout=layout, **declared)
+    if layout is not None:
+        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+    elif face.op.writes:
+        impl.fn = changed_argument(face.op)
+    face.on = face.op.on
+    return face
 
 
 primitive: Any = takes_options(declare_primitive)
@@ -165,19 +195,23 @@ def declare_view(fn: Callable, **options: Any) -> Any:
 view: Any = takes_options(declare_view)
 
 
-def declare_composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **faces: Any) -> Any:
-    """Declare an operator made of other operators: its derivative follows from theirs. `faces` as for `_declare`."""
-    return _declare(fn, _calling(fn, fn, former), None, kind, True, **faces)
+def declare_composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **declared: Any) -> Any:
+    """Declare an operator made of other operators: its derivative follows from theirs. `declared` as for `_declare`."""
+    return _declare(fn, _calling(fn, fn, former), None, kind, True, **declared)
 
 
 composite: Any = takes_options(declare_composite)
 
 
-def declare_transparent(fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",)) -> Any:
-    """Declare a function that only calls other operators: modes see those, not this one, and calling it costs nothing."""
-    op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "")
-    fn.op = op  # type: ignore[attr-defined]
-    TRANSPARENT.setdefault(fn.__code__, []).append(fn)
+def declare_transparent(
+    fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",), **fields: Any
+) -> Any:
+    """Declare a public function that only calls another operator, with as little as possible in between. `fields` are those of
+    its record."""
+    op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", source=fn, **fields)
+    op.function = watched_face(op, fn)
+    op.function.__module__ = "flambeau"
+    FACE_CODES.add(op.function.__code__)
     return register(op).function
 
 
@@ -203,32 +237,31 @@ def _declare(
     out: bool | str = False,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Any:
     """The public faces of an operator: which there are, under what names. `inplace` may be the function that changes the
     tensor itself, `shared` one that does so where elements share memory (see `_assigning_inplace`); `out` is a rule for
-    out= (see `_writing`)."""
+    out= (see `_writing`). `fields` are further fields of the record."""
     op_name = name or fn.__name__
     code = fn.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    renames = {a: b for a, b in _NUMPY_NAMES.items() if b in parameters and a not in parameters}
+    renames = {a: b for a, b in NUMPY_NAMES.items() if b in parameters and a not in parameters}
     recorded = kind == "primitive" and differentiable
-    face = _face(run, renames, _writing(op_name, run, out, recorded) if out else None)
+    make = functools.partial(_face, run, renames, _writing(op_name, run, out, recorded) if out else None)
+    face = make()
     op = Op(
         op_name, kind, face, namespaces if function else (), face if method else None, None, bool(out), differentiable, impl,
-        aliases, fn.__doc__ or "",
+        aliases, fn.__doc__ or "", writes=writes, **fields,
     )  # fmt: skip
     if inplace:
         op.inplace = _assigning_inplace(op_name, run, inplace if callable(inplace) else None, shared)
-    dress(face, op, fn)
+    dress(face, op, fn, lambda: make(()))
     face.__wrapped__ = fn
     return register(op).function
 
 
-# NumPy's names for the same arguments, which PyTorch takes too.
-_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
-
-
-def _face(run: Callable, renames: dict[str, str], writing: Callable | None) -> Any:
+def _face(run: Callable, renames: dict[str, str], writing: Callable | None, active: Any = _active) -> Any:
     """The public function. A call that gives out= is made by `writing`, if there is one."""
 
     def face(*args: Any, **kwargs: Any) -> Any:
@@ -238,7 +271,7 @@ def _face(run: Callable, renames: dict[str, str], writing: Callable | None) -> A
                 kwargs = {renames.get(key, key): value for key, value in kwargs.items()}
             if writing is not None and "out" in kwargs:
                 call = writing
-        if _stack:
+        if active:
             return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
         try:
             return call(*args, **kwargs)
@@ -288,7 +321,7 @@ def _assigning_inplace(base_name: str, run: Callable, direct: Callable | None, s
         return assign(self, run(self, *args, **kwargs), name)
 
     face = _face(change, {}, None)
-    dress(face, Op(name, "composite", face, (), face), change)
+    dress(face, Op(name, "composite", face, (), face, writes=("self",)), change, lambda: _face(change, {}, None, ()))
     return face
 
 
@@ -304,7 +337,7 @@ def _change_shared(name: str, run: Callable, shared: Callable, self: Tensor, arg
 
 def _is_apart(self: Tensor, args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether an in-place call has nothing to record and no argument that shares memory with what it changes."""
-    if graph.mode.enabled and any_needs_grad((self, *args), kwargs):
+    if graph.grad_mode.enabled and any_needs_grad((self, *args), kwargs):
         return False
     return not any(_shares_memory(self, x) for x in (*args, *kwargs.values()))
 

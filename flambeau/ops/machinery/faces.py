@@ -25,7 +25,7 @@ _UNPLANNED = (AttributeError, SparseOperand)
 
 _HEADER = """
 def _face({signature}):
-    if _stack:
+    if _active:
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
@@ -34,7 +34,7 @@ _FORMER_HEADER = """
 def _face({signature}):
     if _more:
         return _former(_face, _name, _former_numbers, ({operands}, *_more), _given({options}))
-    if _stack:
+    if _active:
         return _intercept(_face.op, _face, {positional}, _given({options}))
 """
 
@@ -55,7 +55,7 @@ _result._offset = 0
 _result.dtype = _plan.dtype
 _result.device = _plan.device
 _result._contig = _plan.contig
-_result._meta = _result._base = None
+_result._autograd = _result._base = None
 _fn = _plan.fn
 if _fn is None{unpassed}:
     _plan.run(_result, ({operands},))
@@ -196,7 +196,7 @@ def _address(x: str) -> str:
 
 def _has_history(x: str) -> str:
     """Whether autograd may know a tensor: by itself, or as a view of a base that was changed in place."""
-    return f"{x}._meta is not None or ({x}._base is not None and {x}._base._meta is not None)"
+    return f"{x}._autograd is not None or ({x}._base is not None and {x}._base._autograd is not None)"
 
 
 @functools.cache
@@ -208,8 +208,8 @@ def _compiled(source: str) -> Any:
 def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     space: dict[str, Any] = {f"_default_{n}": d for n, d in impl.parameters}
     space.update(
-        _stack=modes.stack, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
-        _Tensor=Tensor, _new=object.__new__, _mode=graph.mode, _record=record, _general=general_path, _given=_given,
+        _active=modes.active, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
+        _Tensor=Tensor, _new=object.__new__, _mode=graph.grad_mode, _record=record, _general=general_path, _given=_given,
         _up_to_last=_up_to_last,
         _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
         _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
@@ -219,7 +219,17 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     face = space["_face"]
     FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
+    face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
     return face
+
+
+def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
+    """The same function without its test of the modes."""
+    own = {**space, "_active": ()}
+    exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
+    twin, own["_face"] = own["_face"], face
+    twin.__name__ = twin.__qualname__ = face.__name__
+    return twin
 
 
 def _positional(impl: Pointwise, operands: str) -> str:
@@ -265,12 +275,12 @@ def make_inplace_face(impl: Pointwise) -> Any:
 
 
 def _fast_inplace(impl: Pointwise, plain: str) -> str:
-    quiet = "self._meta is None and self._base is None"
+    quiet = "self._autograd is None and self._base is None"
     if impl.arity == 1:
         choice, second = _INPLACE_ONE.format(key=_key("self")), ""
     else:
         b = impl.operand_names[1]
         choice = _INPLACE_TWO.format(b=b, key=_key("self"), key_of_b=_key(b), address_of_b=_address(b))
         second = ", _second"
-        quiet += f" and getattr({b}, '_meta', None) is None and getattr({b}, '_base', None) is None"
+        quiet += f" and getattr({b}, '_autograd', None) is None and getattr({b}, '_base', None) is None"
     return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second)

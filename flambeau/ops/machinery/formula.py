@@ -6,6 +6,7 @@ is made once; afterwards a call is one dictionary lookup, one allocation and one
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -14,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.batched import BatchedOperand, BatchedTensor
+from ...core import modes
 from ...core.caching import remember
-from ...core.device import cpu
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -35,9 +35,12 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import NATIVE, Layout, Plan, broadcast, common_device, kernel, result_strides
+from .plan import Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .record import Op
+from .watched import PrivateCall
 
 _new_object = object.__new__
+_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _NUMBERS = (bool, int, float, complex)
 _RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel
 _MAX_PLANS = 4096
@@ -132,28 +135,41 @@ class Pointwise:
         self.reads_condition = rule is select  # operand 0 is a truth value
         self.rule_reads_params = positional_count(rule) > 2
         self.check_reads_params = check is not None and positional_count(check) > 2
-        self.plans: dict[tuple, Plan] = {}
-        self.calls: dict[tuple, Plan] = {}  # the same plans by what calls look like, see calls.call_key
-        self.inplace_plans: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, PointwisePlan] = {}
+        self.calls: dict[tuple, PointwisePlan] = {}  # the same plans by what calls look like, see calls.call_key
+        self.inplace_plans: dict[tuple, PointwisePlan] = {}
         self.shares: dict[tuple, Any] = {}
         self.gradients: dict[int, tuple] = {}
         depends_on_default_dtype(self)
 
     # -- calling ----------------------------------------------------------------------------------------------------
     def call(self, operands: tuple, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
-        """The general path: any mix of tensors and numbers, parameters, a forced output dtype."""
-        try:
-            plan = self.plan_for(operands, params, out_dtype, None)
-        except BatchedOperand:
-            return self.call_batched(operands, params, out_dtype)
+        """A call from another operator: any mix of tensors and numbers, parameters, a forced output dtype."""
+        if _active and _watching():
+            options = {"params": params, "out_dtype": out_dtype}
+            return _intercept(self.op, self.private, operands, {k: v for k, v in options.items() if v})
+        plan = self.plan_for(operands, params, out_dtype, None)
         return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
-    def call_batched(self, operands: tuple, params: tuple, out_dtype: dtype | None) -> Tensor:
-        """The same inside vmap, where no face asked the modes: for the level that started last, which may leave others."""
-        level = max((x._level for x in operands if isinstance(x, BatchedTensor)), key=lambda one: one.depth)
-        return level.wrap(self.call(tuple(level.lined_up(operands)), params, out_dtype))
+    def _compute(self, *operands: Any, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
+        plan = self.plan_for(operands, params, out_dtype, None)
+        return run_plan(plan, operands, self.runtime_params(params) if params else ())
 
-    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> Plan:
+    @functools.cached_property
+    def op(self) -> Op:
+        """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
+        op = Op(
+            self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
+        )
+        op.function = PrivateCall(op, self._compute)
+        return op
+
+    @functools.cached_property
+    def private(self) -> PrivateCall:
+        """`call` as modes see it: `private(*operands, params=, out_dtype=)`."""
+        return PrivateCall(self.op, self._compute)
+
+    def into(self, out: Tensor, operands: tuple, params: tuple = ()) -> PointwisePlan:
         """Compute into existing memory (the caller has checked shape, dtype and overlap). Records nothing."""
         plan = self.plan_for(operands, params, out.dtype, (out.shape, out._strides, out.device))
         plan.run(out, operands + self.runtime_params(params))
@@ -174,7 +190,7 @@ class Pointwise:
             for v, fixed in zip(params, self.constant_params)
         )
 
-    def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
+    def plan_for(self, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> PointwisePlan:
         key: list = []
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
@@ -191,7 +207,7 @@ class Pointwise:
             plan = self.make_plan(frozen, operands, params, out_dtype, out)
         return plan
 
-    def remember_call(self, key: tuple, plan: Plan) -> None:
+    def remember_call(self, key: tuple, plan: PointwisePlan) -> None:
         remember(self.calls, key, plan, _MAX_PLANS)
 
     def is_constant(self, index: int, value: Any) -> bool:
@@ -202,7 +218,9 @@ class Pointwise:
         return chosen is None or value in chosen
 
     # -- planning ---------------------------------------------------------------------------------------------------
-    def make_plan(self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None) -> Plan:
+    def make_plan(
+        self, key: tuple, operands: tuple, params: tuple, out_dtype: dtype | None, out: tuple | None
+    ) -> PointwisePlan:
         present = tuple(x for x in operands if x is not None)
         shape = broadcast(present)
         if out is not None and broadcast_two(shape, out[0]) != out[0]:
@@ -211,13 +229,13 @@ class Pointwise:
             self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
                 self, operands
             )
-        where = common_device(present)
+        where = common_device(present) if out is None else common_device(present, out[2])
         compute, natural = (
             self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
         )
         if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
             raise unsupported(f"{self.kernel}", compute)
-        plan = Plan()
+        plan = PointwisePlan()
         plan.op, plan.params = self, params
         plan.guard = None if self.guard is None else self.guard(compute, operands)
         plan.natural = natural
@@ -244,7 +262,7 @@ class Pointwise:
         self.calls.clear()
         self.inplace_plans.clear()
 
-    def _compile(self, plan: Plan, operands: tuple, compute: dtype) -> None:
+    def _compile(self, plan: PointwisePlan, operands: tuple, compute: dtype) -> None:
         """Trace the formula and find or make its kernel."""
         math_type = opmath(compute)
         inputs: list[tuple[dtype, tuple[int, ...] | None]] = []
@@ -268,8 +286,7 @@ class Pointwise:
         is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
         plan.roots = (simplify(root, is_real),)
         plan.fn = plan.native = plan.first = None
-        is_native = NATIVE and not any(d in dt.FLOAT8 for d in (*plan.in_dtypes, plan.dtype))
-        if plan.device is cpu and plan.nbytes and is_native:
+        if plan.nbytes and compiles(plan.device, *plan.in_dtypes, plan.dtype):
             plan.native, plan.first = kernel(plan.roots, [plan], inputs)
             plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
 
@@ -293,7 +310,7 @@ class Pointwise:
             return False
         return not isinstance(x, Tensor) or (opmath(x.dtype) is x.dtype and not x.shape)
 
-    def _symbol(self, i: int, x: Any, math_type: dtype, plan: Plan, inputs: list) -> Expr:
+    def _symbol(self, i: int, x: Any, math_type: dtype, plan: PointwisePlan, inputs: list) -> Expr:
         """The expression for operand i, cast to the dtype of the computation."""
         position = len(inputs)
         if isinstance(x, Tensor):
@@ -327,7 +344,7 @@ class Pointwise:
         return symbols
 
     @staticmethod
-    def _passing(plan: Plan, operands: tuple, inputs: list) -> str:
+    def _passing(plan: PointwisePlan, operands: tuple, inputs: list) -> str:
         rest = iter(inputs)
         letters = ""
         for i in range(len(operands)):
@@ -339,7 +356,7 @@ class Pointwise:
         return letters + "".join(passing(d) for d, _ in rest)
 
     # -- derivative -------------------------------------------------------------------------------------------------
-    def share(self, index: int, plan: Plan) -> Expr | None | Exception:
+    def share(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
         """The gradient of operand `index` as an expression. arg(0) is the incoming gradient, then come the operands, the
         run-time parameters and the output."""
         key = (
@@ -353,7 +370,7 @@ class Pointwise:
             self.shares[key] = self._derive(index, plan)
         return self.shares[key]
 
-    def _derive(self, index: int, plan: Plan) -> Expr | None | Exception:
+    def _derive(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:
         if callable(self.label) and positional_count(self.label) == 1 and self.label(plan.operands) == "NotImplemented":
             return RuntimeError(f"derivative for aten::{self.name} is not implemented")
         symbols: list = [arg(i + 1) for i in range(self.arity)]
@@ -382,7 +399,7 @@ class Pointwise:
                 return const(0)  # the second derivative of relu and the like is zero, not missing
         return None if share is None else simplify(as_expr(share), not plan.compute.is_complex)
 
-    def gradient_of(self, index: int, plan: Plan) -> tuple[Pointwise | None, tuple[int, ...]]:
+    def gradient_of(self, index: int, plan: PointwisePlan) -> tuple[Pointwise | None, tuple[int, ...]]:
         """An operator that computes the gradient of operand `index`, and what it reads (numbered as in `share`)."""
         share = self.share(index, plan)
         if isinstance(share, Exception):

@@ -9,21 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
-from ...core import graph
+from ...core import graph, modes
 from ...core.batched import BatchedOperand
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.graph import (
     GONE,
     INFERENCE,
     RETRY_MESSAGE,
     AccumulateGrad,
-    Meta,
+    AutogradState,
     Node,
     SavedTensor,
     declare_saved,
+    grad_mode,
     gradient_edge,
-    mode,
     modified_message,
     named_class,
     public_name,
@@ -39,11 +38,12 @@ from ...expr import Expr, arg, arguments, substitute
 from ...expr.node import cast
 from ...expr.simplify import simplify
 from .parameters import positional_count
-from .plan import NATIVE, Layout, Plan, kernel, result_strides
+from .plan import Layout, PointwisePlan, compiles, kernel, result_strides
 
 _new_object = object.__new__
 _sequence = graph._sequence
 _unusual = graph.unusual
+_active, _watching = modes.active, modes.watching
 
 
 class Recipe:
@@ -53,7 +53,7 @@ class Recipe:
 
     __slots__ = ("plan", "wanted", "shares", "keeps", "output", "kernels", "node_class")
 
-    def __init__(self, plan: Plan, wanted: tuple[int, ...], runtime_count: int):
+    def __init__(self, plan: PointwisePlan, wanted: tuple[int, ...], runtime_count: int):
         self.plan, self.wanted = plan, wanted
         self.output = len(plan.operands) + runtime_count + 1
         self.shares: dict[int, Expr | None | Exception] = {i: _share_or_error(plan, i) for i in wanted}
@@ -78,17 +78,17 @@ class Recipe:
             return False
         layouts = [self.plan, *(layout for layout in self.plan.operands if layout is not None)]
         is_real = not g.dtype.is_complex and not any(layout.dtype.is_complex for layout in layouts)
-        return NATIVE and is_real and self.plan.device is cpu and self.plan.nbytes > 0 and g.shape == self.plan.shape
+        return is_real and self.plan.nbytes > 0 and g.shape == self.plan.shape and compiles(self.plan.device)
 
 
-def _label(plan: Plan) -> str:
+def _label(plan: PointwisePlan) -> str:
     label = plan.op.label
     if isinstance(label, str):
         return label
     return label(plan.operands, plan.params) if positional_count(label) > 1 else label(plan.operands)
 
 
-def _share_or_error(plan: Plan, index: int) -> Expr | None | Exception:
+def _share_or_error(plan: PointwisePlan, index: int) -> Expr | None | Exception:
     """A derivative nobody has written is an error only when a backward pass asks for it."""
     try:
         return plan.op.share(index, plan)
@@ -135,7 +135,7 @@ class Backward:
             self.fn, self.first = self._compile(recipe, roots, g)
 
     @staticmethod
-    def _output(plan: Plan, layout: Layout, g: Tensor) -> Layout:
+    def _output(plan: PointwisePlan, layout: Layout, g: Tensor) -> Layout:
         out = Layout()
         out.set_layout(plan.shape, result_strides(plan.shape, (g,)), layout.dtype, plan.device)
         return out
@@ -192,7 +192,7 @@ class Backward:
         return tuple(results)
 
 
-def run_plan(plan: Plan, operands: tuple, runtime: tuple) -> Tensor:
+def run_plan(plan: PointwisePlan, operands: tuple, runtime: tuple) -> Tensor:
     """A new tensor: the plan's result, with its history."""
     out = _new_object(Tensor)
     storage = out._storage = UntypedStorage(plan.nbytes, plan.device)
@@ -202,7 +202,7 @@ def run_plan(plan: Plan, operands: tuple, runtime: tuple) -> Tensor:
     out.dtype = plan.dtype
     out.device = plan.device
     out._contig = plan.contig
-    out._meta = out._base = None
+    out._autograd = out._base = None
     if plan.fn is None:
         plan.run(out, operands + runtime)
     else:
@@ -213,15 +213,15 @@ def run_plan(plan: Plan, operands: tuple, runtime: tuple) -> Tensor:
             elif how != "-":
                 arguments.append(x)
         plan.fn(*arguments)
-    if plan.records and mode.enabled:
+    if plan.records and grad_mode.enabled:
         for x in operands:
-            if isinstance(x, Tensor) and (x._meta is not None or x._base is not None):
+            if isinstance(x, Tensor) and (x._autograd is not None or x._base is not None):
                 record(plan, operands, runtime, out)
                 break
     return out
 
 
-def record(plan: Plan, operands: tuple, runtime: tuple, out: Tensor) -> None:
+def record(plan: PointwisePlan, operands: tuple, runtime: tuple, out: Tensor) -> None:
     """Make `out` remember the call that computed it, if a gradient flows to any operand."""
     node = make_node(plan, operands, runtime)
     if node is None:
@@ -230,20 +230,20 @@ def record(plan: Plan, operands: tuple, runtime: tuple, out: Tensor) -> None:
         node.save_through_hooks(operands, runtime, out)
     elif node.recipe.keeps:
         node.save((*operands, *runtime, out))
-    meta = out._meta
+    meta = out._autograd
     if meta is None:
-        meta = out._meta = Meta()
+        meta = out._autograd = AutogradState()
     meta.grad_fn = node
 
 
-def make_node(plan: Plan, operands: tuple, runtime: tuple) -> PointwiseNode | None:
+def make_node(plan: PointwisePlan, operands: tuple, runtime: tuple) -> PointwiseNode | None:
     """A node for this call with its edges, or None when no operand needs a gradient."""
     edges: list = []
     mask, bit = 0, 1
     for x in operands:
         edge = None
         if isinstance(x, Tensor):
-            meta = x._meta
+            meta = x._autograd
             if meta is not None or x._base is not None:
                 if x._base is None and meta.grad_fn is not None:  # type: ignore[union-attr]
                     edge = (meta.grad_fn, meta.output_nr)  # type: ignore[union-attr]
@@ -304,7 +304,7 @@ class PointwiseNode(Node):
         self.saved = [
             SavedTensor(values[i], i == last) if isinstance(values[i], Tensor) else values[i] for i in self.recipe.keeps
         ]
-        if mode.anomaly:
+        if grad_mode.anomaly:
             self.trace = user_trace()
 
     def release(self) -> None:
@@ -321,7 +321,7 @@ class PointwiseNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         recipe = self.recipe
-        if not mode.enabled:
+        if not grad_mode.enabled and not (_active and _watching()):
             try:
                 backward = recipe.kernels.get((g.dtype, g._strides))
             except SparseOperand:

@@ -9,17 +9,28 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.caching import remember
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.dtype import dtype
-from ...core.graph import INFERENCE, Meta, Node, SavedTensor, gradient_edge, mode, operation_name, unrecorded
+from ...core.graph import (
+    INFERENCE,
+    AutogradState,
+    Node,
+    SavedTensor,
+    grad_mode,
+    gradient_edge,
+    operation_name,
+    unrecorded,
+)
 from ...core.layout import has_internal_overlap, is_non_overlapping_and_dense, memory_span
 from ...core.promotion import can_cast
 from ...core.return_types import NamedResult
 from ...core.size import make_size
-from ...core.tensor import Tensor, new_tensor, numel_of
+from ...core.storage import move_bytes
+from ...core.tensor import Tensor, empty, new_tensor, numel_of
 from .dtype_rules import cpp_name, number_dtype, promote, type_word
 from .formula import Pointwise
-from .registry import OPS
+from .record import OPS
+from .watched import watched
 
 
 def _unchanged(op: Any, operands: tuple) -> tuple[dtype, dtype]:
@@ -51,13 +62,13 @@ def check_writable_memory(t: Tensor) -> None:
 
 def check_history_writable(t: Tensor) -> None:
     """The part of check_writable that concerns autograd, not memory."""
-    meta = t._meta
-    if t._storage.version >= INFERENCE and not mode.inference:
+    meta = t._autograd
+    if t._storage.version >= INFERENCE and not grad_mode.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed."
             "You can make a clone to get a normal tensor before doing inplace update."
         )
-    if mode.enabled:
+    if grad_mode.enabled:
         base = t._base
         if base is None:
             if meta is not None and meta.requires_grad and meta.grad_fn is None:
@@ -81,7 +92,7 @@ _CLOSED_VIEWS = {
 }
 
 
-def _why_view_is_closed(meta: Meta, event: str) -> str:
+def _why_view_is_closed(meta: AutogradState, event: str) -> str:
     """The message about a view whose memory must not change while gradients are recorded, and did or is about to."""
     if meta.creation in ("no_grad", "inference"):
         outside = "with grad mode enabled" if meta.creation == "no_grad" else "in normal mode"
@@ -95,7 +106,7 @@ def _why_view_is_closed(meta: Meta, event: str) -> str:
 
 
 def _check_writable_view(t: Tensor, base: Tensor) -> None:
-    meta = t._meta
+    meta = t._autograd
     if not (base.requires_grad or (meta is not None and t.requires_grad)):
         return
     if meta is not None and meta.creation:
@@ -136,23 +147,23 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
         )
 
 
+@watched(writes=("destination",))
 def raw_copy(destination: Tensor, source: Any) -> None:
     """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
     if not isinstance(source, Tensor):
         copy_values.into(destination, (source,))
         return
     if needs_copy_before_write(destination, source):
-        source = copy_values.call((source,)) if not mode.enabled else unrecorded(copy_values.call, (source,))
-    copy_into(destination, source)
+        source = copy_values.call((source,)) if not grad_mode.enabled else unrecorded(copy_values.call, (source,))
+    _copy_into(destination, source)
 
 
 _copy_kernels: dict[tuple, tuple[Any, Any]] = {}
 
 
-def copy_into(destination: Tensor, source: Tensor) -> None:
-    """raw_copy where the two do not overlap in memory."""
-    if destination.device is not cpu or source.device is not cpu:
-        copy_values.into(destination, (source,))
+def _copy_into(destination: Tensor, source: Tensor) -> None:
+    if destination.device is not source.device:
+        transfer(destination, source)
         return
     fn, first = copy_kernel(destination, source)
     if fn is not None:
@@ -165,9 +176,38 @@ def copy_into(destination: Tensor, source: Tensor) -> None:
         copy_values.into(destination, (source,))
 
 
+copy_into = watched(_copy_into, name="copy_into", writes=("destination",))
+copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
+
+
+def transfer(destination: Tensor, source: Tensor) -> None:
+    """Copy to another device: bytes travel in the layout and dtype of the source, the rest happens where they arrive."""
+    if destination.device.type == "meta":
+        return
+    if source.device.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    dense = source._bare_alias() if source._contig else copy_values.call((source._bare_alias(),))
+    if not dense._contig:  # a dense layout of another order
+        dense = dense.contiguous()  # type: ignore[attr-defined]
+    same = destination._contig and destination.shape == dense.shape and destination.dtype is dense.dtype
+    there = destination if same else empty(dense.shape, dense.dtype, destination.device)
+    size = dense.dtype.itemsize
+    move_bytes(
+        there._storage.ptr + there._offset * size,
+        there.device,
+        dense._storage.ptr + dense._offset * size,
+        dense.device,
+        numel_of(dense.shape) * size,
+    )
+    if not same:
+        _copy_into(destination, there)
+
+
 def copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
     """The kernel that copies between these two layouts and its first argument; (None, None) if there is none."""
-    key = (destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype)
+    key = (
+        destination.shape, destination._strides, destination.dtype, source.shape, source._strides, source.dtype, source.device,
+    )  # fmt: skip
     try:
         return _copy_kernels[key]
     except KeyError:
@@ -215,14 +255,14 @@ def assign(t: Tensor, result: Tensor, name: str, write: Callable[[], Any] | None
     if result.dtype is not t.dtype:
         check_result(t, result)
         result = result.to(t.dtype)
-    edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
+    edge = gradient_edge(result) if grad_mode.enabled and result._autograd is not None else None
     if edge is not None:
         keep_original(edge[0], t)
     write() if write is not None else raw_copy(t, result)
     t._bump(name)
     if edge is not None:
         rebase_history(t, edge[0], edge[1])
-    elif mode.enabled and t._meta is not None and t._meta.grad_fn is not None:
+    elif grad_mode.enabled and t._autograd is not None and t._autograd.grad_fn is not None:
         rebase_history(t, None, 0)
     return t
 
@@ -246,8 +286,8 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     if base is None:
         _become_output(t, node, output_nr)
         return
-    if node is not None and t._meta is not None and t._meta.creation:
-        raise RuntimeError(_why_view_is_closed(t._meta, "is being modified inplace"))
+    if node is not None and t._autograd is not None and t._autograd.creation:
+        raise RuntimeError(_why_view_is_closed(t._autograd, "is being modified inplace"))
     base_node = CopySlices(base, t, node, output_nr)
     if node is not None:
         node.whole = weakref.ref(base_node)
@@ -255,7 +295,7 @@ def rebase_history(t: Tensor, node: Node | None, output_nr: int) -> None:
     t._rebuild_view_history()
 
 
-def _set_output(meta: Meta, node: Node | None, output_nr: int) -> None:
+def _set_output(meta: AutogradState, node: Node | None, output_nr: int) -> None:
     if meta.retains_grad and meta.grad_fn is not None and node is not None:  # .grad is that of the final value
         kept = (meta.grad_fn.retain or {}).pop(meta.output_nr, None)
         if kept is not None:
@@ -264,7 +304,7 @@ def _set_output(meta: Meta, node: Node | None, output_nr: int) -> None:
 
 
 def _become_output(t: Tensor, node: Node | None, output_nr: int) -> None:
-    meta = t._ensure_meta()
+    meta = t._ensure_autograd()
     _set_output(meta, node, output_nr)
     if node is None:
         meta.requires_grad = False
@@ -338,18 +378,18 @@ def rebuild_view_history(self: Tensor) -> None:
     """Give a view whose base was changed in place the history it now has."""
     base = self._base
     assert base is not None
-    meta = self._ensure_meta()
+    meta = self._ensure_autograd()
     if meta.creation:
         raise RuntimeError(_why_view_is_closed(meta, "its base or another view of its base has been modified inplace"))
-    before, mode.enabled = mode.enabled, True
+    before, grad_mode.enabled = grad_mode.enabled, True
     try:
         if meta.view_fn is not None:
             fresh = meta.view_fn(base)
         else:
             fresh = view_through(base, self.shape, self._strides, self._offset, self.dtype)
     finally:
-        mode.enabled = before
-    fresh_meta = fresh._meta or Meta()
+        grad_mode.enabled = before
+    fresh_meta = fresh._autograd or AutogradState()
     _set_output(meta, fresh_meta.grad_fn, fresh_meta.output_nr)
     meta.view_version = self._storage.version
 
@@ -370,12 +410,12 @@ def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:
             UserWarning,
             stacklevel=4,
         )
-    kept, version = (out._meta, out._base), out._storage.version
-    out._meta = out._base = None  # a tensor that requires grad may be resized here, outside any graph
+    kept, version = (out._autograd, out._base), out._storage.version
+    out._autograd = out._base = None  # a tensor that requires grad may be resized here, outside any graph
     try:
         out.resize_(shape)
     finally:
-        out._meta, out._base = kept
+        out._autograd, out._base = kept
         out._storage.version = version  # the delivery counts as one change
 
 
@@ -404,7 +444,7 @@ def check_disjoint(out: Any, inputs: tuple) -> None:
 
 def check_unrecorded(name: str, *tensors: Tensor) -> None:
     """Raise if one of the tensors of a call with out= requires grad."""
-    if mode.enabled and any(t.requires_grad for t in tensors):
+    if grad_mode.enabled and any(t.requires_grad for t in tensors):
         _refuse_recording(name)
 
 
@@ -417,7 +457,7 @@ def _refuse_recording(name: str) -> None:
 
 def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool, exact: bool = False) -> None:
     """Raise unless a result of dtype `d` on `where` may be stored in `out`, which must have just this dtype if `exact`."""
-    if mode.enabled and needs_grad:
+    if grad_mode.enabled and needs_grad:
         _refuse_recording(name)
     if exact:
         check_out_dtype(out, d)

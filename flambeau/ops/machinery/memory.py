@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
 from ...core.tensor import Tensor, empty, empty_strided
 
@@ -32,7 +32,7 @@ def without_gaps(x: Tensor) -> Tensor:
 
 def bare(x: Tensor) -> Tensor:
     """The values of x, contiguous, without history."""
-    return (x if x._meta is None else x._bare_alias()).contiguous()
+    return (x if x._autograd is None else x._bare_alias()).contiguous()
 
 
 def dense(x: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def dense(x: Tensor) -> Tensor:
 
 def recording(x: Tensor) -> bool:
     """Whether autograd will want the gradient of what is computed from x now."""
-    return mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
+    return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
 def is_computed(x: Tensor) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.compiled import map_kernel
 from ...backends.cpu import jit
-from ...backends.cpu.compiled import map_kernel
+from ...core.backend import backend_of
 from ...core.device import cpu, device
-from ...core.dtype import dtype
+from ...core.dtype import FLOAT8, dtype
 from ...core.layout import broadcast_two, dense_strides, output_strides
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
@@ -52,7 +53,7 @@ class Layout:
         return self
 
 
-class Plan(Layout):
+class PointwisePlan(Layout):
     """The layout of the result and the kernel that computes it.
 
     `fn` is None when there is no native kernel to call directly: empty results, values to be checked, a complex number by value."""
@@ -82,7 +83,7 @@ class Plan(Layout):
         """Compute into `out`, whose layout is the one the plan was made for."""
         if self.guard is not None:
             self.guard(*values)
-        if not self.nbytes or self.device is not cpu:
+        if not self.nbytes or self.device.type == "meta":
             return
         if self.native is None:
             self._run_numpy(out, values)
@@ -98,14 +99,24 @@ class Plan(Layout):
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
 
     def _run_numpy(self, out: Tensor, values: tuple) -> None:
+        if self.device is not cpu:
+            raise NotImplementedError(
+                f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'"
+            )
         arrays = [x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"]
         (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
         out._array()[...] = result
 
 
-def common_device(operands: tuple) -> device:
-    """Where a call on these operands runs: 0-dim tensors on the CPU go along with any device."""
-    where: device | None = None
+def compiles(where: device, *dtypes: dtype) -> bool:
+    """Whether formulas over these dtypes become native code on this device."""
+    if where is cpu:
+        return NATIVE and not any(d in FLOAT8 for d in dtypes)
+    return where.type != "meta" and backend_of(where).compiles
+
+
+def common_device(operands: tuple, where: device | None = None) -> device:
+    """Where a call on these operands (into memory on `where`) runs: 0-dim tensors on the CPU go along with any device."""
     movable = False
     for x in operands:
         if not isinstance(x, Tensor) or x.device is where:
@@ -164,8 +175,9 @@ def kernel(
     for d, s in inputs:
         kinds += next(pointers) if s is not None else passing(d)
     out_dtypes = tuple(o.dtype for o in outputs)
-    brief = sum(o.nbytes for o in outputs) < _BRIEF
-    fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, brief)
+    where = outputs[0].device
+    brief = where is cpu and sum(o.nbytes for o in outputs) < _BRIEF
+    fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
     if rank == 1 and "s" not in kinds:
         return fn, sizes[0]
     numbers = [*sizes, *(s for operand in planned for s in operand)]

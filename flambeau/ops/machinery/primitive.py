@@ -23,8 +23,8 @@ from ...core.graph import (
     Node,
     SavedTensor,
     declare_saved,
+    grad_mode,
     gradient_edge,
-    mode,
     named_class,
     public_name,
     unusual,
@@ -79,21 +79,21 @@ class Primitive:
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not mode.enabled or not any_needs_grad(args, kwargs):
+        if not grad_mode.enabled or not any_needs_grad(args, kwargs):
             result = self.fn(*args, **kwargs)
             if self.view:
-                if not mode.enabled:
+                if not grad_mode.enabled:
                     remember_no_grad_view(result, args[0])
                 return result
             result = result.result if type(result) is Saved else result
             if type(result) is Tensor and result._base is not None:
                 make_independent(result, args)
             return result
-        mode.enabled = False
+        grad_mode.enabled = False
         try:
             result = self.fn(*args, **kwargs)
         finally:
-            mode.enabled = True
+            grad_mode.enabled = True
         extras: dict = {}
         if type(result) is Saved:
             result, extras = result.result, result.extras
@@ -116,7 +116,7 @@ class Primitive:
         for name in self.differentiable:
             value = bound.get(name)
             if isinstance(value, Tensor):
-                edges.append(gradient_edge(value) if value._meta is not None or value._base is not None else None)
+                edges.append(gradient_edge(value) if value._autograd is not None or value._base is not None else None)
             elif isinstance(value, (tuple, list)):
                 edges += [gradient_edge(v) if isinstance(v, Tensor) else None for v in value]
                 lists[name] = len(value)
@@ -140,7 +140,7 @@ class Primitive:
         else:
             node.output_info = tuple([(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs])
             node.single, node.output_count = False, len(outputs)
-        if unusual and mode.anomaly:
+        if unusual and grad_mode.anomaly:
             node.trace = user_trace()
         node.keep(bound, outputs, extras)
         for i, o in enumerate(outputs):
@@ -174,11 +174,11 @@ class Primitive:
     def _attach(self, out: Tensor, node: Node, output_nr: int, source: Any) -> None:
         out._set_history(node, output_nr)
         if self.view and out._base is not None:
-            meta = out._meta
+            meta = out._autograd
             assert meta is not None
             meta.view_version = out._storage.version
-            is_view = isinstance(source, Tensor) and source._base is not None and source._meta is not None
-            above = source._meta.creation if is_view else ""
+            is_view = isinstance(source, Tensor) and source._base is not None and source._autograd is not None
+            above = source._autograd.creation if is_view else ""
             meta.creation = "multi" if self.multi_view else above
 
 
@@ -211,12 +211,12 @@ def make_independent(result: Tensor, args: tuple) -> None:
 
 def remember_no_grad_view(result: Any, source: Tensor) -> None:
     """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
-    if source._meta is None or not source.requires_grad or source._storage.version >= INFERENCE:
+    if source._autograd is None or not source.requires_grad or source._storage.version >= INFERENCE:
         return
     for out in result if isinstance(result, (tuple, list)) else (result,):
         if out._base is not None:
-            meta = out._ensure_meta()
-            meta.creation = "inference" if mode.inference else "no_grad"
+            meta = out._ensure_autograd()
+            meta.creation = "inference" if grad_mode.inference else "no_grad"
             meta.view_version = out._storage.version
 
 
@@ -224,11 +224,11 @@ def any_needs_grad(args: tuple, kwargs: dict) -> bool:
     """Whether a tensor among the arguments, or in a list among them, requires grad."""
     for x in args:
         if isinstance(x, Tensor):
-            if (x._meta is not None or x._base is not None) and x.requires_grad:
+            if (x._autograd is not None or x._base is not None) and x.requires_grad:
                 return True
         elif type(x) is list or type(x) is tuple:
             for y in x:
-                if isinstance(y, Tensor) and (y._meta is not None or y._base is not None) and y.requires_grad:
+                if isinstance(y, Tensor) and (y._autograd is not None or y._base is not None) and y.requires_grad:
                     return True
     return any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
 

@@ -5,26 +5,28 @@ As for pointwise operators, a call looks up a *plan* by dtype, shape, strides an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...backends.cpu.compiled import reduce_kernel
+from ...backends.compiled import reduce_kernel
 from ...core import dtype as dt
+from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.caching import remember
-from ...core.device import cpu, device
-from ...core.dtype import FLOAT8, dtype, opmath
+from ...core.device import device
+from ...core.dtype import dtype, opmath
 from ...core.graph import (
     GONE,
     RETRY_MESSAGE,
-    Meta,
+    AutogradState,
     Node,
     SavedTensor,
     declare_saved,
+    grad_mode,
     gradient_edge,
-    mode,
     named_class,
 )
 from ...core.layout import expand_strides, wrap_dim
@@ -40,9 +42,12 @@ from .arguments import is_int
 from .dtype_rules import number_dtype
 from .formula import camel
 from .parameters import parameter_names
-from .plan import NATIVE
+from .plan import compiles
+from .record import Op
+from .watched import PrivateCall
 
 _new_object = object.__new__
+_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _MAX_RANK = 64
 
 Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]]
@@ -98,7 +103,7 @@ def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tens
 
 def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor seen in the shape it was reduced from."""
-    if (mode.enabled and g._meta is not None) or type(g) is BatchedTensor:
+    if (grad_mode.enabled and g._autograd is not None) or type(g) is BatchedTensor:
         return restored(g, len(shape), dims, keepdim).expand(shape)
     strides, position = [], 0
     for i in range(len(shape)):
@@ -146,7 +151,7 @@ def real_result(op: Reduction, d: dtype, requested: dtype | None) -> tuple[dtype
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
-class Plan:
+class ReductionPlan:
     """How a reduction of one combination of operands and dimensions is computed."""
 
     __slots__ = ("fn", "geometry", "shape", "strides", "nbytes", "dtype", "device", "dims", "reference")
@@ -170,7 +175,7 @@ class Plan:
         out.dtype = self.dtype
         out.device = self.device
         out._contig = True
-        out._meta = out._base = None
+        out._autograd = out._base = None
         return out
 
     def run(self, out: Tensor, operands: tuple) -> None:
@@ -206,9 +211,29 @@ class Reduction:
         self.rule, self.grad, self.check = rule, grad, check
         self.labels = labels or (camel(name) + "Backward0",)
         self.reads = parameter_names(grad)[1:] if grad else ()
-        self.plans: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, ReductionPlan] = {}
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
+        """`reduce` for other operators: a call that modes see."""
+        if _active and _watching():
+            return _intercept(self.op, self.private, (a, dim, keepdim, requested), {})
+        return self.reduce(a, dim, keepdim, requested)
+
+    @functools.cached_property
+    def op(self) -> Op:
+        """The operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
+        op = Op(
+            self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula
+        )
+        op.function = PrivateCall(op, self.reduce)
+        return op
+
+    @functools.cached_property
+    def private(self) -> PrivateCall:
+        """`call` as modes see it."""
+        return PrivateCall(self.op, self.reduce)
+
+    def reduce(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce one tensor; `dim` is None, an int or a tuple."""
         plan = self.plans.get((a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device))
         if plan is None:
@@ -221,18 +246,32 @@ class Reduction:
         out.dtype = plan.dtype
         out.device = plan.device
         out._contig = True
-        out._meta = out._base = None
+        out._autograd = out._base = None
         fn = plan.fn
         if fn is not None:
             fn(plan.geometry, storage.ptr, a._storage.ptr + a._offset * a.dtype.itemsize)
         else:
             plan.run(out, (a,))
-        if (a._meta is not None or a._base is not None) and mode.enabled and self.grad is not None:
+        if (a._autograd is not None or a._base is not None) and grad_mode.enabled and self.grad is not None:
             self.record(a, plan.dims, keepdim, dim is not None, out)
         return out
 
     def over(self, operands: tuple, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce a formula of several operands: tensors that broadcast to the first, and numbers. Records nothing."""
+        if _active and _watching():
+            return _intercept(
+                self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
+            )
+        return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
+
+    @functools.cached_property
+    def several(self) -> PrivateCall:
+        """`over` as modes see it."""
+        op = Op(self.name, "primitive", self._over, (), None, None, False, False, self, source=self.formula)
+        op.function = PrivateCall(op, self._over)
+        return op.function
+
+    def _over(self, *operands: Any, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
         plan = self.plans.get((described, dim, keepdim, requested, operands[0].device))
         if plan is None:
@@ -242,14 +281,14 @@ class Reduction:
         return out
 
     # -- planning ---------------------------------------------------------------------------------------------------
-    def make_plan(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> Plan:
+    def make_plan(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> ReductionPlan:
         a = operands[0]
         if len(operands) == 1:
             key: tuple = (a.dtype, a.shape, a._strides, dim, keepdim, requested, a.device)
         else:
             described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
             key = (described, dim, keepdim, requested, a.device)
-        plan = Plan()
+        plan = ReductionPlan()
         # all and any over no dimensions leave every element; other reductions take an empty list as all dimensions
         nothing = self.combine in ("all", "any") and dim == ()
         plan.dims = () if nothing else reduced_dims(dim, len(a.shape), self.name)
@@ -261,15 +300,15 @@ class Reduction:
         plan.strides = contiguous_strides(plan.shape)
         plan.nbytes = numel_of(plan.shape) * plan.dtype.itemsize
         plan.fn, plan.geometry, plan.reference = None, b"", None
-        if a.device is cpu and plan.nbytes:
+        if a.device.type != "meta" and plan.nbytes:
             self._compile(plan, operands, compute, acc)
         return remember(self.plans, key, plan)
 
-    def _compile(self, plan: Plan, operands: tuple, compute: dtype, acc: dtype) -> None:
+    def _compile(self, plan: ReductionPlan, operands: tuple, compute: dtype, acc: dtype) -> None:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
         root, final = self.trace(in_dtypes, compute), self._final()
-        if not NATIVE or any(d in FLOAT8 for d in (*in_dtypes, compute, acc)) or 0 in shape:
+        if 0 in shape or not compiles(plan.device, *in_dtypes, compute, acc):
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
                 (final,) = substitute((final,), lambda x: const(count) if x is arg(1) else None)
@@ -286,7 +325,7 @@ class Reduction:
         )
         plan.fn = reduce_kernel(
             root, self.combine, final, in_dtypes, plan.dtype, acc, planned.kept_rank, planned.reduced_rank,
-            planned.inner, kinds,
+            planned.inner, kinds, plan.device,
         )  # fmt: skip
         plan.geometry = np.array(planned.geometry, np.int64).tobytes()
 
@@ -320,13 +359,13 @@ class Reduction:
         if "out" in self.reads:
             saved["out"] = SavedTensor(out, True)
         node.saved = saved
-        meta = out._meta
+        meta = out._autograd
         if meta is None:
-            meta = out._meta = Meta()
+            meta = out._autograd = AutogradState()
         meta.grad_fn = node
 
 
-def spread_strides(plan: Plan, shape: tuple[int, ...]) -> list[int]:
+def spread_strides(plan: ReductionPlan, shape: tuple[int, ...]) -> list[int]:
     """The output's strides over all of the input's dimensions."""
     whole = len(plan.shape) == len(shape)
     strides, position = [], 0

@@ -13,10 +13,10 @@ from ...core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
 from .inplace import check_out_dtype, check_unrecorded, write_out
 from .public import dress, recourse
+from .record import Op, register
 from .reduction import Reduction, Rule, same_dtype
-from .registry import Op, register
 
-_stack = modes.stack
+_active = modes.active
 _intercept = modes.intercept
 
 
@@ -44,12 +44,14 @@ def reduction(
     def declare(formula: Callable) -> Any:
         op_name = name or formula.__name__
         impl = Reduction(op_name, formula, combine, final, rule, grad, labels, check)
-        face = _face(impl, takes_dtype, _into_chosen if takes_dtype else _into(check_out))
+        write = _into_chosen if takes_dtype else _into(check_out)
+        face = _face(impl, takes_dtype, write)
         op = Op(
             op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
             grad is not None, impl, aliases, formula.__doc__ or "",
         )  # fmt: skip
-        dress(face, op, formula)
+        impl.op = op
+        dress(face, op, formula, lambda: _face(impl, takes_dtype, write, ()))
         return register(op).function
 
     return declare
@@ -84,14 +86,14 @@ def _given(input: Any, dim: Any, keepdim: Any, dtype: Any, out: Any, others: dic
     return args, {**others, **{k: v for k, v in (("dtype", dtype), ("out", out)) if v is not None}}
 
 
-def _face(impl: Reduction, takes_dtype: bool, write: Callable) -> Any:
+def _face(impl: Reduction, takes_dtype: bool, write: Callable, active: Any = _active) -> Any:
     """The public function; a call that gives out= is made by `write`."""
     name = impl.name
 
     def face(
         input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
     ) -> Tensor:
-        if _stack:
+        if active:
             return _intercept(face.op, face, *_given(input, dim, keepdim, dtype, out, others))  # type: ignore[attr-defined]
         try:
             if not isinstance(input, Tensor):
@@ -106,7 +108,7 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable) -> Any:
                     raise TypeError(f"{name}() got an unexpected keyword argument 'dtype'")
                 dtype = as_dtype(dtype, name)
             if out is None:
-                return impl.call(input, dim, keepdim, dtype)
+                return impl.reduce(input, dim, keepdim, dtype)
             return write(impl, input, dim, keepdim, dtype, out)
         except Exception as problem:
             instead = recourse(face, problem, *_given(input, dim, keepdim, dtype, out, others))
@@ -124,9 +126,9 @@ def _into(check_out: Callable | None) -> Callable:
         if impl.grad is not None and isinstance(out, Tensor):
             check_unrecorded(impl.name, out, input)
         if check_out is None or not isinstance(out, Tensor):
-            return write_out(impl.name, out, impl.call(input, dim, keepdim), exact=True)
+            return write_out(impl.name, out, impl.reduce(input, dim, keepdim), exact=True)
         check_out(impl, input, out)
-        return write_out(impl.name, out, impl.call(input, dim, keepdim).to(out.dtype))
+        return write_out(impl.name, out, impl.reduce(input, dim, keepdim).to(out.dtype))
 
     return write
 
@@ -140,4 +142,4 @@ def _into_chosen(impl: Reduction, input: Tensor, dim: Any, keepdim: bool, dtype:
         elif impl.check is not None:
             impl.check(impl, input, dim, (), None)  # the input's own dtype must do, whatever out= has
         dtype = out.dtype
-    return write_out(impl.name, out, impl.call(input, dim, keepdim, dtype))
+    return write_out(impl.name, out, impl.reduce(input, dim, keepdim, dtype))

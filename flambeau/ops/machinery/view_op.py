@@ -8,12 +8,22 @@ The rule may read the input's shape, strides and offset and the (int or tuple) a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ...core import graph, modes
 from ...core.caching import remember
-from ...core.graph import INFERENCE, Meta, Node, declare_saved, gradient_edge, mode, named_class, user_trace
+from ...core.graph import (
+    INFERENCE,
+    AutogradState,
+    Node,
+    declare_saved,
+    grad_mode,
+    gradient_edge,
+    named_class,
+    user_trace,
+)
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, is_contiguous_layout
 from ...core.typenames import type_name
@@ -22,11 +32,11 @@ from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, takes_options
 from .primitive import remember_no_grad_view
 from .public import dress, recourse
-from .registry import Op, register
+from .record import Op, register
 
 _new_object = object.__new__
 _sequence = graph._sequence
-_stack = modes.stack
+_active = modes.active
 _intercept = modes.intercept
 _MAX_PLANS = 20000
 _MAX_PARTS = 256  # a plan with more parts is not worth keeping
@@ -82,15 +92,15 @@ class ViewOp:
         t.dtype = input.dtype
         t.device = input.device
         t._contig = contig
-        t._meta = None
+        t._autograd = None
         base = input._base
         if base is None:
             t._base = input
-            if input._meta is not None:
+            if input._autograd is not None:
                 self.inherit(input, t, args)
         else:
             t._base = base
-            if input._meta is not None or base._meta is not None:
+            if input._autograd is not None or base._autograd is not None:
                 self.inherit(input, t, args)
         return t
 
@@ -102,7 +112,7 @@ class ViewOp:
 
     def inherit(self, input: Tensor, out: Tensor, args: tuple) -> None:
         """Record the view where the input takes part in autograd."""
-        if not mode.enabled:
+        if not grad_mode.enabled:
             remember_no_grad_view(out, input)
             return
         edge = gradient_edge(input)
@@ -112,13 +122,15 @@ class ViewOp:
         node.edges = (edge,)
         node.sequence = next(_sequence)
         node.op, node.shape, node.args = self, input.shape, args
-        if mode.anomaly:
+        if grad_mode.anomaly:
             node.trace = user_trace()
-        meta = out._meta = Meta()
+        meta = out._autograd = AutogradState()
         meta.grad_fn = node
         meta.view_version = out._storage.version
-        if input._base is not None and input._meta is not None:
-            meta.creation = input._meta.creation  # what must not be changed must not be changed through a view either
+        if input._base is not None and input._autograd is not None:
+            meta.creation = (
+                input._autograd.creation
+            )  # what must not be changed must not be changed through a view either
 
 
 class SeveralViewsNode(ViewNode):
@@ -160,10 +172,10 @@ class SeveralViewsOp:
             t.dtype = d
             t.device = where
             t._contig = contig
-            t._meta = None
+            t._autograd = None
             t._base = base
             parts.append(t)
-        if input._meta is not None or base._meta is not None:
+        if input._autograd is not None or base._autograd is not None:
             self.inherit(input, parts, args)
         return tuple(parts)
 
@@ -177,7 +189,7 @@ class SeveralViewsOp:
         return found
 
     def inherit(self, input: Tensor, parts: list[Tensor], args: tuple) -> None:
-        if not mode.enabled:
+        if not grad_mode.enabled:
             remember_no_grad_view(parts, input)
             return
         edge = gradient_edge(input)
@@ -186,10 +198,10 @@ class SeveralViewsOp:
         node = named_class(SeveralViewsNode, self.label)()
         node.edges, node.sequence = (edge,), next(_sequence)
         node.op, node.shape, node.args, node.output_count = self, input.shape, args, len(parts)
-        if mode.anomaly:
+        if grad_mode.anomaly:
             node.trace = user_trace()
         for i, t in enumerate(parts):
-            meta = t._meta = Meta()
+            meta = t._autograd = AutogradState()
             meta.grad_fn, meta.output_nr, meta.creation = node, i, "multi"
             meta.view_version = t._storage.version
 
@@ -207,10 +219,14 @@ def declare_geometry_view(
     """Declare a view whose arguments are ints (with `function=False, method=False`: ints or tuples of ints)."""
     op_name = name or fn.__name__
     impl = ViewOp(op_name, fn, backward, label or camel(op_name) + "Backward0")
-    face = _public_face(impl, fn) if function or method else _internal_face(impl)
+    if function or method:
+        make: Callable = functools.partial(_public_face, impl, fn)
+    else:
+        make = functools.partial(_internal_face, impl)
+    face = make()
     op = Op(op_name, "view", face, ("torch",) if function else (), face if method else None, impl=impl, aliases=aliases)
     op.doc = fn.__doc__ or ""
-    dress(face, op, fn)
+    dress(face, op, fn, lambda: make(()))
     face.__wrapped__ = fn
     return register(op).function
 
@@ -218,11 +234,11 @@ def declare_geometry_view(
 geometry_view: Any = takes_options(declare_geometry_view)
 
 
-def _internal_face(impl: ViewOp) -> Any:
+def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
     """For callers that have checked the arguments."""
 
     def face(input: Tensor, *args: Any) -> Tensor:
-        if _stack:
+        if active:
             return _intercept(face.op, face, (input, *args), {})
         try:
             return impl.place(input, args, args, 0)
@@ -235,14 +251,14 @@ def _internal_face(impl: ViewOp) -> Any:
     return face
 
 
-def _public_face(impl: ViewOp, fn: Callable) -> Any:
+def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
     """For users: arguments may be named, and must be ints."""
     own = parameters(fn)[1:]
     names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
     count = len(names)
 
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if _stack:
+        if active:
             return _intercept(face.op, face, (input, *args), kwargs)
         given = args
         try:

@@ -15,7 +15,7 @@ from ...core.tensor import Tensor, copy_of_array
 from ..machinery.calls import general, run_inplace
 from ..machinery.faces import make_face
 from ..machinery.formula import Pointwise
-from ..machinery.registry import OPS, Op
+from ..machinery.record import OPS, Op
 
 _BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -35,7 +35,7 @@ _NAMED_BY_SYMBOL = {
 }  # fmt: skip
 _OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 
-_stack = modes.stack
+_active, _asking = modes.active, modes.asking
 
 
 def _general_operator(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
@@ -82,7 +82,7 @@ def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Ca
     if not isinstance(op.impl, Pointwise):
         return _checked(op.function)
     face = make_face(op.impl, False, fallback)
-    face.op = op
+    face.op, face._make_unwatched = op, face.unwatched_twin
     face.__globals__["_intercept"] = _intercept
     if symbol in _NAMED_BY_SYMBOL:
         face.__name__ = face.__qualname__ = f"__{symbol}__"
@@ -93,7 +93,7 @@ def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Ca
 
 def _checked(function: Callable) -> Callable:
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack and _stack[-1].asks:
+        if _active and _asking():
             return _intercept(function.op, function, (self, other), {})  # type: ignore[attr-defined]
         if _takes(other):
             return function(self, other)
@@ -105,7 +105,7 @@ def _checked(function: Callable) -> Callable:
 
 def _exchanged(function: Callable, symbol: str) -> Callable:
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack and _stack[-1].asks:
+        if _active and _asking():
             return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
         if _takes(other):
             return function(other, self)
@@ -124,9 +124,9 @@ def _reflected_quotient() -> Callable:
     reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
 
     def operator(self: Tensor, other: Any) -> Any:
-        if _stack and _stack[-1].asks:
+        if _active and _asking():
             return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
-        if (self._meta is not None or self._base is not None) and graph.mode.enabled and _takes(other):
+        if (self._autograd is not None or self._base is not None) and graph.grad_mode.enabled and _takes(other):
             return product(reciprocal(self), other)
         return fused(self, other)
 

@@ -15,7 +15,7 @@ from ...core import dtype as dt
 from ...core.device import cpu, default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
@@ -56,7 +56,9 @@ def item(self: Tensor) -> Any:
     if numel_of(self.shape) != 1:
         raise RuntimeError(f"a Tensor with {numel_of(self.shape)} elements cannot be converted to Scalar")
     if self.device is not cpu:
-        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if self.device.type == "meta":
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        return read_number(self.detach().cpu())
     return read_number(self)
 
 
@@ -64,7 +66,7 @@ def item(self: Tensor) -> Any:
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     if self.device is not cpu:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        return tolist(self.detach().cpu())
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
@@ -105,7 +107,7 @@ _warned_of_gradient: list[bool] = []
 
 def _warn_of_gradient(t: Tensor) -> None:
     """Once: a number has no history, so what is computed from float(loss) has no gradient."""
-    if t._meta is not None and not _warned_of_gradient and mode.enabled and t.requires_grad:
+    if t._autograd is not None and not _warned_of_gradient and grad_mode.enabled and t.requires_grad:
         _warned_of_gradient.append(True)
         warnings.warn(
             "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
@@ -178,7 +180,7 @@ def _text(self: Tensor, contents: str | None) -> str:
     tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
     where = None if self.device is (cpu if default_device() is cpu else default_device()) else str(self.device)
     return printing.tensor_repr(
-        None if meta else self._array(),
+        None if meta else (self if self.device is cpu else self.detach().cpu())._array(),
         self.dtype,
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,
@@ -202,7 +204,7 @@ def formatted(self: Tensor, spec: str) -> str:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
     t = self.detach().cpu() if force else self
-    if mode.enabled and t.requires_grad:
+    if grad_mode.enabled and t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
         raise TypeError(f"Got unsupported ScalarType {type_word(t.dtype)}")
@@ -313,11 +315,11 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
     t: Tensor = object.__new__(type(self))
     plain = rebuild_tensor(fresh_storage, self.dtype, self._offset, self.shape, self._strides, False)
     t._adopt(plain)
-    t._meta = t._base = None
+    t._autograd = t._base = None
     if self.requires_grad:
         t.requires_grad = True
     if self.grad is not None:
-        t._ensure_meta().grad = copy.deepcopy(self.grad, memo)
+        t._ensure_autograd().grad = copy.deepcopy(self.grad, memo)
     memo[id(self)] = t
     state = object_state(self)
     return set_object_state(t, copy.deepcopy(state, memo)) if state else t

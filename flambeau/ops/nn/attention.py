@@ -9,7 +9,7 @@ from ...backends.cuda import attention_kernels
 from ...core import dtype as dt
 from ...core.device import cpu
 from ...core.dtype import opmath
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import broadcast_two, expand_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, empty_strided, numel_of
@@ -114,7 +114,7 @@ def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
 def _flash_gradients(
     g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool, out: Any, logs: Tensor
 ) -> tuple:
-    if mode.enabled:  # a graph of the gradient is wanted: make it of operators
+    if grad_mode.enabled:  # a graph of the gradient is wanted: make it of operators
         return _plain_gradients(g, query, key, value, mask, scale, causal)
     g, q, k, v, out = (_rows(t) for t in (g, query, key, value, out))
     batch, heads, length, dim = q.shape

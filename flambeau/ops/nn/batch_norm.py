@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...core.dtype import float32, opmath
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import batch_norm as kernels
 from ..machinery.declare import composite, internal
@@ -59,7 +59,7 @@ def _backward(
     eps: float,
     needs: dict,
 ) -> tuple:
-    if mode.enabled:
+    if grad_mode.enabled:
         return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
     input, kept = without_gaps(input), mean.dtype
     channels = input.shape[1]

@@ -9,7 +9,7 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.device import cpu
 from ...core.dtype import opmath
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import loss as kernels
@@ -142,7 +142,7 @@ def _indices_gradient(
 ) -> Tensor:
     """From the gradients of the loss and, in second derivatives, of the probabilities."""
     of_loss, of_soft = g
-    share = None
+    share: Any = None
     if of_loss is not None:
         share = cross_entropy_backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
     if of_soft is None:
@@ -270,7 +270,7 @@ def cross_entropy(
         _check_smoothing(label_smoothing)
         _check_classes("nll_loss", input, target, weight)
         remember(_accepted, key, True)
-    kept = mode.enabled and (input._meta is not None or input._base is not None) and input.requires_grad
+    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
     return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing, kept)
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor, numel_of
 from ...expr import Expr, arg, arguments, as_expr, pullback, substitute
 from ...expr import functions as f
@@ -48,8 +48,8 @@ class ElementLoss:
         return self._nodes[reduction](list(operands), reduction)
 
     def _reduced(self, operands: list, reduction: str) -> Tensor:
-        if mode.enabled:
-            operands = [x._bare_alias() if isinstance(x, Tensor) and x._meta is not None else x for x in operands]
+        if grad_mode.enabled:
+            operands = [x._bare_alias() if isinstance(x, Tensor) and x._autograd is not None else x for x in operands]
         return (self._mean if reduction == "mean" else self._sum).over(tuple(operands))
 
     def _gradients(self, g: Tensor, operands: list, reduction: str, needs: dict) -> list:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import opmath
-from ...core.graph import mode as recording_mode
+from ...core.graph import grad_mode as recording_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import sample as kernels

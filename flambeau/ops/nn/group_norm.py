@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.dtype import opmath
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import group_norm as kernels
 from ..machinery.declare import internal
@@ -45,7 +45,7 @@ def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: floa
 def _backward(
     g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: float, mean: Tensor, scale: Tensor, needs: dict
 ) -> tuple:
-    if mode.enabled or g[1] is not None or g[2] is not None:
+    if grad_mode.enabled or g[1] is not None or g[2] is not None:
         return _composed(g, input, weight, bias, groups, eps)
     kept = opmath(input.dtype)
     batch, _, channels, space = _geometry(input.shape, groups)

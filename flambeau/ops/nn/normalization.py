@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.dtype import dtype, opmath
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
@@ -43,7 +43,7 @@ def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
 def _layer_norm_backward(
     g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
 ) -> tuple:
-    if mode.enabled:
+    if grad_mode.enabled:
         return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
     rows, n = _rows(input.shape, inner)
     dx = empty(input.shape, input.dtype) if needs["input"] else None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
 from ...core.device import cpu
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library import rnn as kernels
@@ -106,7 +106,7 @@ def _layer_backward(
     g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
     kept: dict, needs: dict,
 ) -> tuple:  # fmt: skip
-    if mode.enabled:
+    if grad_mode.enabled:
         return _composed_backward(g, kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     dout, dhn, dcn = g if len(g) == 3 else (*g, None)
     rows, hidden = kept["out"].shape

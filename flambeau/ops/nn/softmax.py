@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ...core.dtype import dtype as dtype_type
-from ...core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, declare_saved, gradient_edge, mode, named_class
+from ...core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, declare_saved, grad_mode, gradient_edge, named_class
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
@@ -37,7 +37,7 @@ class _Softmax:
             last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
             raise unsupported(f"{self.name}{last}_kernel_impl", x.dtype)
         out = self.run(x, dim)
-        if (x._meta is not None or x._base is not None) and mode.enabled:
+        if (x._autograd is not None or x._base is not None) and grad_mode.enabled:
             self.record(x, dim, out)
         return out
 
@@ -74,7 +74,7 @@ class _SoftmaxNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         out = self.saved.unpack(self)
-        if not mode.enabled:
+        if not grad_mode.enabled:
             return (self.op.backward(g, out, self.dim),)
         backward = log_softmax_backward if self.op.log_result else softmax_backward
         return (backward(g, out, self.dim, out.dtype),)

@@ -14,7 +14,7 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
-from ..machinery.registry import OPS
+from ..machinery.record import OPS
 from .arithmetic import sub
 from .conjugate import abs as absolute
 from .unary import sigmoid, tanh

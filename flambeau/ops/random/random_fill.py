@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.device import cpu
 from ...core.generator import Generator, default_generator
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.random_algorithms import place
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
@@ -74,7 +74,7 @@ def fill_inplace(t: Tensor, name: str, label: str, change: Callable[[], Any]) ->
     need_tensor(name, t, "self")
     check_writable(t)
     node = None
-    if mode.enabled and t.requires_grad:
+    if grad_mode.enabled and t.requires_grad:
         primitive = _FORGOTTEN.setdefault(label, _forgotten(label))
         node = primitive(t).grad_fn
     change()

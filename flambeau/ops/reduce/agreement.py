@@ -15,9 +15,9 @@ from ..creation.convert import to
 from ..machinery.arguments import need_tensor, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from ..machinery.reduction_faces import plain_dim
-from ..machinery.registry import lookup
 from ..methods.python_protocol import read_number
 from .sums import sum_
 

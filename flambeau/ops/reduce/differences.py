@@ -9,8 +9,8 @@ from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite
+from ..machinery.record import lookup
 from ..machinery.reduction import reduced_dims
-from ..machinery.registry import lookup
 from .scan import cumsum
 
 

@@ -17,9 +17,9 @@ from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
 from ..machinery.primitive import Saved
+from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, counting, reduced_shape, restored, to_index
 from ..machinery.reduction_faces import reduction
-from ..machinery.registry import lookup
 
 # -- derivatives -------------------------------------------------------------------------------------------------------
 

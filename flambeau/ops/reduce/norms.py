@@ -16,9 +16,9 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
+from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, real_result, reduced_dims, restored
 from ..machinery.reduction_faces import plain_dim
-from ..machinery.registry import lookup
 from .extremes import amax, amin
 from .sums import sum_
 

@@ -21,8 +21,8 @@ from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
 from ..machinery.memory import bare
 from ..machinery.primitive import Saved
+from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, to_bool
-from ..machinery.registry import lookup
 
 
 def one_dim(name: str, dim: Any, rank: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.dtype import dtype
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.layout import format_shape
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
@@ -17,6 +17,7 @@ from ..machinery.arguments import is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
+from ..machinery.record import lookup
 from ..machinery.reduction import (
     Reduction,
     counting,
@@ -28,7 +29,6 @@ from ..machinery.reduction import (
     widen_integers,
 )
 from ..machinery.reduction_faces import plain_dim, reduction
-from ..machinery.registry import lookup
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     out = sum_.op.impl.call(self, dims, True) if dims else self
     if out.shape == target:
         return out
-    if out is self or (mode.enabled and out._meta is not None):
+    if out is self or (grad_mode.enabled and out._autograd is not None):
         return out.reshape(target)
     out.shape, out._strides = shape, strides  # nobody else holds it yet
     return out

@@ -43,9 +43,9 @@ def change_header(self: Tensor, record: Callable, name: str, *arguments: Any) ->
         result._contig,
     )
     self._bump(name)
-    if result._meta is not None and result._meta.grad_fn is not None:
-        meta = self._ensure_meta()
-        meta.grad_fn, meta.output_nr = result._meta.grad_fn, 0
+    if result._autograd is not None and result._autograd.grad_fn is not None:
+        meta = self._ensure_autograd()
+        meta.grad_fn, meta.output_nr = result._autograd.grad_fn, 0
         meta.view_version = meta.rebase_version = self._storage.version
     return self
 

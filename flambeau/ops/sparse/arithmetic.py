@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.graph import gradient_edge, mode
+from ...core.graph import grad_mode, gradient_edge
 from ...core.layout import broadcast_shapes
 from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
@@ -17,7 +17,7 @@ from ..creation.filled import fill_raw
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
-from ..machinery.registry import OPS
+from ..machinery.record import OPS
 from ..machinery.sparse_dispatch import sparse_form
 from ..shape.joining import cat
 from .coo import (
@@ -329,7 +329,7 @@ def become(t: Any, result: Any, name: str) -> Any:
         )
     if result.dtype is not t.dtype:
         result = result.to(t.dtype)
-    edge = gradient_edge(result) if mode.enabled and result._meta is not None else None
+    edge = gradient_edge(result) if grad_mode.enabled and result._autograd is not None else None
     t.shape = result.shape
     t._take_parts(result)
     t._bump(name)
@@ -360,7 +360,7 @@ def _added(self: Tensor, other: Any, alpha: Any, name: str) -> Tensor:
         return become(self, add(self, other, alpha=alpha), name)
     check_history_writable(self)
     _check_strided(self, other)
-    records = mode.enabled and (self.requires_grad or other.requires_grad)
+    records = grad_mode.enabled and (self.requires_grad or other.requires_grad)
     if records or not self._contig:
         return assign(self, add(self, other, alpha=alpha), name)
     _accumulate(self, other, alpha)

@@ -129,7 +129,7 @@ def deep_copy(self: Any, memo: dict) -> Tensor:
     if self.requires_grad:
         t.requires_grad = True
     if self.grad is not None:
-        t._ensure_meta().grad = copy.deepcopy(self.grad, memo)
+        t._ensure_autograd().grad = copy.deepcopy(self.grad, memo)
     memo[id(self)] = t
     t.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return t

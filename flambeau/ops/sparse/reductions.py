@@ -12,7 +12,7 @@ from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_dtype
-from ..machinery.registry import OPS
+from ..machinery.record import OPS
 from ..machinery.sparse_dispatch import sparse_form
 from .arithmetic import apply_to_values
 from .coo import coalesce, coo_from_parts, need_coo

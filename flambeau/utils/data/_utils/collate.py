@@ -122,7 +122,7 @@ def _addresses(batch: Any) -> list[int] | None:
     for t in batch:
         if type(t) is not Tensor or t.dtype is not d or t.shape != shape or not t._contig or t.device is not cpu:
             return None
-        if t._meta is not None and t.requires_grad:
+        if t._autograd is not None and t.requires_grad:
             return None
         places.append(t._storage.ptr + t._offset * size)
     return places

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.device import device
-from ..core.dtype import dtype
-from ..core.tensor import Tensor
-from ..types import Number
+from ...core.device import device
+from ...core.dtype import dtype
+from ...core.tensor import Tensor
 
 _REQUIRED = inspect.Parameter.empty
+Number = typing.Union[int, float, bool]  # as in `types`
 _BASIC: dict[Any, str] = {
     Tensor: "Tensor",
     int: "SymInt",
@@ -211,6 +211,38 @@ def _returned(annotation: Any, problem: Callable[[str], ValueError]) -> tuple[st
     if any(kind not in _RETURNED for kind in kinds):
         raise problem(f"Return has unsupported type {annotation}. The valid types are: {', '.join(_RETURNED)}.")
     return tuple(kind for kind in kinds if kind is not None)
+
+
+# -- built-in operators, whose annotations are text ---------------------------------------------------------------------
+
+_WORDS = {
+    "Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType",
+    "dtype_type": "ScalarType", "device": "Device", "Size": "SymInt[]", "tuple[int, ...]": "SymInt[]",
+    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]",
+}  # fmt: skip
+
+
+def described(
+    name: str, parameters: Iterable[inspect.Parameter], returns: Any, writes: tuple[str, ...], operands: tuple[str, ...]
+) -> Schema:
+    """The schema of a built-in operator: what its declaration says, "Any" where that says nothing."""
+    arguments = []
+    for position, p in enumerate(parameters):
+        kind = "Tensor" if p.name in operands else _word(p.annotation)
+        if kind == "Any" and type(p.default) in (bool, int, float, str):
+            kind = {bool: "bool", int: "Scalar", float: "Scalar", str: "str"}[type(p.default)]
+        if p.default is None and not kind.endswith("?"):
+            kind += "?"
+        mark = f"a{position}" if p.name in writes else ""
+        arguments.append(Argument(p.name, kind, p.default, p.kind is p.KEYWORD_ONLY, mark))
+    return Schema(name, tuple(arguments), () if returns in (None, "None") else (_word(returns),))
+
+
+def _word(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else "Any"
+    optional = text.endswith(" | None")
+    word = _WORDS.get(text.removesuffix(" | None"), "Any")
+    return f"{word}?" if optional else word
 
 
 _SCHEMA = re.compile(r"^\s*(?P<name>[\w:.]*)\s*\((?P<arguments>.*)\)\s*->\s*(?P<returns>.*?)\s*$", re.DOTALL)
