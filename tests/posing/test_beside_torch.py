@@ -16,8 +16,8 @@ ROOT = str(Path(flambeau.__file__).parents[1])
 NOT_INSTALLED = """
 import importlib.machinery
 found = importlib.machinery.PathFinder.find_spec
-def find(name, *rest):
-    return None if name.partition(".")[0] in ("torch", "torchvision", "mxnet") else found(name, *rest)
+def find(name, *rest, **named):
+    return None if name.partition(".")[0] in ("torch", "torchvision", "mxnet") else found(name, *rest, **named)
 importlib.machinery.PathFinder.find_spec = find
 """
 

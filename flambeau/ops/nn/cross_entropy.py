@@ -142,7 +142,7 @@ def _indices_gradient(
 ) -> Any:
     """From the gradients of the loss and, in second derivatives, of the probabilities."""
     of_loss, of_soft = g
-    share = None
+    share: Any = None
     if of_loss is not None:
         share = cross_entropy_backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
     if of_soft is None:
