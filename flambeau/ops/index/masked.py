@@ -19,7 +19,7 @@ from ..machinery.declare import composite, pointwise, primitive
 from ..machinery.dtype_rules import select, type_word
 from ..machinery.inplace import raw_copy, write_out
 from ..shape.dimensions import slice_dim
-from .index_vector import scatter_into
+from .index_vector import scatter_vector
 from .indexing import slice_bounds
 from .positions import split_positions, true_positions
 
@@ -247,7 +247,7 @@ def _put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> N
         )
     at = copy_of_array(_flat_positions("put_", out, index).reshape(-1), dt.int64)
     reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
-    scatter_into(out._bare_alias().reshape(-1), 0, at, source._bare_alias().reshape(-1), reduce)
+    scatter_vector(out._bare_alias().reshape(-1), 0, at, source._bare_alias().reshape(-1), reduce)
 
 
 def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
@@ -53,10 +53,20 @@ def compute({signature}):
         kernel = kernel_for(op, where)
         if kernel is None:
             return {first}
-    if 0 not in {first}.shape:
+    if {runs}:
         {checks}
         kernel({arguments})
     return {first}
+"""
+
+_FOUND = """
+def compute({signature}):
+    where = {first}.device
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where) or refuse_meta(op)
+    {checks}
+    return kernel({arguments})
 """
 
 # Parameters annotated like this hold no tensors.
@@ -67,8 +77,9 @@ _PLAIN = frozenset(
 
 
 def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only."""
-    names = op.impl.saves
+    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
+    also reads those that it `keeps`, by their positions."""
+    names, keeps = op.impl.saves, op.impl.keeps
 
     def finish(results: list[Tensor]) -> Any:
         public = results[: len(results) - hidden] if hidden else results
@@ -76,6 +87,8 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
             result = returns(public)
         else:
             result = public[0] if len(public) == 1 else tuple(public)
+        if keeps:
+            return Saved(result, **{name: results[i] for name, i in keeps.items()})
         return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
 
     runs = {
@@ -85,15 +98,21 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
     return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
 
 
-def changed_argument(op: Op) -> Callable:
+def changed_argument(op: Op, runs_empty: bool) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {})
+    return _written(op, _CHANGED, {"runs": "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"})
+
+
+def found_results(op: Op) -> Callable:
+    """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
+    return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
 
 
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
     checks = [check for p in parameters for check in _check_text(p)]
+    margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
         names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.kernels.get, refuse=_refuse, look_into=_look_into
@@ -102,7 +121,7 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
         signature=_signature(parameters),
         arguments=", ".join(_passed(p) for p in parameters),
         first=parameters[0].name if parameters else "",
-        checks="\n        ".join(checks) or "pass",
+        checks=f"\n{margin}".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
@@ -158,6 +177,12 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"
         f" arguments with .to(), or declare one with the operator's `.on({kind!r})`."
+    )
+
+
+def _refuse_meta(op: Op) -> NoReturn:
+    raise NotImplementedError(
+        f"{op.name}: what the result looks like depends on the values of the arguments, and tensors on the meta device have none"
     )
 
 
