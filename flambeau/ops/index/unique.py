@@ -20,7 +20,7 @@ from ..machinery.inplace import write_out
 from ..machinery.memory import bare
 from ..machinery.primitive import unknown_derivative
 from ..machinery.record import lookup
-from .sort import sort_rows
+from .sort import sorted_along
 
 # -- unique ------------------------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, co
 @internal(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
 def unique_elements(input: Tensor, inverse: bool, counts: bool) -> Any:
     flat = bare(input).reshape(-1)
-    ordered, order = sort_rows(flat, False)
+    ordered, order = sorted_along(flat, 0, False)
     return _groups(ordered, order, input.shape, inverse, counts)
 
 

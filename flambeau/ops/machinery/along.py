@@ -132,6 +132,18 @@ class LineOperator:
         elif plan.kernel is not None:
             plan.kernel(out, *sources, *plan.lines, **self.constants)
 
+    def fill_from(self, out: Tensor, dim: int, x: Tensor) -> None:
+        """`fill` from one tensor, with as little as possible around the native call."""
+        plan = self.plans.get((out.dtype, out.shape, dim, out.device))
+        if plan is None:
+            plan = self._plan(out, dim)
+        if not x._contig:
+            x = bare(x)
+        if plan.native is not None:
+            plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
+        elif plan.kernel is not None:
+            plan.kernel(out, x, *plan.lines, **self.constants)
+
     def _plan(self, x: Tensor, dim: int) -> _LinePlan:
         plan = _LinePlan()
         outer, n, inner = split_at(x.shape, wrap_dim(dim, len(x.shape)))

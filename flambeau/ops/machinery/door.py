@@ -38,7 +38,7 @@ _SEVERAL = """
 def several(described, {signature}):
     where = described[0][2]
     results = [new(*one) for one in described]
-    kernel = kernel_for(op, where)
+    kernel = kernel_on(where.type) or kernel_for(op, where)
     if kernel is not None and ({any_runs}):
         {checks}
         kernel(results, {arguments})
@@ -79,7 +79,7 @@ _PLAIN = frozenset(
 def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
     """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
     also reads those that it `keeps`, by their positions."""
-    names, keeps = op.impl.saves, op.impl.keeps
+    names, kept = op.impl.saves, tuple(op.impl.keeps.items())
 
     def finish(results: list[Tensor]) -> Any:
         public = results[: len(results) - hidden] if hidden else results
@@ -87,13 +87,15 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
             result = returns(public)
         else:
             result = public[0] if len(public) == 1 else tuple(public)
-        if keeps:
-            return Saved(result, **{name: results[i] for name, i in keeps.items()})
-        return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
+        if not kept and not hidden:
+            return result
+        saved = Saved(result)
+        saved.extras = {name: results[i] for name, i in kept} if kept else dict(zip(names, results[-hidden:]))
+        return saved
 
     runs = {
         "runs": "True" if runs_empty else "0 not in out.shape",
-        "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+        "any_runs": "True" if runs_empty else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
     }
     return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
 
@@ -115,7 +117,7 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
     margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
-        names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.kernels.get, refuse=_refuse, look_into=_look_into
+        names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse, look_into=_look_into
     )
     source = template.format(
         signature=_signature(parameters),
@@ -169,10 +171,12 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     """The kernel that computes an operator on a device; None where there is nothing to compute."""
     kind = where.type
     kernel = op.kernels.get(kind)
+    if kernel is None and kind != "meta" and (where is cpu or backend_of(where).compiles):
+        kernel = op.kernels.get("any")
+    if kernel is not None:
+        op.chosen[kind] = kernel
     if kernel is not None or kind == "meta":
         return kernel
-    if "any" in op.kernels and (where is cpu or backend_of(where).compiles):
-        return op.kernels["any"]
     known = ", ".join(sorted(op.kernels)) or "none"
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"
