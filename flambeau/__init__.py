@@ -27,6 +27,9 @@ from .backends.cpu.threads import (
     set_num_interop_threads,
     set_num_threads,
 )
+from .compat.legacy import STORAGE_TYPES as _STORAGE_TYPES
+from .compat.legacy import TENSOR_TYPES as _TENSOR_TYPES
+from .compat.legacy import is_storage, set_default_tensor_type, typename
 from .core import naming as _naming
 from .core.device import default_device as get_default_device
 from .core.device import device, set_default_device
@@ -69,11 +72,8 @@ from .core.size import Size
 from .core.storage import UntypedStorage
 from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
-from .ops.foreach import FOREACH as _FOREACH
-from .ops.legacy import STORAGE_TYPES as _STORAGE_TYPES
-from .ops.legacy import TENSOR_TYPES as _TENSOR_TYPES
-from .ops.legacy import is_storage, set_default_tensor_type, typename
-from .ops.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
+from .ops.pointwise.foreach import FOREACH as _FOREACH
+from .ops.reduce.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
 from .random import (
     Generator,
     default_generator,

@@ -29,8 +29,6 @@ class _Switches(threading.local):
 
 _switches = _Switches()
 _casting = Casting()
-_lock = threading.Lock()
-_threads = 0  # how many have autocast on for the CPU; the mode lies on the stack while there are any
 
 
 def _type_of(device_type: Any, function: str) -> str:
@@ -73,18 +71,8 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     (_switches.enabled.add if enabled else _switches.enabled.discard)(kind)
     if kind == "cpu":
         casts.active = enabled
-        _count(1 if enabled else -1)
-
-
-def _count(change: int) -> None:
-    """One thread more or less; the mode is on the stack only while it has something to do."""
-    global _threads
-    with _lock:
-        before, _threads = _threads, _threads + change
-        if not before:
-            modes.stack.insert(0, _casting)
-        elif not _threads:
-            modes.stack.remove(_casting)
+        stack = modes.own.stack
+        stack.push(_casting, 0) if enabled else stack.take(_casting)
 
 
 # -- dtype --------------------------------------------------------------------------------------------------------------

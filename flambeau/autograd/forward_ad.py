@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.batched import BatchedTensor
-from ..core.graph import mode
+from ..core.graph import grad_mode
 from ..core.naming import no_attribute
 from ..core.tensor import Tensor
 from .duals import DualLevel, carry, give, laid_out_like, levels_closed, open_levels, tangent_of
@@ -67,8 +67,8 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
 
 def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
     """Call the operator, and give its results their tangents."""
-    records = mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
-    before, mode.enabled = mode.enabled, True
+    records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
+    before, grad_mode.enabled = grad_mode.enabled, True
     try:
         starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
         result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
@@ -76,7 +76,7 @@ def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) ->
         viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
         tangents = [] if viewed is not None else _tangents(outputs, starts, duals, records)
     finally:
-        mode.enabled = before
+        grad_mode.enabled = before
     if viewed is not None:
         return _push_view(function, args, kwargs, viewed)
     for out in _tensors(result):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.device import cpu
-from ..core.graph import GradientEdge, Node, gradient_edge, mode, pop_saved_hooks, push_saved_hooks
+from ..core.graph import GradientEdge, Node, grad_mode, gradient_edge, pop_saved_hooks, push_saved_hooks
 from ..core.tensor import Tensor
 from .engine import Pass, running
 
@@ -57,7 +57,7 @@ class save_on_cpu(saved_tensors_hooks):
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, using hooks on saved tensors is an error with this message."""
-    if mode.saved_hooks:
+    if grad_mode.saved_hooks:
         raise RuntimeError(error_message)
     before, _refusal.message = _refusal.message, error_message
     try:
@@ -163,7 +163,7 @@ class _Copies:
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
     """Inside, tensors may be changed in place after they were saved for backward: a copy of each is kept."""
-    if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in mode.saved_hooks):
+    if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in grad_mode.saved_hooks):
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     copies = _Copies()
     try:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from .allocator import LARGE, allocator, round_size
+from .backend import backend_of
 from .device import cpu
 from .device import device as Device
-from .graph import INFERENCE, inference_threads, mode
+from .graph import INFERENCE, grad_mode, inference_threads
 from .shared_memory import SharedBlock
 
 _allocate = allocator.allocate
@@ -45,6 +46,27 @@ class _NoAddress:
 
 
 _NO_ADDRESS: Any = _NoAddress()
+
+
+def move_bytes(destination: int, there: Device, source: int, here: Device, nbytes: int) -> None:
+    """Copy bytes within a device or from one to another."""
+    if not nbytes or there.type == "meta":
+        return
+    if here.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if here is there:
+        if here is cpu:
+            ctypes.memmove(destination, source, nbytes)
+        else:
+            backend_of(here).copy(destination, source, nbytes, here)
+    elif there is cpu:
+        backend_of(here).read(destination, source, nbytes, here)
+    elif here is cpu:
+        backend_of(there).write(destination, source, nbytes, there)
+    else:  # through the host
+        staging = ctypes.create_string_buffer(nbytes)
+        backend_of(here).read(ctypes.addressof(staging), source, nbytes, here)
+        backend_of(there).write(destination, ctypes.addressof(staging), nbytes, there)
 
 
 class UntypedStorage:
@@ -86,7 +108,7 @@ class UntypedStorage:
         self.device = device
         self.size_bytes = nbytes
         self.owner = None
-        if inference_threads and mode.inference:
+        if inference_threads and grad_mode.inference:
             self.version, self.watched = INFERENCE, True
         else:
             self.version, self.watched = 0, False
@@ -106,6 +128,11 @@ class UntypedStorage:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
                 self._place(nbytes, device)
+            elif device is not cpu and device.type != "meta":
+                backend = backend_of(device)
+                self.ptr = 0
+                if nbytes:
+                    self.ptr, self.capacity = backend.allocate(nbytes, device), nbytes
 
     def _hold(self, values: Any) -> None:
         """Bytes from a sequence of ints, each taken modulo 256."""
@@ -133,7 +160,9 @@ class UntypedStorage:
     def __del__(self) -> None:
         try:
             if self.owner is None and self.ptr:
-                if self.capacity < LARGE:
+                if self.device is not cpu:
+                    backend_of(self.device).release(self.ptr, self.capacity, self.device)
+                elif self.capacity < LARGE:
                     _free_blocks[self.capacity].append(self.ptr)
                 else:
                     _release(self.ptr, self.capacity)
@@ -216,9 +245,7 @@ class UntypedStorage:
         return self
 
     def cpu(self) -> UntypedStorage:
-        if self.device is not cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return self
+        return self if self.device is cpu else UntypedStorage(self.size_bytes).copy_(self)
 
     def type(self) -> str:
         return "torch.storage.UntypedStorage"
@@ -317,10 +344,7 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:
             raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
-        if self.device is cpu and source.device is cpu:
-            ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
-        elif self.device is cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        move_bytes(self.ptr, self.device, source.ptr, source.device, self.size_bytes)
         return self
 
     def clone(self) -> UntypedStorage:
@@ -329,6 +353,8 @@ class UntypedStorage:
     def fill_(self, value: int) -> UntypedStorage:
         if self.device is cpu:
             ctypes.memset(self.ptr, value, self.size_bytes)
+        elif self.device.type != "meta" and self.size_bytes:
+            backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
         return self
 
     def tolist(self) -> list[int]:

@@ -9,9 +9,9 @@
 tensor([0., 0.])
 """
 
+from ..ops.machinery.schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
 from .registration import Library, define, fallthrough_kernel, impl, register_autograd, register_fake, register_kernel
-from .schema import infer_schema
 
 impl_abstract = register_fake
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.overrides import disabled_torch_function
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import empty
+from ..ops.creation.filled import empty
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]

@@ -34,9 +34,9 @@ from ..core.tensor import Tensor
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
-from ..ops.complex_views import view_as_complex, view_as_real
-from ..ops.inplace import check_writable
-from ..ops.plan import NATIVE, Layout, kernel
+from ..ops.machinery.inplace import check_writable
+from ..ops.machinery.plan import NATIVE, Layout, kernel
+from ..ops.shape.complex_views import view_as_complex, view_as_real
 from .driver import loop_over_parameters, scalar_function
 
 _NUMBER = object()  # stands for any number in the key of a variant

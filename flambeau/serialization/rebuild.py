@@ -17,8 +17,8 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
-from ..ops.sparse_coo import check_invariants_of, sparse_coo_tensor
-from ..ops.sparse_csr import check_compressed
+from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
+from ..ops.sparse.csr import check_compressed
 
 
 class _Later(threading.local):

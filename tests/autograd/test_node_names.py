@@ -61,7 +61,7 @@ def test_the_gradient_of_a_tensor_in_between_is_asked_for_in_vain():
 
 
 def test_a_number_made_of_a_loss_has_no_gradient(monkeypatch):
-    monkeypatch.setattr("flambeau.ops.python_protocol._warned_of_gradient", [])
+    monkeypatch.setattr("flambeau.ops.methods.python_protocol._warned_of_gradient", [])
     loss = flambeau.ones(2, requires_grad=True).sum()
     with pytest.warns(UserWarning, match="Converting a tensor with requires_grad=True to a scalar"):
         assert float(loss) == 2.0

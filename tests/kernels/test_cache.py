@@ -17,7 +17,7 @@ import numpy as np
 import flambeau.expr as x
 from flambeau.backends.cpu import jit
 from flambeau.core import dtype as dt
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 
 kernel = map_kernel((x.arg(0) * 2 + x.const({constant!r}),), (dt.float32,), (dt.float32,), "cc", 1)
 a, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau.expr as x
 from flambeau.backends.cpu import threads
-from flambeau.backends.cpu.compiled import reduce_kernel
+from flambeau.backends.compiled import reduce_kernel
 from flambeau.core import dtype as dt
 from flambeau.kernels.geometry import plan_reduction
 

@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau.backends.cpu import heavy, onednn
-from flambeau.ops import indexing
+from flambeau.ops.index import indexing
 
 F = fl.nn.functional
 

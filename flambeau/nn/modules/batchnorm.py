@@ -6,8 +6,8 @@ from typing import Any
 
 from ...core.dtype import int64
 from ...core.tensor import Tensor
-from ...ops.construct import tensor
-from ...ops.creation import empty, ones, zeros
+from ...ops.creation.construct import tensor
+from ...ops.creation.filled import empty, ones, zeros
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter

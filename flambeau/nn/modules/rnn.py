@@ -10,8 +10,8 @@ import flambeau
 
 from ...core.casts import casts
 from ...core.tensor import Tensor
-from ...ops import rnn as ops
-from ...ops.creation import empty
+from ...ops.creation.filled import empty
+from ...ops.nn import rnn as ops
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
