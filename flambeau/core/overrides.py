@@ -81,8 +81,8 @@ def registered_for_a_while(base: type) -> Iterator[None]:
             if issubclass(cls, base):
                 _REGISTERED.discard(cls)
                 _LOOKED_INTO.discard(cls)
-        if not _REGISTERED and _subclass_mode in modes.stack:
-            modes.stack.remove(_subclass_mode)
+        if not _REGISTERED:
+            modes.leave_everywhere(_subclass_mode)
 
 
 def register_plain(cls: type) -> None:

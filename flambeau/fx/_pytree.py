@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
-from ..utils._pytree import PyTree, TreeSpec
+from ..utils._pytree import PyTree, TreeSpec, is_namedtuple_class
 
 FlattenFuncSpec = Callable[[PyTree, TreeSpec], list]
 FlattenFuncExactMatchSpec = Callable[[PyTree, TreeSpec], bool]
@@ -36,6 +36,8 @@ def tree_flatten_spec(pytree: PyTree, spec: TreeSpec) -> list:
         flatten: Any = _flatten_dict
     elif spec.type in SUPPORTED_NODES:
         flatten = SUPPORTED_NODES[spec.type]
+    elif is_namedtuple_class(spec.context):
+        flatten = _flatten_sequence
     else:
         raise RuntimeError(
             f"{type(pytree)} does not have a flatten_fn_spec associated with it. Please register one with"

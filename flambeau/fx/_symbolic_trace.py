@@ -448,7 +448,7 @@ class Tracer(TracerBase):
         if type(value) in base_types and not isinstance(value, Tensor):
             self.create_proxy("call_function", flambeau._assert, (proxy == value, message), {})
         elif value is None:
-            self.create_proxy("call_function", _assert_is_none, (proxy, message), {}).node.meta["is_wrapped"] = True
+            self.create_proxy("call_function", _assert_is_none, (proxy, message), {})
         else:
             warnings.warn(
                 f"Was not able to add assertion to guarantee correct input {name} to "

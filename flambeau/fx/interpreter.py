@@ -65,10 +65,10 @@ class Interpreter:
         """The graph's result for a list of arguments, which is emptied: they are freed when nobody needs them any more."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         if len(args_list) != len(placeholders):
-            problem = "extra arguments" if len(args_list) > len(placeholders) else "too few arguments"
+            problem = "extra arguments" if len(args_list) > len(placeholders) else "missing arguments"
             raise RuntimeError(
                 f"Interpreter.boxed_run expected {len(placeholders)} arguments for placeholders but received"
-                f" {len(args_list)} ({problem})."
+                f" {len(args_list)} ({problem})"
             )
         env = dict(zip(placeholders, args_list))
         args_list.clear()

@@ -9,7 +9,9 @@ from typing import Any, Union
 
 import flambeau
 
+from ..core.device import device
 from ..core.dtype import dtype
+from ..core.layout import layout, memory_format
 from ..core.tensor import Tensor
 from ..overrides import resolve_name
 from .immutable_collections import immutable_dict, immutable_list
@@ -18,7 +20,10 @@ from .names import function_name, qualified_name, type_repr
 __all__ = ["Argument", "ArgumentT", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
 BaseArgumentTypes = Any
-base_types = (str, int, float, bool, complex, dtype, Tensor)
+base_types = (
+    str, int, float, bool, complex, dtype, Tensor, device, memory_format, layout, flambeau.SymInt, flambeau.SymBool,
+    flambeau.SymFloat,
+)  # fmt: skip
 Target = Union[Callable[..., Any], str]
 Argument = Any
 ArgumentT = Any

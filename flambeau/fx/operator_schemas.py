@@ -51,9 +51,13 @@ def check_for_mutable_operation(target: Callable, args: tuple, kwargs: dict[str,
         return
     if mutable:
         raise RuntimeError(
-            f"Tried to trace mutable operation {schema or f'{home.module}.{home.name}'}. FX only supports functional code, so"  # type: ignore[union-attr]
+            f"Tried to trace mutable operation {schema or _aten_name(home, kwargs)}. FX only supports functional code, so"
             " operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
         )
+
+
+def _aten_name(home: Any, kwargs: dict[str, Any]) -> str:
+    return f"aten::{home.name}.out" if kwargs.get("out") is not None else f"aten::{home.name}"
 
 
 def create_type_hint(x: Any) -> Any:

@@ -153,9 +153,10 @@ def load(path: Path) -> ModuleType:
 def _statements(path: Path) -> Iterator[ast.AST]:
     """What importing the file evaluates, in the test files beside it that it imports from too."""
     for node in _run_at_import(ast.parse(path.read_text())):
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
-        if beside != path and beside.exists():
-            yield from _statements(beside)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            if beside != path and beside.exists():
+                yield from _statements(beside)
         yield node
 
 
