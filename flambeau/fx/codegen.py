@@ -367,17 +367,18 @@ class _Writer:
             return plain
         value = node.meta.get("val", node.meta.get("tensor_meta", node.meta.get("example_value")))
         if isinstance(value, Tensor) and value.layout not in (flambeau.sparse_csc, flambeau.sparse_csr):
-            text = self._tensor_text(value)
+            text = self._tensor_text(node, value)
             return f': "{text}"' if type(value) in _PLAIN_TENSORS else f': "{type(value).__name__}({text})"'
-        if isinstance(value, (flambeau.SymInt, flambeau.SymFloat, flambeau.SymBool)):
-            return f': "Sym({CodeGen._sym_repr(value)})"'
+        if "symbolic" in node.meta:
+            return f': "Sym({CodeGen._sym_repr(node.meta["symbolic"])})"'
         if type(value).__name__ == "TensorMetadata":
             return f': "{dtype_letters(value.dtype)}{shape_text(value.shape)}"'
         return plain
 
-    def _tensor_text(self, value: Tensor) -> str:
-        text = self.palette.red(dtype_letters(value.dtype)) + self.palette.blue(shape_text(value.shape))
-        text += self.palette.dim_blue(shape_text(value.stride()) if self.options.include_stride else "")
+    def _tensor_text(self, node: Node, value: Tensor) -> str:
+        sizes, strides = node.meta.get("sizes", value.shape), node.meta.get("strides", value.stride())
+        text = self.palette.red(dtype_letters(value.dtype)) + self.palette.blue(shape_text(sizes))
+        text += self.palette.dim_blue(shape_text(strides) if self.options.include_stride else "")
         return text + self.palette.dim_green(str(value.device) if self.options.include_device else "")
 
     def _emit(self, node: Node) -> None:

@@ -39,6 +39,8 @@ def _function(name: str, overload: str) -> Callable:
         if name.startswith(f"{space}_") and name[len(space) + 1 :] in namespace(space):
             return namespace(space)[name[len(space) + 1 :]]
     found = namespace("torch").get(name) or getattr(Tensor, name, None) or namespace("nn.functional").get(name)
+    if found is None and name.endswith("_") and name[:-1] in namespace("nn.functional"):
+        return functools.partial(namespace("nn.functional")[name[:-1]], inplace=True)
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
     return found
@@ -95,6 +97,16 @@ def _view(self: Tensor, size: list[int], *strides: Any) -> Tensor:
 @special("expand")
 def _expand(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
     return self.expand(size)
+
+
+@special("im2col")
+def _im2col(self: Tensor, kernel_size: list, dilation: list, padding: list, stride: list) -> Tensor:
+    return F.unfold(self, kernel_size, dilation, padding, stride)
+
+
+@special("col2im")
+def _col2im(self: Tensor, output_size: list, kernel_size: list, dilation: list, padding: list, stride: list) -> Tensor:
+    return F.fold(self, output_size, kernel_size, dilation, padding, stride)
 
 
 @special("sym_size.int")
@@ -328,6 +340,17 @@ def _pool(name: str, returns_indices: bool) -> Callable:
 for _rank in (1, 2, 3):
     _SPECIAL[f"max_pool{_rank}d"] = _pool(f"max_pool{_rank}d", False)
     _SPECIAL[f"max_pool{_rank}d_with_indices"] = _pool(f"max_pool{_rank}d", True)
+
+
+def _adaptive_max(name: str) -> Callable:
+    def pool(self: Tensor, output_size: list) -> Any:
+        return getattr(F, name)(self, output_size, return_indices=True)
+
+    return pool
+
+
+for _rank in (1, 2, 3):
+    _SPECIAL[f"adaptive_max_pool{_rank}d"] = _adaptive_max(f"adaptive_max_pool{_rank}d")
 
 
 def _average(name: str) -> Callable:

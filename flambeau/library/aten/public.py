@@ -60,7 +60,8 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             schema, values = found
             overload = getattr(getattr(aten, name), schema.overload_name or "default")
             positional, named = values_as_call(schema, values)
-            return overload(*positional, **_with_device(named))
+            makes = not any(isinstance(value, Tensor) for value in positional)
+            return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") != "composite":
         raise NotImplementedError(f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments")
     return recorder.again(function, args, kwargs)
@@ -71,12 +72,12 @@ def _aten_name(key: str) -> str:
     return _PREFIXES.get(space, "") + name
 
 
-def _with_device(named: dict[str, Any]) -> dict[str, Any]:
+def _with_device(named: dict[str, Any], makes: bool) -> dict[str, Any]:
     """Functions that make tensors say where."""
     if "pin_memory" not in named:
         return named
     named = {**named, "pin_memory": bool(named["pin_memory"])}
-    if "memory_format" not in named and named.get("device") is None:
+    if makes and named.get("device") is None:
         named["device"] = default_device()
     return named
 
@@ -139,8 +140,7 @@ for _name in "float double half bfloat16 int long short char byte bool cfloat cd
 
 @entry("to")
 def _to(recorder: Any, self: Tensor, *args: Any, **kwargs: Any) -> Any:
-    if getattr(recorder, "checks_casts", False):
-        aten._assert_tensor_metadata.default(self, None, None, self.dtype, device=self.device, layout=self.layout)
+    recorder.before_cast(self)
     if args and isinstance(args[0], (str, flambeau.device)) or "device" in kwargs:
         device = flambeau.device(args[0] if args else kwargs["device"])
         wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
@@ -321,6 +321,20 @@ for _rank in (2, 3):
     _ENTRIES[f"nn.functional.adaptive_avg_pool{_rank}d"] = _adaptive(_rank)
 
 
+def _adaptive_max(rank: int) -> Callable:
+    def pool(recorder: Any, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        given = [output_size] * rank if not isinstance(output_size, (list, tuple)) else list(output_size)
+        sizes = [s if wanted is None else wanted for wanted, s in zip(given, input.shape[-rank:])]
+        found = getattr(aten, f"adaptive_max_pool{rank}d").default(input, sizes)
+        return tuple(found) if return_indices else found[0]
+
+    return pool
+
+
+for _rank in (1, 2, 3):
+    _ENTRIES[f"nn.functional.adaptive_max_pool{_rank}d"] = _adaptive_max(_rank)
+
+
 _RESIZES = {
     ("nearest", 3): "nearest1d",
     ("nearest", 4): "nearest2d",
@@ -379,14 +393,22 @@ def _loss(name: str) -> Callable:
     return call
 
 
-_ENTRIES["nn.functional.mse_loss"] = _loss("mse_loss")
-_ENTRIES["nn.functional.l1_loss"] = _loss("l1_loss")
+def _broadcast_loss(name: str) -> Callable:
+    """A loss whose tensors are broadcast first."""
+    plain = _loss(name)
+
+    def call(recorder: Any, input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return plain(recorder, *aten.broadcast_tensors.default([input, target]), *args, **kwargs)
+
+    return call
+
+
+for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+    _ENTRIES[f"nn.functional.{_name}"] = _broadcast_loss(_name)
 _ENTRIES["nn.functional.cross_entropy"] = _loss("cross_entropy_loss")
 _ENTRIES["nn.functional.nll_loss"] = _loss("nll_loss_nd")
 _ENTRIES["nn.functional.binary_cross_entropy"] = _loss("binary_cross_entropy")
 _ENTRIES["nn.functional.binary_cross_entropy_with_logits"] = _loss("binary_cross_entropy_with_logits")
-_ENTRIES["nn.functional.smooth_l1_loss"] = _loss("smooth_l1_loss")
-_ENTRIES["nn.functional.huber_loss"] = _loss("huber_loss")
 _ENTRIES["nn.functional.soft_margin_loss"] = _loss("soft_margin_loss")
 
 
@@ -436,6 +458,25 @@ def _norm(recorder: Any, input: Tensor, p: Any = "fro", dim: Any = None, keepdim
     power = 2.0 if p in ("fro", None) else p
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     return aten.linalg_vector_norm.default(input, power, dims, keepdim, dtype=dtype)
+
+
+@entry("contiguous")
+def _contiguous(recorder: Any, self: Tensor, memory_format: Any = flambeau.contiguous_format) -> Any:
+    if self.is_contiguous(memory_format=memory_format):
+        return self
+    return aten.contiguous.default(self, memory_format=memory_format)
+
+
+@entry("nn.functional.unfold")
+def _unfold(recorder: Any, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    return aten.im2col.default(input, kernel_size, dilation, padding, stride)
+
+
+@entry("nn.functional.fold")
+def _fold(
+    recorder: Any, input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    return aten.col2im.default(input, output_size, kernel_size, dilation, padding, stride)
 
 
 @entry("detach")

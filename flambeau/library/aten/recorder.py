@@ -53,6 +53,9 @@ class AtenRecorder(modes.Mode):
             if on:
                 stack.push(self)
 
+    def before_cast(self, tensor: Any) -> None:
+        """Called before a tensor is converted to another type."""
+
     def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
         raise NotImplementedError
 

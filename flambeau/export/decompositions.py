@@ -1,0 +1,1 @@
+def composite_table(): return {}
