@@ -187,6 +187,8 @@ class Trace:
     def _user_input(self, leaf: Any, original: Any, name: str) -> None:
         recorder = self.recorder
         node = recorder.graph.placeholder(name)
+        if node.name != name and not any(n.name == name for n in recorder.graph.nodes):
+            node.name = name  # also where Python has a function of that name
         recorder.first_user_input = recorder.first_user_input or node
         if isinstance(leaf, Tensor):
             recorder.track(leaf, node)

@@ -353,7 +353,7 @@ class Node:
             return True
         schema = getattr(self.target, "_schema", None)
         if schema is not None:
-            if schema.is_mutable:
+            if schema.is_mutable or not schema.returns:
                 return True
             return impure_random and function_name(self.target).split(".")[0] in _RANDOM
         name = resolve_name(self.target)

@@ -25,6 +25,7 @@ from ...library.aten.recorder import AtenRecorder
 from ...nn import Module, Parameter
 from ...utils import _pytree as pytree
 from .._symbolic_trace import Tracer
+from ..codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
@@ -153,8 +154,13 @@ def make_fx(
         with recorder:
             result = f(*pytree.tree_unflatten(inputs, shape))
         out, out_shape = pytree.tree_flatten(result)
-        values = pytree.tree_unflatten([recorder.argument(v) for v in out], out_shape)
-        graph.output(values)
+        values = [recorder.argument(v) for v in out]
+        if all(isinstance(a, Tensor) or not pytree.tree_leaves(a) or pytree.tree_leaves(a)[0] is a for a in args):
+            graph.output(pytree.tree_unflatten(values, out_shape))
+        else:
+            graph.output(values)
+            names = list(dict.fromkeys(name.rpartition("_")[0] for name in _input_names(f, args)))
+            graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, shape, out_shape))
         name = type(f).__name__ if isinstance(f, Module) else getattr(f, "__name__", "GraphModule")
         module = GraphModule(root, graph, name)
         if not pre_dispatch or decomposition_table:

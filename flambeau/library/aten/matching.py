@@ -130,8 +130,8 @@ def choose(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[FunctionSche
 def _same(value: Any, default: Any) -> bool:
     if default is REQUIRED or isinstance(value, Tensor):
         return False
-    if isinstance(value, bool) != isinstance(default, bool):
-        return False
+    if isinstance(value, (bool, int, float)) and type(value) is not type(default):
+        return False  # the number 0.0 is not the default 0
     return type(value).__name__ not in ("SymInt", "SymFloat", "SymBool") and value == default
 
 
