@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .library.aten.overloads import OpOverload, OpOverloadPacket
-from .library.operator import _Namespace as _OpNamespace
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket"]
 
@@ -18,5 +17,3 @@ class HigherOrderOperator:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"the higher-order operator {self._name}")
-
-

@@ -77,7 +77,9 @@ class Recorder(GraphRecorder):
         self.counts[name] = self.counts.get(name, 0) + 1
         node.meta["torch_fn"] = (f"{name}_{self.counts[name]}", f"function.{name}")
 
-    def add_input(self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None) -> None:
+    def add_input(
+        self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
+    ) -> None:
         node = self.graph.placeholder(re.sub(r"[^0-9a-zA-Z_]+", "_", name).lower())
         self.track(tensor, node)
         self.inputs.append(InputSpec(kind, TensorArgument(node.name), target, persistent))
@@ -122,7 +124,7 @@ class Recorder(GraphRecorder):
             finally:
                 self.stack = kept
 
-        Module.__call__ = call  # type: ignore[method-assign]
+        Module.__call__ = call  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
@@ -307,7 +309,7 @@ class _Merger:
         nodes[0].args = self._computed(merged, nodes[0])
 
     def _shapes(self, nodes: list[Node]) -> None:
-        values = [n.meta.get("val") for n in nodes]
+        values: list[Any] = [n.meta.get("val") for n in nodes]
         if isinstance(values[0], Tensor):
             dims = range(values[0].dim())
             nodes[0].meta["sizes"] = [self._expression([v.shape[d] for v in values], nodes[0]) for d in dims]
@@ -316,7 +318,9 @@ class _Merger:
     def _expression(self, numbers: list[int], node: Node) -> Any:
         found = fitted(numbers, self.runs, self.sizes.symbols)
         if found is None:
-            raise Unsupported(f"a size at {node.format_node()} depends on the sizes of the inputs in a way that is not known: {numbers}")
+            raise Unsupported(
+                f"a size at {node.format_node()} depends on the sizes of the inputs in a way that is not known: {numbers}"
+            )
         return found.terms.get((), 0) if found.is_constant else found
 
     def _merged(self, values: list[Any], node: Node) -> Any:
@@ -351,7 +355,12 @@ class _Merger:
         """A node that computes an expression, right behind the inputs."""
         if wanted in self.nodes:
             return self.nodes[wanted]
-        if len(wanted.terms) == 1 and wanted.divisor == 1 and list(wanted.terms.values()) == [1] and len(wanted.symbols) == 1:
+        if (
+            len(wanted.terms) == 1
+            and wanted.divisor == 1
+            and list(wanted.terms.values()) == [1]
+            and len(wanted.symbols) == 1
+        ):
             ((term, _),) = wanted.terms.items()
             if len(term) == 1:
                 return self._symbol(term[0])

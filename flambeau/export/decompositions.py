@@ -206,7 +206,11 @@ def _linear(input: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
     transposed = aten.t.default(weight)
     if input.dim() == 2:
         return aten.mm.default(input, transposed) if bias is None else aten.addmm.default(bias, input, transposed)
-    flat = aten.view.default(input, [-1, input.size(-1)]) if input.is_contiguous() else _reshape(input, [-1, input.size(-1)])
+    flat = (
+        aten.view.default(input, [-1, input.size(-1)])
+        if input.is_contiguous()
+        else _reshape(input, [-1, input.size(-1)])
+    )
     product = aten.mm.default(flat, transposed) if bias is None else aten.addmm.default(bias, flat, transposed)
     return aten.view.default(product, [*input.shape[:-1], weight.size(0)])
 
@@ -252,7 +256,13 @@ def _window(value: list, rank: int) -> list:
 
 def _convolution(transposed: bool, rank: int) -> Callable:
     def conv(
-        input: Tensor, weight: Tensor, bias: Any = None, stride: Any = (1,), padding: Any = (0,), dilation: Any = (1,), groups: int = 1
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = (1,),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        groups: int = 1,
     ) -> Tensor:
         if isinstance(padding, str):
             raise NotImplementedError(f"taking apart a convolution with padding={padding!r}")
@@ -351,12 +361,19 @@ def _adaptive_avg_pool2d(self: Tensor, output_size: list) -> Tensor:
 
 @composite("cross_entropy_loss.default")
 def _cross_entropy(
-    self: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0
+    self: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
 ) -> Tensor:
     if smoothing or target.is_floating_point():
         raise NotImplementedError("taking apart cross_entropy with label_smoothing or probabilities")
     dim = 1 if self.dim() > 1 else 0
-    return aten.nll_loss_nd.default(aten._log_softmax.default(self, dim, False), target, weight, reduction, ignore_index)
+    return aten.nll_loss_nd.default(
+        aten._log_softmax.default(self, dim, False), target, weight, reduction, ignore_index
+    )
 
 
 @composite("pad.default")
@@ -387,7 +404,9 @@ def _attention(
     keys = aten.mul.Scalar(aten.transpose.int(key, -2, -1), factor)
     scores = _batched_product(aten.mul.Scalar(query, factor), keys)
     if is_causal:
-        ones = aten.ones.default([query.size(-2), key.size(-2)], dtype=flambeau.bool, device=query.device, pin_memory=False)
+        ones = aten.ones.default(
+            [query.size(-2), key.size(-2)], dtype=flambeau.bool, device=query.device, pin_memory=False
+        )
         mask = aten.tril.default(ones)
     if mask is not None:
         if mask.dtype == flambeau.bool:
@@ -569,7 +588,11 @@ def _example(node: Node) -> Any:
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return value
-    return flambeau.zeros(value.shape, dtype=value.dtype) if not value.is_floating_point() else flambeau.ones(value.shape, dtype=value.dtype)
+    return (
+        flambeau.zeros(value.shape, dtype=value.dtype)
+        if not value.is_floating_point()
+        else flambeau.ones(value.shape, dtype=value.dtype)
+    )
 
 
 def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
@@ -593,11 +616,11 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
             node = recorder.node_of(value)
             results.append(node)
             output_specs.append(OutputSpec(kind, TensorArgument(node.name), spec.target or spec.arg.name))
-    for spec, value in zip(program.graph_signature.output_specs, outputs):
+    for old, value in zip(program.graph_signature.output_specs, outputs):
         result = recorder.argument(value)
         results.append(result)
         argument = TensorArgument(result.name) if isinstance(result, Node) else ConstantArgument("", result)
-        output_specs.append(OutputSpec(spec.kind, argument, spec.target))
+        output_specs.append(OutputSpec(old.kind, argument, old.target))
     graph.output(tuple(results))
     graph.eliminate_dead_code()
     signature = ExportGraphSignature(list(specs), output_specs)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-
 from typing import Any
 
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
 from .symbols import Expression, Symbol
 
-__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims", "refine_dynamic_shapes_from_suggested_fixes"]
+__all__ = [
+    "AdditionalInputs",
+    "Constraint",
+    "Dim",
+    "ShapesCollection",
+    "dims",
+    "refine_dynamic_shapes_from_suggested_fixes",
+]
 
 
 class _DimHint:
@@ -65,7 +71,9 @@ class Dim:
 
     def __mul__(self, other: int) -> Dim:
         if _whole(other, "multiply") <= 0:
-            raise NotImplementedError(f"Attempted to multiply {other} with {self.__name__}, where a positive integer was expected.")
+            raise NotImplementedError(
+                f"Attempted to multiply {other} with {self.__name__}, where a positive integer was expected."
+            )
         return self._derived(other, 0)
 
     __rmul__ = __mul__
@@ -205,7 +213,9 @@ class Sizes:
         root = wanted.root
         hint, rest = divmod(size - wanted.offset, wanted.factor)
         if rest:
-            raise ValueError(f"Expected input {source} = {size} to be of the form {wanted.__name__}, where {root.__name__} is an integer")
+            raise ValueError(
+                f"Expected input {source} = {size} to be of the form {wanted.__name__}, where {root.__name__} is an integer"
+            )
         if root.__name__ not in self._named:
             self._named[root.__name__] = self._new(source, hint, root.min, root.max)
         symbol = self._named[root.__name__]
@@ -252,5 +262,3 @@ def _walk(value: Any, shape: Any, path: str, number: int, sizes: Sizes) -> int:
             number = _walk(item, None if shape is None else shape.get(key), f"{path}[{key!r}]", number, sizes)
         return number
     return number + len(pytree.tree_leaves(value))
-
-

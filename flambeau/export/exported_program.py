@@ -11,6 +11,7 @@ from ..core.tensor import Tensor
 from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule, _assign_attr
+from ..library.aten import aten
 from ..nn import Module, Parameter
 from ..utils import _pytree as pytree
 from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
@@ -215,7 +216,9 @@ class ExportedProgram:
     def __str__(self) -> str:
         code = self.graph_module.print_readable(print_output=False).replace("\n", "\n    ")
         signature = str(self.graph_signature).replace("\n", "\n    ")
-        return f"ExportedProgram:\n    {code}\nGraph signature: {signature}\nRange constraints: {self.range_constraints}\n"
+        return (
+            f"ExportedProgram:\n    {code}\nGraph signature: {signature}\nRange constraints: {self.range_constraints}\n"
+        )
 
     # -- modules --
 
@@ -245,7 +248,7 @@ class ExportedProgram:
     ) -> ExportedProgram:
         """The program in fewer kinds of operators, without changes in place: `decomp_table` says what each operator is made of
         (None: PyTorch's core operators remain)."""
-        from .decompositions import decomposed_program
+        from .decompositions import decomposed_program  # noqa: PLC0415  it imports this module
 
         return decomposed_program(self, decomp_table)
 
@@ -324,14 +327,12 @@ def _hook(checks: InputChecks) -> Callable:
 
 def _write_mutations(program: ExportedProgram, graph: Graph, results: list, values: dict) -> list:
     """Outputs that change buffers or inputs become copies into them; the others remain."""
-    from ..library.aten import aten
-
     targets = {s.target: s.arg.name for s in program.graph_signature.input_specs if s.target}
     by_name = {n.name: values[n] for n in program.graph.nodes if n.op == "placeholder"}
     kept = []
     for spec, value in zip(program.graph_signature.output_specs, results):
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
-            graph.call_function(aten.copy_.default, (by_name[targets[spec.target]], value))
+            graph.call_function(aten.copy_.default, (by_name[targets[spec.target or ""]], value))
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
             graph.call_function(aten.copy_.default, (by_name[spec.target or ""], value))
         else:
@@ -341,6 +342,6 @@ def _write_mutations(program: ExportedProgram, graph: Graph, results: list, valu
 
 def default_decompositions() -> dict[Any, Callable]:
     """The table of `run_decompositions()`: change it and pass it on."""
-    from .decompositions import core_table
+    from .decompositions import core_table  # noqa: PLC0415  it imports this module
 
     return core_table()

@@ -10,7 +10,10 @@ from .symbols import Expression, Symbol
 
 def written(value: Expression) -> str:
     """An expression as text."""
-    pieces = [_product(term, factor) for term, factor in sorted(value.terms.items(), key=lambda item: [s.name for s in item[0]])]
+    pieces = [
+        _product(term, factor)
+        for term, factor in sorted(value.terms.items(), key=lambda item: [s.name for s in item[0]])
+    ]
     total = pieces[0] if len(pieces) == 1 else f"Add({', '.join(pieces)})"
     return total if value.divisor == 1 else f"FloorDiv({total}, Integer({value.divisor}))"
 
@@ -56,7 +59,5 @@ def _read(tree: ast.AST, hint: int, symbols: dict[str, Symbol]) -> Any:
 def _multiplied(parts: list[Expression]) -> Expression:
     found: dict[tuple[Symbol, ...], int] = {(): 1}
     for part in parts:
-        found = {
-            tuple(sorted((*a, *b))): x * y for a, x in found.items() for b, y in part.terms.items()
-        }
+        found = {tuple(sorted((*a, *b))): x * y for a, x in found.items() for b, y in part.terms.items()}
     return Expression(found)

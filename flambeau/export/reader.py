@@ -27,7 +27,24 @@ from .graph_signature import (
 from .symbols import Expression, Symbol
 from .tensors import dtype_of, format_of, layout_of, meta_tensor
 
-_ARITHMETIC = {"add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "eq", "ne", "lt", "le", "gt", "ge", "getitem"}
+_ARITHMETIC = {
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "truediv",
+    "mod",
+    "pow",
+    "neg",
+    "pos",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "getitem",
+}
 
 
 def _target(name: str) -> Any:
@@ -72,7 +89,15 @@ class Reader:
         }
         entries = [self._call_entry(e) for e in self.module["module_call_graph"]]
         return ExportedProgram(
-            Module(), self.graph, signature, weights, ranges, entries, example, constants, verifiers=self.data["verifiers"]
+            Module(),
+            self.graph,
+            signature,
+            weights,
+            ranges,
+            entries,
+            example,
+            constants,
+            verifiers=self.data["verifiers"],
         )
 
     def _symbol(self, name: str) -> Symbol:
@@ -107,8 +132,11 @@ class Reader:
             node.meta["symbolic"] = value if isinstance(value, Expression) else Expression(value)
 
     def _named(self, name: str, node: Node) -> Node:
-        if node.name != name:
-            node._rename(name)
+        if node.name != name:  # also where Python has a function of that name
+            if name in self.nodes:
+                raise ValueError(f"two values of the program are called {name}")
+            node.name = name
+            self.graph._graph_namespace._rename_object(node, name)
         self.nodes[name] = node
         self._describe(node)
         return node
@@ -227,9 +255,13 @@ class Reader:
         if kind == "buffer_mutation":
             return OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(value["arg"]["name"]), value["buffer_name"])
         if kind == "parameter_mutation":
-            return OutputSpec(OutputKind.PARAMETER_MUTATION, TensorArgument(value["arg"]["name"]), value["parameter_name"])
+            return OutputSpec(
+                OutputKind.PARAMETER_MUTATION, TensorArgument(value["arg"]["name"]), value["parameter_name"]
+            )
         if kind == "user_input_mutation":
-            return OutputSpec(OutputKind.USER_INPUT_MUTATION, TensorArgument(value["arg"]["name"]), value["user_input_name"])
+            return OutputSpec(
+                OutputKind.USER_INPUT_MUTATION, TensorArgument(value["arg"]["name"]), value["user_input_name"]
+            )
         raise NotImplementedError(f"the exported program has an output of the kind {kind[:40]}")
 
     @staticmethod
@@ -248,10 +280,12 @@ class Reader:
 
 
 def _device(value: dict[str, Any]) -> Any:
-    return flambeau.device(value["type"], value["index"]) if value["index"] is not None else flambeau.device(value["type"])
+    return (
+        flambeau.device(value["type"], value["index"]) if value["index"] is not None else flambeau.device(value["type"])
+    )
 
 
-_CONVERTED = {
+_CONVERTED: dict[str, Any] = {
     "as_scalar_type": dtype_of,
     "as_layout": layout_of,
     "as_memory_format": format_of,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..nn import Parameter
 from ..serialization import load as load_pickle
 from ..serialization import save as save_pickle
 from .exported_program import ExportedProgram
@@ -41,7 +42,9 @@ def save(
 ) -> None:
     """Write a program to a file or file-like object. `extra_files` are kept beside it, by name."""
     if not isinstance(ep, ExportedProgram):
-        raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+        raise TypeError(
+            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
+        )
     named = isinstance(f, (str, os.PathLike))
     root = _root(os.fspath(f)) if named else "archive"
     entries = _entries(ep, opset_version, pickle_protocol)
@@ -85,7 +88,12 @@ def _tensors(folder: str, prefix: str, what: str, tensors: dict[str, Any]) -> di
         found[f"{folder}/{prefix}_{number}"] = tensor_bytes(plain)
         meta = {**tensor_meta(plain), "requires_grad": tensor.requires_grad}
         is_param = type(tensor).__name__ == "Parameter"
-        config[name] = {"path_name": f"{prefix}_{number}", "is_param": is_param, "use_pickle": False, "tensor_meta": meta}
+        config[name] = {
+            "path_name": f"{prefix}_{number}",
+            "is_param": is_param,
+            "use_pickle": False,
+            "tensor_meta": meta,
+        }
     found[f"{folder}/{_MODEL}_{what}_config.json"] = json.dumps({"config": config}).encode()
     return found
 
@@ -125,8 +133,6 @@ class _Archive:
 
 
 def _read_tensors(archive: _Archive, folder: str, what: str) -> dict[str, Any]:
-    from ..nn import Parameter
-
     config = archive.json(f"{folder}/{_MODEL}_{what}_config.json")["config"]
     found: dict[str, Any] = {}
     for name, entry in config.items():
@@ -167,8 +173,19 @@ def _guarded(make: Callable[[], ExportedProgram]) -> ExportedProgram:
     """A damaged file is an error of one kind."""
     try:
         return make()
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, RecursionError, OverflowError) as problem:
-        raise RuntimeError(f"the exported program is damaged or of a kind not known: {type(problem).__name__}: {problem}") from problem
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        AssertionError,
+        RecursionError,
+        OverflowError,
+    ) as problem:
+        raise RuntimeError(
+            f"the exported program is damaged or of a kind not known: {type(problem).__name__}: {problem}"
+        ) from problem
 
 
 def _program(archive: _Archive) -> ExportedProgram:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 
@@ -121,8 +122,6 @@ def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[
 
 def _solved(terms: list[Term], numbers: list[int], runs: list[dict[Symbol, int]]) -> Expression | None:
     """Whole coefficients for the terms and a constant, by elimination."""
-    from fractions import Fraction
-
     rows = [
         [Fraction(math.prod(run[s] for s in term)) for term in terms] + [Fraction(1), Fraction(number)]
         for run, number in zip(runs, numbers)

@@ -8,6 +8,7 @@ from typing import Any
 import flambeau
 
 from ..core.tensor import Tensor
+from .expressions import written
 from .symbols import Expression
 
 SCALAR_TYPES = {
@@ -57,8 +58,6 @@ def _named(table: dict[str, int], number: int) -> str:
 
 def size_entry(size: Any) -> dict[str, Any]:
     """A size as the file has it."""
-    from .expressions import written
-
     if isinstance(size, Expression):
         return {"as_expr": {"expr_str": written(size), "hint": {"as_int": size.hint}}}
     return {"as_int": size}

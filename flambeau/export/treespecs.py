@@ -48,7 +48,9 @@ def _read(data: Any) -> TreeSpec:
     for kind in SUPPORTED_NODES:
         if isinstance(kind, type) and name == f"{kind.__module__}.{kind.__qualname__}":
             return TreeSpec(kind, json.loads(data["context"]), children)
-    raise ValueError(f"the program's arguments hold a {name}, which is not registered: call register_dataclass or register_pytree_node")
+    raise ValueError(
+        f"the program's arguments hold a {name}, which is not registered: call register_dataclass or register_pytree_node"
+    )
 
 
 def loads(text: str) -> TreeSpec:

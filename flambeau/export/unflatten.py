@@ -21,7 +21,9 @@ class FlatArgsAdapter(abc.ABC):
     """Changes arguments that are nested differently than those of the example."""
 
     @abc.abstractmethod
-    def adapt(self, target_spec: Any, input_spec: Any, input_args: list[Any], metadata: Any = None, obj: Any = None) -> list:
+    def adapt(
+        self, target_spec: Any, input_spec: Any, input_args: list[Any], metadata: Any = None, obj: Any = None
+    ) -> list:
         """The leaves in the order of `target_spec`."""
 
 
@@ -85,7 +87,9 @@ class UnflattenedModule(Module):
             if isinstance(tensor, Parameter):
                 holder.register_parameter(name, tensor)
             else:
-                holder.register_buffer(name, tensor, persistent=spec.persistent is not False and spec.kind is InputKind.BUFFER)
+                holder.register_buffer(
+                    name, tensor, persistent=spec.persistent is not False and spec.kind is InputKind.BUFFER
+                )
 
     def _holder(self, path: str) -> Module:
         module: Module = self

@@ -78,7 +78,9 @@ class Writer:
         nodes: list[dict[str, Any]] = []
         inputs: list[Any] = []
         outputs: list[Any] = []
-        constants = {s.arg.name: s.arg for s in self.ep.graph_signature.input_specs if isinstance(s.arg, ConstantArgument)}
+        constants = {
+            s.arg.name: s.arg for s in self.ep.graph_signature.input_specs if isinstance(s.arg, ConstantArgument)
+        }
         for node in self.ep.graph.nodes:
             self._note_value(node)
             if node.op == "placeholder":
@@ -173,7 +175,11 @@ class Writer:
 
     def _value(self, value: Any, kind: str = "") -> dict[str, Any]:
         if isinstance(value, Node):
-            return {"as_sym_int": {"as_name": value.name}} if "symbolic" in value.meta else {"as_tensor": {"name": value.name}}
+            return (
+                {"as_sym_int": {"as_name": value.name}}
+                if "symbolic" in value.meta
+                else {"as_tensor": {"name": value.name}}
+            )
         if isinstance(value, (list, tuple)):
             return self._list(list(value), kind)
         for cls, key, convert in _SCALARS:
@@ -184,9 +190,7 @@ class Writer:
     def _list(self, values: list[Any], kind: str) -> dict[str, Any]:
         nodes = [v for v in values if isinstance(v, Node)]
         if nodes and "symbolic" in nodes[0].meta:
-            return {
-                "as_sym_ints": [{"as_name": v.name} if isinstance(v, Node) else {"as_int": v} for v in values]
-            }
+            return {"as_sym_ints": [{"as_name": v.name} if isinstance(v, Node) else {"as_int": v} for v in values]}
         if nodes or kind.startswith("Tensor"):
             if any(v is None for v in values):
                 return {

@@ -44,7 +44,13 @@ inplace_methods = {
 }
 inplace_methods["setitem"] = "{}[{}] = {}"
 
-_TYPING_NAMES = {list: typing.List, dict: typing.Dict, set: typing.Set, frozenset: typing.FrozenSet, tuple: typing.Tuple}  # noqa: UP006
+_TYPING_NAMES = {
+    list: list,
+    dict: dict,
+    set: set,
+    frozenset: frozenset,
+    tuple: tuple,
+}  # noqa: UP006
 
 
 class _CustomBuiltin(NamedTuple):
@@ -208,7 +214,9 @@ class CodeGen:
         """Further (name, value) pairs that the code uses."""
         return []
 
-    def _gen_python_code(self, nodes: Iterable[Node], root_module: str, namespace: Namespace, **options: Any) -> PythonCode:
+    def _gen_python_code(
+        self, nodes: Iterable[Node], root_module: str, namespace: Namespace, **options: Any
+    ) -> PythonCode:
         options.pop("record_func", None)
         return _Writer(self, list(nodes), root_module, namespace, _Options(**options)).write()
 
@@ -216,9 +224,7 @@ class CodeGen:
 class _Writer:
     """One graph being written."""
 
-    def __init__(
-        self, codegen: CodeGen, nodes: list[Node], root: str, namespace: Namespace, options: _Options
-    ) -> None:
+    def __init__(self, codegen: CodeGen, nodes: list[Node], root: str, namespace: Namespace, options: _Options) -> None:
         self.codegen, self.nodes, self.root, self.namespace, self.options = codegen, nodes, root, namespace, options
         self.palette = _Palette(options.colored)
         self.parameters: list[str] = []
@@ -365,7 +371,7 @@ class _Writer:
         plain = "" if node.type is None else f" : {self.type_name(node.type)}"
         if not self.options.verbose:
             return plain
-        value = node.meta.get("val", node.meta.get("tensor_meta", node.meta.get("example_value")))
+        value: Any = node.meta.get("val", node.meta.get("tensor_meta", node.meta.get("example_value")))
         if isinstance(value, Tensor) and value.layout not in (flambeau.sparse_csc, flambeau.sparse_csr):
             text = self._tensor_text(node, value)
             return f': "{text}"' if type(value) in _PLAIN_TENSORS else f': "{type(value).__name__}({text})"'

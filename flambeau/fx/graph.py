@@ -325,9 +325,7 @@ class Graph:
         to_erase._remove_from_list()
         to_erase._erased = True
         self._len -= 1
-        to_erase._update_args_kwargs(
-            map_arg(to_erase._args, lambda n: None), map_arg(to_erase._kwargs, lambda n: None)
-        )
+        to_erase._update_args_kwargs(map_arg(to_erase._args, lambda n: None), map_arg(to_erase._kwargs, lambda n: None))
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
         """New nodes go before `n` (without one, to the beginning): for a while in `with`, or from now on."""
@@ -417,7 +415,7 @@ class Graph:
     def print_tabular(self) -> None:
         """Print the nodes as a table; needs the package `tabulate`."""
         try:
-            from tabulate import tabulate
+            from tabulate import tabulate  # noqa: PLC0415  an optional package
         except ImportError:
             print(
                 "`print_tabular` relies on the library `tabulate`, "
@@ -482,9 +480,7 @@ class Graph:
                     f"Node {node} target {node.target} references nonexistent attribute {atom} of {path}"
                 )
             if node.op == "call_module" and not isinstance(found, Module):
-                raise RuntimeError(
-                    f"Node {node} target {node.target} {atom} of {path} does not reference an nn.Module"
-                )
+                raise RuntimeError(f"Node {node} target {node.target} {atom} of {path} does not reference an nn.Module")
             owner = found
 
 

@@ -139,7 +139,7 @@ class _CodeOnlyModule(Module):
 def _deserialize_graph_module(
     forward: Callable, body: dict[str, Any], graph_module_cls: type | None = None
 ) -> GraphModule:
-    from ._symbolic_trace import Tracer  # it imports this module
+    from ._symbolic_trace import Tracer  # noqa: PLC0415  it imports this module
 
     tracer_cls: Any = body.get("_tracer_cls") or Tracer
 
@@ -251,7 +251,7 @@ class _WrappedCall:
         try:
             if self.cls_call is not None:
                 return self.cls_call(obj, *args, **kwargs)
-            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc]
+            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc, arg-type]
         except Exception as problem:
             innermost = traceback.StackSummary.extract(traceback.walk_tb(problem.__traceback__))[-1]
             if "eval_with_key" not in innermost.filename:

@@ -35,9 +35,7 @@ def _without_changes(base: type, methods: str) -> Callable[[type], type]:
     return change
 
 
-@_without_changes(
-    list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort"
-)
+@_without_changes(list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort")
 class immutable_list(list):  # noqa: N801
     """A list that cannot be changed."""
 

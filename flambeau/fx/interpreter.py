@@ -109,7 +109,9 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            raise RuntimeError(f"Expected positional argument for parameter {target}, but one was not passed in!") from None
+            raise RuntimeError(
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
+            ) from None
 
     def get_attr(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         """What lies at a path of the module."""
@@ -206,5 +208,3 @@ class Transformer(Interpreter):
             if old is not None:
                 node.meta.update({k: v for k, v in old.meta.items() if k not in node.meta})
         return GraphModule(self.module, self.new_graph, type(self.module).__name__)
-
-

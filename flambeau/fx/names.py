@@ -20,10 +20,41 @@ from ..ops import namespace as operators
 from ..serialization.names import written_name
 
 # Functions that PyTorch compiles, where it keeps them; what else `nn.functional` has is written in Python there.
-COMPILED_NN = """avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear logsigmoid one_hot scaled_dot_product_attention
-softplus softshrink""".split()
-PYTHON_FUNCTIONS = """atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist
-chain_matmul einsum lu meshgrid norm split stft tensordot unique unique_consecutive unravel_index""".split()
+COMPILED_NN = [
+    "avg_pool2d",
+    "avg_pool3d",
+    "elu_",
+    "gelu",
+    "hardtanh_",
+    "leaky_relu_",
+    "linear",
+    "logsigmoid",
+    "one_hot",
+    "scaled_dot_product_attention",
+    "softplus",
+    "softshrink",
+]
+PYTHON_FUNCTIONS = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
+    "chain_matmul",
+    "einsum",
+    "lu",
+    "meshgrid",
+    "norm",
+    "split",
+    "stft",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
 _ALIASES = {"logsigmoid": "log_sigmoid"}
 _SHARED = ("layer_norm", "rms_norm")
 _OPERATOR_MODULES = ("linalg", "fft", "special")
@@ -86,9 +117,9 @@ def module_name(value: Any) -> str | None:
         if written:
             return written[0]
     name = getattr(value, "__name__", None)
-    if isinstance(name, str) and vars(flambeau).get(name, flambeau._HOMES.get(name)) is not None:
-        if getattr(flambeau, name) is value:
-            return "torch"
+    known = isinstance(name, str) and vars(flambeau).get(name, flambeau._HOMES.get(name)) is not None
+    if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
+        return "torch"
     module = getattr(value, "__module__", None)
     return None if module is None else naming.torch_name(module)
 

@@ -16,6 +16,7 @@ from ..core.tensor import Tensor
 from ..overrides import resolve_name
 from .immutable_collections import immutable_dict, immutable_list
 from .names import function_name, qualified_name, type_repr
+from .operator_schemas import normalize_function, normalize_module
 
 __all__ = ["Argument", "ArgumentT", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -371,8 +372,6 @@ class Node:
         normalize_to_only_use_kwargs: bool = False,
     ) -> Any:
         """The arguments matched to the target's parameters, with defaults filled in; None where that cannot be done."""
-        from .operator_schemas import normalize_function, normalize_module  # it imports this module
-
         if self.op == "call_function":
             return normalize_function(
                 self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs
@@ -432,7 +431,11 @@ class Node:
 
     def _tensor_text(self) -> str:
         value = self.meta.get("val", self.meta.get("tensor_meta", self.meta.get("example_value")))
-        if self.op in ("placeholder", "get_attr") or not isinstance(value, Tensor) or value.layout is not flambeau.strided:
+        if (
+            self.op in ("placeholder", "get_attr")
+            or not isinstance(value, Tensor)
+            or value.layout is not flambeau.strided
+        ):
             return ""
         shape = f"{dtype_letters(value.dtype)}{shape_text(value.shape)}"
         return f'Tensor "{shape}{shape_text(value.stride())}{value.device}"'

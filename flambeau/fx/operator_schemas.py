@@ -8,9 +8,9 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .. import nn
 from ..core.naming import torch_name
 from .names import home_of
-
 
 __all__ = [
     "ArgsKwargsPair",
@@ -88,7 +88,9 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
         return _containers_match(signature_type, argument_type)
     if signature_type is inspect.Parameter.empty:
         return True
-    return inspect.isclass(argument_type) and inspect.isclass(signature_type) and issubclass(argument_type, signature_type)
+    return (
+        inspect.isclass(argument_type) and inspect.isclass(signature_type) and issubclass(argument_type, signature_type)
+    )
 
 
 def _containers_match(wanted: Any, given: Any) -> bool:
@@ -128,8 +130,6 @@ def normalize_module(
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
     """The same for a call of a submodule that is one of PyTorch's own layers."""
-    from .. import nn
-
     try:
         module = root.get_submodule(target)
     except AttributeError as problem:
@@ -161,5 +161,3 @@ def _normalized(
         else:
             named[name] = value
     return ArgsKwargsPair(tuple(positional), named)
-
-

@@ -176,7 +176,12 @@ class TracerBase:
             return {self._create_key(key): self.create_arg(value) for key, value in a.items()}
         if isinstance(a, (slice, range)):
             return type(a)(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
-        if isinstance(a, (*base_types, enum.Enum, Operator)) or a is None or a is ... or type(a).__name__ == "OpOverload":
+        if (
+            isinstance(a, (*base_types, enum.Enum, Operator))
+            or a is None
+            or a is ...
+            or type(a).__name__ == "OpOverload"
+        ):
             return a
         if is_dataclass(a) and not isinstance(a, type):
             kwargs = {field.name: self.create_arg(getattr(a, field.name)) for field in fields(a)}
@@ -189,9 +194,7 @@ class TracerBase:
 
         def refuse_nodes(value: Any) -> Any:
             if isinstance(value, Node):
-                raise RuntimeError(
-                    f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {value}"
-                )
+                raise RuntimeError(f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {value}")
             return value
 
         return map_aggregate(self.create_arg(key), refuse_nodes)
@@ -318,8 +321,9 @@ class Proxy:
                 f"Found multiple different tracers {list(tracers.values())} while trying to trace operations {orig_method}"
             )
         (tracer,) = tracers.values()
-        if home_of(orig_method) is None and getattr(Tensor, orig_method.__name__, None) is orig_method:
-            return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
+        method: str = orig_method.__name__
+        if home_of(orig_method) is None and getattr(Tensor, method, None) is orig_method:
+            return tracer.create_proxy("call_method", method, args, kwargs)
         args, kwargs = spelled(orig_method, args, kwargs)
         name = tracer.graph._target_to_str(function_name(orig_method))
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=name)
@@ -377,7 +381,7 @@ class ParameterProxy(Proxy):
 
 
 def _define_operator(name: str) -> None:
-    target = getattr(operator, name, None)
+    target: Any = getattr(operator, name, None)
     if target is None:  # `div`, which Python 2 had
         return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import traceback
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -134,7 +135,6 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Callable], Callable]:
     """A decorator: what the function does is annotated."""
-    import functools
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)

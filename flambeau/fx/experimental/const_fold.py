@@ -7,8 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import flambeau
+
 from ... import nn
 from ...core.tensor import Tensor
+from .._symbolic_trace import symbolic_trace
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node, map_arg
@@ -42,7 +45,7 @@ class FoldedGraphModule(GraphModule):
     def _parameter(self, value: Any) -> nn.Parameter:
         if isinstance(value, Tensor):
             return nn.Parameter(value.detach().clone(), requires_grad=value.requires_grad)
-        return nn.Parameter(Tensor([value]).to(self.device_for_folded_attrs), requires_grad=False)
+        return nn.Parameter(flambeau.tensor([float(value)], device=self.device_for_folded_attrs), requires_grad=False)
 
     def run_folding(self) -> None:
         """Compute the constants and keep them as parameters."""
@@ -146,8 +149,6 @@ def split_const_subgraphs(
 ) -> FoldedGraphModule:
     """The module with what does not depend on its inputs taken out, to be computed once. Nodes for which
     `skip_folding_node_fn` holds stay."""
-    from .._symbolic_trace import symbolic_trace
-
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
     constant = _constant_nodes(traced, skip_folding_node_fn)
     if all(node.op == "get_attr" for node in constant):

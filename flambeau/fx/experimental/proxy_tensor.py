@@ -113,7 +113,11 @@ class GraphRecorder(AtenRecorder):
 
     def place(self) -> str:
         """Where in the program the call is being made."""
-        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_FOLDER) or f.filename.startswith(_MODULES)]
+        frames = [
+            f
+            for f in traceback.extract_stack()
+            if not f.filename.startswith(_FOLDER) or f.filename.startswith(_MODULES)
+        ]
         first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
         return "".join(traceback.StackSummary.from_list(frames[first:]).format()).strip()
 
@@ -164,7 +168,7 @@ def make_fx(
         name = type(f).__name__ if isinstance(f, Module) else getattr(f, "__name__", "GraphModule")
         module = GraphModule(root, graph, name)
         if not pre_dispatch or decomposition_table:
-            from ...export.decompositions import composite_table, decomposed
+            from ...export.decompositions import composite_table, decomposed  # noqa: PLC0415  it imports this module
 
             table = {**({} if pre_dispatch else composite_table()), **(decomposition_table or {})}
             decomposed(module, table)

@@ -1,7 +1,16 @@
 """Passes: functions that read or change a graph."""
 
-from . import graph_drawer, graph_manipulation, operator_support, param_fetch, pass_manager, shape_prop, split_module
-from . import split_utils, tools_common
+from . import (
+    graph_drawer,
+    graph_manipulation,
+    operator_support,
+    param_fetch,
+    pass_manager,
+    shape_prop,
+    split_module,
+    split_utils,
+    tools_common,
+)
 
 __all__ = [
     "graph_drawer",

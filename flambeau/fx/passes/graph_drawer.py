@@ -26,14 +26,30 @@ _COLOURS = {
     "get_attr": "LightGrey",
     "output": "PowderBlue",
 }
-_TARGET_COLOURS = """CadetBlue1 Coral DarkOliveGreen1 DarkSeaGreen1 GhostWhite Khaki1 LavenderBlush1 LightSkyBlue MistyRose1
-MistyRose2 PaleTurquoise2 PeachPuff1 Salmon Thistle1 Thistle3 Wheat1""".split()
+_TARGET_COLOURS = [
+    "CadetBlue1",
+    "Coral",
+    "DarkOliveGreen1",
+    "DarkSeaGreen1",
+    "GhostWhite",
+    "Khaki1",
+    "LavenderBlush1",
+    "LightSkyBlue",
+    "MistyRose1",
+    "MistyRose2",
+    "PaleTurquoise2",
+    "PeachPuff1",
+    "Salmon",
+    "Thistle1",
+    "Thistle3",
+    "Wheat1",
+]
 _BOX = {"style": '"filled,rounded"', "fontcolor": "#000000"}
 
 
 def _pydot() -> Any:
     try:
-        import pydot
+        import pydot  # noqa: PLC0415  an optional package
     except ModuleNotFoundError:
         raise RuntimeError(
             "FXGraphDrawer requires the pydot package to be installed. Please install "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import flambeau
@@ -14,7 +15,7 @@ import flambeau
 from ...core.tensor import Tensor
 from ...ops import namespace
 
-F: Any = flambeau.nn.functional
+F: Any = SimpleNamespace(**namespace("nn.functional"))
 REDUCTIONS = ("none", "mean", "sum")
 _SPECIAL: dict[str, Callable] = {}
 
@@ -173,7 +174,9 @@ def _detach(self: Tensor) -> Tensor:
 
 
 @special("to.dtype")
-def _to_dtype(self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+def _to_dtype(
+    self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
     return self.to(dtype, non_blocking, copy, **_format(memory_format))
 
 
@@ -185,7 +188,9 @@ def _to_device(
 
 
 @special("to.other")
-def _to_other(self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+def _to_other(
+    self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
     return self.to(other, non_blocking, copy, **_format(memory_format))
 
 
@@ -214,7 +219,12 @@ def _format(memory_format: Any) -> dict[str, Any]:
 def _assert_tensor_metadata(
     a: Tensor, size: Any = None, stride: Any = None, dtype: Any = None, *, device: Any = None, layout: Any = None
 ) -> None:
-    checks = (("shape", size, list(a.shape)), ("dtype", dtype, a.dtype), ("device", device, a.device), ("layout", layout, a.layout))
+    checks = (
+        ("shape", size, list(a.shape)),
+        ("dtype", dtype, a.dtype),
+        ("device", device, a.device),
+        ("layout", layout, a.layout),
+    )
     for name, wanted, found in checks:
         if wanted is not None and wanted != found:
             raise RuntimeError(f"Tensor {name} mismatch! Expected: {wanted}, Got: {found}")
@@ -273,7 +283,15 @@ def _batch_norm(
 
 @special("instance_norm")
 def _instance_norm(
-    input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float, eps: float, cudnn: bool
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    use_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
 ) -> Tensor:
     return F.instance_norm(input, mean, var, weight, bias, use_input, momentum, eps)
 
@@ -318,7 +336,15 @@ def _embedding(
 
 @special("convolution")
 def _convolution(
-    input: Tensor, weight: Tensor, bias: Any, stride: list, padding: list, dilation: list, transposed: bool, extra: list, groups: int
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: list,
+    padding: list,
+    dilation: list,
+    transposed: bool,
+    extra: list,
+    groups: int,
 ) -> Tensor:
     rank = input.dim() - 2
     if transposed:
@@ -329,7 +355,12 @@ def _convolution(
 
 def _pool(name: str, returns_indices: bool) -> Callable:
     def pool(
-        self: Tensor, kernel_size: list, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+        self: Tensor,
+        kernel_size: list,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
     ) -> Any:
         function = getattr(F, name)
         return function(self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=returns_indices)
@@ -407,7 +438,9 @@ _SPECIAL["binary_cross_entropy_with_logits"] = _loss(
     "binary_cross_entropy_with_logits", "weight", "pos_weight", "reduction"
 )
 _SPECIAL["cross_entropy_loss"] = _loss("cross_entropy", "weight", "reduction", "ignore_index", "label_smoothing")
-_SPECIAL["nll_loss"] = _SPECIAL["nll_loss_nd"] = _SPECIAL["nll_loss2d"] = _loss("nll_loss", "weight", "reduction", "ignore_index")
+_SPECIAL["nll_loss"] = _SPECIAL["nll_loss_nd"] = _SPECIAL["nll_loss2d"] = _loss(
+    "nll_loss", "weight", "reduction", "ignore_index"
+)
 
 
 @special("kl_div")
@@ -417,7 +450,15 @@ def _kl_div(self: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
 
 def _recurrent(kind: str) -> Callable:
     def run_layers(
-        input: Tensor, hx: Any, params: list, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, first: bool
+        input: Tensor,
+        hx: Any,
+        params: list,
+        has_biases: bool,
+        layers: int,
+        dropout: float,
+        train: bool,
+        both: bool,
+        first: bool,
     ) -> Any:
         return getattr(flambeau, kind)(input, hx, params, has_biases, layers, dropout, train, both, first)
 

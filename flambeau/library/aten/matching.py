@@ -13,7 +13,7 @@ from .schemas import REQUIRED, Argument, FunctionSchema, overloads_of, schema_of
 
 # Operators whose second tensor may be a plain number; others have an overload for numbers.
 _NUMBERS_AS_TENSORS = frozenset(
-    "add sub mul div divide true_divide multiply subtract floor_divide copysign copy".split()
+    ["add", "sub", "mul", "div", "divide", "true_divide", "multiply", "subtract", "floor_divide", "copysign", "copy"]
 )
 
 
@@ -142,6 +142,8 @@ def shortened(schema: FunctionSchema, values: list[Any]) -> tuple[tuple, dict[st
     while args and _same(args[-1], positional[len(args) - 1].default):
         args.pop()
     kwargs = {
-        a.name: v for a, v in zip(schema.arguments, values) if a.kwarg_only and v is not None and not _same(v, a.default)
+        a.name: v
+        for a, v in zip(schema.arguments, values)
+        if a.kwarg_only and v is not None and not _same(v, a.default)
     }
     return tuple(args), kwargs

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core import overrides
 from .matching import NoMatch, bind, choose, shortened
-from .schemas import FunctionSchema, overloads_of, schema_of
+from .schemas import FunctionSchema, overloads_of, schema_of, table
 
 
 class _Recording(threading.local):
@@ -90,7 +90,7 @@ class OpOverload:
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make the call."""
-        from .calls import run  # it needs all of nn
+        from .calls import run  # noqa: PLC0415  it needs all operators
 
         return run(self, *shortened(self._schema, self.bind(args, kwargs)))
 
@@ -141,7 +141,8 @@ class OpOverloadPacket:
         if found is None:
             raise RuntimeError(f"{self._qualified_op_name}() has no overload that fits the arguments")
         schema, values = found
-        return getattr(self, schema.overload_name or "default")(*values_as_call(schema, values)[0], **values_as_call(schema, values)[1])
+        positional, named = values_as_call(schema, values)
+        return getattr(self, schema.overload_name or "default")(*positional, **named)
 
 
 def values_as_call(schema: FunctionSchema, values: list[Any]) -> tuple[tuple, dict[str, Any]]:
@@ -161,8 +162,6 @@ class _Namespace(ModuleType):
         return packet
 
     def __dir__(self) -> list[str]:
-        from .schemas import table
-
         return sorted(table())
 
 

@@ -21,7 +21,17 @@ _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 # Questions about values, which a graph cannot answer.
 _READS = {"item", "tolist", "numpy", "nonzero_static", "equal", "allclose", "is_nonzero", "__bool__"}
 # What is no operator: shapes and other knowledge about tensors.
-_KNOWLEDGE = {"is_floating_point", "is_complex", "numel", "is_tensor", "result_type", "can_cast", "size", "dim", "stride"}
+_KNOWLEDGE = {
+    "is_floating_point",
+    "is_complex",
+    "numel",
+    "is_tensor",
+    "result_type",
+    "can_cast",
+    "size",
+    "dim",
+    "stride",
+}
 
 
 class DataDependent(RuntimeError):
@@ -63,7 +73,9 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             makes = not any(isinstance(value, Tensor) for value in positional)
             return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") != "composite":
-        raise NotImplementedError(f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments")
+        raise NotImplementedError(
+            f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
+        )
     return recorder.again(function, args, kwargs)
 
 
@@ -134,7 +146,20 @@ def _cast(dtype: Any) -> Callable:
     return cast
 
 
-for _name in "float double half bfloat16 int long short char byte bool cfloat cdouble".split():
+for _name in [
+    "float",
+    "double",
+    "half",
+    "bfloat16",
+    "int",
+    "long",
+    "short",
+    "char",
+    "byte",
+    "bool",
+    "cfloat",
+    "cdouble",
+]:
     _ENTRIES[_name] = _cast(getattr(flambeau, {"byte": "uint8", "char": "int8"}.get(_name, _name)))
 
 
@@ -173,7 +198,20 @@ def _activation(name: str) -> Callable:
     return call
 
 
-for _name in "relu relu6 elu selu celu leaky_relu hardtanh silu mish hardswish hardsigmoid threshold".split():
+for _name in [
+    "relu",
+    "relu6",
+    "elu",
+    "selu",
+    "celu",
+    "leaky_relu",
+    "hardtanh",
+    "silu",
+    "mish",
+    "hardswish",
+    "hardsigmoid",
+    "threshold",
+]:
     _ENTRIES[f"nn.functional.{_name}"] = _activation(_name)
 
 
@@ -250,7 +288,13 @@ def _instance_norm(
 
 @entry("nn.functional.layer_norm", "layer_norm")
 def _layer_norm(
-    recorder: Any, input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *more: Any
+    recorder: Any,
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *more: Any,
 ) -> Any:
     return aten.layer_norm.default(input, list(normalized_shape), weight, bias, eps, False)
 
@@ -364,7 +408,9 @@ def _interpolate(
     sizes = None if size is None else list(size) if isinstance(size, (list, tuple)) else [size] * rank
     scales = None
     if size is None:
-        scales = [float(s) for s in (scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank)]
+        scales = [
+            float(s) for s in (scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank)
+        ]
     packet = getattr(aten, f"upsample_{name}")
     if mode == "nearest":
         return packet.vec(input, sizes, scales)
@@ -430,7 +476,9 @@ def _tanh(recorder: Any, input: Tensor) -> Any:
 
 @entry("einsum")
 def _einsum(recorder: Any, equation: str, *operands: Any) -> Any:
-    return aten.einsum.default(equation, list(operands[0]) if isinstance(operands[0], (list, tuple)) else list(operands))
+    return aten.einsum.default(
+        equation, list(operands[0]) if isinstance(operands[0], (list, tuple)) else list(operands)
+    )
 
 
 @entry("meshgrid")
@@ -454,7 +502,9 @@ def _where(recorder: Any, condition: Tensor, input: Any = None, other: Any = Non
 
 
 @entry("norm")
-def _norm(recorder: Any, input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _norm(
+    recorder: Any, input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
     power = 2.0 if p in ("fro", None) else p
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     return aten.linalg_vector_norm.default(input, power, dims, keepdim, dtype=dtype)
@@ -468,13 +518,21 @@ def _contiguous(recorder: Any, self: Tensor, memory_format: Any = flambeau.conti
 
 
 @entry("nn.functional.unfold")
-def _unfold(recorder: Any, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+def _unfold(
+    recorder: Any, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
     return aten.im2col.default(input, kernel_size, dilation, padding, stride)
 
 
 @entry("nn.functional.fold")
 def _fold(
-    recorder: Any, input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    recorder: Any,
+    input: Tensor,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
 ) -> Any:
     return aten.col2im.default(input, output_size, kernel_size, dilation, padding, stride)
 

@@ -51,7 +51,9 @@ class Argument:
         self.type = found["kind"] + re.sub(r"\[\d+\]", "[]", shape)
         alias = found["alias"] or found["late"]
         self.alias_info = AliasInfo(alias) if alias else None
-        self.default = REQUIRED if found["default"] is None else _value(found["default"], self.base, self.is_list, self.N)
+        self.default = (
+            REQUIRED if found["default"] is None else _value(found["default"], self.base, self.is_list, self.N)
+        )
 
     @property
     def base(self) -> str:

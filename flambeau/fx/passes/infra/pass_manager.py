@@ -131,7 +131,7 @@ class PassManager:
         """A function that raises an error where a module is not as it should be."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Module) -> None:
         """What is checked before the passes run, and after each if so wished."""

@@ -125,5 +125,3 @@ def fuse_by_partitions(
         erase_nodes(gm, ordered)
     legalize_graph(gm)
     return gm
-
-
