@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import ops
 from .library.aten.overloads import OpOverload, OpOverloadPacket
 
-__all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket"]
+__all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
 
 
 class HigherOrderOperator:

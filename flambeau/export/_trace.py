@@ -16,6 +16,7 @@ from ..core.naming import torch_name
 from ..core.tensor import Tensor
 from ..fx.experimental.proxy_tensor import GraphRecorder
 from ..fx.graph import Graph
+from ..fx.names import home_of
 from ..fx.node import Node
 from ..nn import Module
 from ..serialization.names import written_name
@@ -69,13 +70,25 @@ class Recorder(GraphRecorder):
         self.describe = self._describe
         self.attributes = {id(v): (path, v) for path, v in _tensor_attributes(module)}
         self.counts: dict[str, int] = {}
+        self.calling: str | None = None
 
     def _describe(self, node: Node) -> None:
         node.meta["nn_module_stack"] = OrderedDict(self.stack)
         node.meta["stack_trace"] = self.place()
-        name = node.target.overloadpacket.__name__
-        self.counts[name] = self.counts.get(name, 0) + 1
-        node.meta["torch_fn"] = (f"{name}_{self.counts[name]}", f"function.{name}")
+        name = self.calling or node.target.overloadpacket.__name__
+        node.meta["torch_fn"] = (f"{name}_{self.counts.get(name, 1)}", f"function.{name}")
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Note which public function the program calls; what it is made of carries its name."""
+        if self.calling is not None:
+            return super().handle(op, function, args, kwargs)
+        home = home_of(function)
+        self.calling = home.name if home else getattr(op, "name", "") or function.__name__
+        self.counts[self.calling] = self.counts.get(self.calling, 0) + 1
+        try:
+            return super().handle(op, function, args, kwargs)
+        finally:
+            self.calling = None
 
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None

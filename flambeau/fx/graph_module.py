@@ -241,6 +241,9 @@ def _explanation(frame: traceback.FrameSummary) -> str:
     )
 
 
+_PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
 class _WrappedCall:
     """Calls a module; an error in its generated code is shown with that code."""
 
@@ -253,10 +256,11 @@ class _WrappedCall:
                 return self.cls_call(obj, *args, **kwargs)
             return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc, arg-type]
         except Exception as problem:
-            innermost = traceback.StackSummary.extract(traceback.walk_tb(problem.__traceback__))[-1]
-            if "eval_with_key" not in innermost.filename:
+            frames = traceback.StackSummary.extract(traceback.walk_tb(problem.__traceback__))
+            innermost = [f for f in frames if not f.filename.startswith(_PACKAGE_FOLDER)][-1:]
+            if not innermost or "eval_with_key" not in innermost[0].filename:
                 raise
-            print(_explanation(innermost), file=sys.stderr)
+            print(_explanation(innermost[0]), file=sys.stderr)
             raise problem.with_traceback(None)  # noqa: B904
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....utils._pytree import tree_flatten, tree_unflatten
+from ...codegen import _PyTreeCodeGen
 from ...graph import Graph
 from ...graph_module import GraphModule
 from ...node import Node
@@ -15,13 +17,20 @@ __all__ = ["SubgraphMatcherWithNameNodeMap"]
 def _split_to_graph_and_name_node_map(gm: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
     """Take the dict, which is the last thing returned, off the output."""
     output = gm.graph.output_node()
-    values = output.args[0]
-    if not isinstance(values, tuple) or len(values) < 2 or not isinstance(values[-1], dict):
-        raise AssertionError(
-            "Expecting the pattern graph to return a tuple of outputs whose last one is a dict of names and nodes"
-        )
+    codegen = gm.graph._codegen
+    nested = isinstance(codegen, _PyTreeCodeGen) and codegen.pytree_info.out_spec is not None
+    values = tree_unflatten(list(output.args[0]), codegen.pytree_info.out_spec) if nested else output.args[0]  # type: ignore[attr-defined]
+    if not isinstance(values, tuple):
+        raise AssertionError("Expecting the pattern graph to return a tuple")
+    if len(values) < 2:
+        raise AssertionError("Expecting the pattern graph to have at least two outputs")
     *results, names = values
-    output.args = (tuple(results),)
+    if not isinstance(names, dict):
+        raise AssertionError("Expecting the input graph to have a dict output as the last element")
+    leaves, shape = tree_flatten(results)
+    output.args = (leaves,)
+    if isinstance(codegen, _PyTreeCodeGen):
+        codegen.pytree_info = codegen.pytree_info._replace(out_spec=shape)
     gm.recompile()
     return gm, dict(names)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...graph import Graph
+from ...names import type_repr
 from ...node import Node
 
 __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partitions"]
@@ -23,13 +24,28 @@ class SourcePartition:
     params: list[Node] = field(default_factory=list)
 
 
-def _source_of(node: Node) -> tuple[str, Any] | None:
-    stack = node.meta.get("source_fn_stack") or node.meta.get("torch_fn")
-    if node.op == "get_attr" and stack is None:
-        stack = next((u.meta["source_fn_stack"] for u in node.users if "source_fn_stack" in u.meta), None)
-    if isinstance(stack, list) and stack:
-        return stack[-1]
+def _source_of(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
+    """Which wanted source a node comes from, and by which call of it."""
+    stack = node.meta.get("source_fn_stack")
+    if stack is not None:
+        return (stack[-1][1], stack[-1][0]) if stack[-1][1] in wanted else None
+    if node.meta.get("torch_fn") is not None:
+        call, function = node.meta["torch_fn"]
+        name = function.split(".")[1]
+        if name in wanted:
+            return name, call
+    modules = node.meta.get("nn_module_stack")
+    if node.op != "call_function" or not modules:
+        return None
+    path, kind = list(modules.values())[-1]
+    for source in wanted:
+        if source == kind or (isinstance(source, type) and _is_of(kind, source)):
+            return source, path
     return None
+
+
+def _is_of(kind: Any, source: type) -> bool:
+    return issubclass(kind, source) if isinstance(kind, type) else kind == type_repr(source)
 
 
 def _partition(nodes: list[Node], source: Any) -> SourcePartition:
@@ -48,12 +64,12 @@ def _partition(nodes: list[Node], source: Any) -> SourcePartition:
 def get_source_partitions(
     graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
 ) -> dict[Any, list[SourcePartition]]:
-    """For each wanted layer class or function, the groups of nodes that its calls became."""
+    """For each wanted layer class or function (or its name), the groups of nodes that its calls became."""
     found: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
-        source = _source_of(node)
-        if source is not None and source[1] in wanted_sources:
-            found.setdefault(source[1], {}).setdefault(source[0], []).append(node)
+        source = _source_of(node, wanted_sources)
+        if source is not None:
+            found.setdefault(source[0], {}).setdefault(source[1], []).append(node)
     return {
         kind: [_partition(nodes, kind) for nodes in groups.values() if filter_fn is None or all(map(filter_fn, nodes))]
         for kind, groups in found.items()
