@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import importlib
@@ -84,6 +85,8 @@ def _forward_from_src(src: str, globals: dict[str, Any], co_fields: dict[str, An
 def _import_statement(name: str, value: Any) -> str:
     if name in _custom_builtins:
         return _custom_builtins[name].import_str
+    if isinstance(value, str):  # an annotation that was written as text
+        return f"{name} = {value!r}"
     if is_from_torch(value):
         return "import torch"
     module = pickle.whichmodule(value, value.__qualname__)  # type: ignore[attr-defined]
@@ -94,6 +97,7 @@ def _format_import_block(globals: dict[str, Any], importer: Any = None) -> str:
     return "\n".join(sorted({_import_statement(name, value) for name, value in globals.items()}))
 
 
+_TEXT = re.compile(r"(\w+) = ('.*'|\".*\")")
 _IMPORT_AS = re.compile(r"from ([\w.]+) import ([\w.]+)(?: as (\w+))?")
 
 
@@ -103,6 +107,10 @@ def _imported(block: str) -> dict[str, Any]:
     known = {builtin.import_str for builtin in _custom_builtins.values()}
     for line in block.splitlines():
         if not line or line in known:
+            continue
+        text = _TEXT.fullmatch(line)
+        if text is not None:
+            values[text[1]] = ast.literal_eval(text[2])
             continue
         found = _IMPORT_AS.fullmatch(line)
         if found is None:

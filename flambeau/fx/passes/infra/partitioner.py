@@ -67,7 +67,7 @@ class CapabilityBasedPartitioner:
         """The groups, the last in the graph first."""
         groups = _Groups(self.graph_module)
         for node in reversed(self.graph_module.graph.nodes):
-            if not self._is_node_supported(node):
+            if node.op in ("placeholder", "output") or not self._is_node_supported(node):
                 continue
             current = groups.new(node)
             for other in groups.candidates(node, current, self.skip_horizontal_fusion):
