@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from ..fx._pytree import register_pytree_flatten_spec
 from ..nn import Module
 from ..utils import _pytree as pytree
 from . import dynamic_shapes as _dynamic_shapes
@@ -70,16 +71,16 @@ def export(
     given = kwargs or {}
     found, sizes = trace(mod, args, given, dynamic_shapes)
     names = _dynamic_shapes.combined(mod, args, given)
-    state = {**dict(mod.named_parameters()), **dict(mod.named_buffers())}
-    hidden = set(found.signature.non_persistent_buffers)
-    constants = {**found.recorder.constants_found, **{name: state[name] for name in hidden}}
+    hidden = found.signature.non_persistent_buffers
+    buffers = dict(mod.named_buffers())
+    constants = {**found.recorder.constants_found, **{name: buffers[name] for name in hidden}}
     entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, list(names)))
     entries = [ModuleCallEntry(path) for path, _ in mod.named_modules() if path]
     return ExportedProgram(
         Module(),
         found.graph,
         found.signature,
-        {name: value for name, value in state.items() if name not in hidden},
+        dict(mod.state_dict(keep_vars=True)),
         {symbol: ValueRange(*bounds) for symbol, bounds in sizes.ranges.items()},
         [entry, *entries],
         (args, given),
@@ -105,5 +106,12 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         present, absent = context
         return cls(**dict(zip(present, values)), **dict.fromkeys(absent))
 
+    def with_keys(value: Any) -> tuple[list, Any]:
+        values, context = take_apart(value)
+        return [(pytree.GetAttrKey(name), v) for name, v in zip(context[0], values)], context
+
+    register_pytree_flatten_spec(cls, lambda value, spec: [getattr(value, name) for name in spec.context[0]])
     name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
-    pytree.register_pytree_node(cls, take_apart, put_together, serialized_type_name=name)
+    pytree.register_pytree_node(
+        cls, take_apart, put_together, serialized_type_name=name, flatten_with_keys_fn=with_keys
+    )

@@ -12,6 +12,7 @@ import flambeau
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
+from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
 from ..overrides import resolve_name
 from .immutable_collections import immutable_dict, immutable_list
@@ -73,6 +74,8 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     """
     if isinstance(a, tuple):
         parts = tuple([map_aggregate(x, fn) for x in a])
+        if isinstance(a, NamedResult):
+            return type(a)(parts)
         return type(a)(*parts) if hasattr(a, "_fields") else parts
     if isinstance(a, list):
         return immutable_list([map_aggregate(x, fn) for x in a])

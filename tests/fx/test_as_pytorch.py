@@ -10,7 +10,7 @@ import pytest
 
 import flambeau
 
-NETWORK = '''
+NETWORK = """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -27,7 +27,7 @@ class Net(nn.Module):
         z = torch.cat([a, b], 1).flatten(1).mean(dim=-1)
         z = z.view(y.shape[0], -1)[:, None, ..., 0:2]
         return {"z": z, "k": k, "first": torch.max(y, 1)[0], "list": [2 * y, -y, 1 - y, y @ y, y.T, ~y, y << 2], "c": y + self.constant}
-'''
+"""
 
 FUNCTIONS = {
     "functional": "lambda x: F.relu(x) + F.softmax(x, 1) + F.gelu(x) - F.silu(x, inplace=True)",

@@ -155,7 +155,7 @@ class _Namespace(ModuleType):
     """`torch.ops.aten`."""
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        if name.startswith("__") or not overloads_of(name):
+        if not overloads_of(name):
             raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
         packet = OpOverloadPacket(name)
         setattr(self, name, packet)

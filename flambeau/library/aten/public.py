@@ -107,6 +107,17 @@ def _rtruediv(recorder: Any, self: Tensor, other: Any) -> Any:
     return aten.mul.Tensor(aten.reciprocal.default(self), other)
 
 
+def _logical(name: str) -> Callable:
+    def call(recorder: Any, self: Tensor, other: Any) -> Any:
+        return getattr(getattr(aten, name), "Tensor" if isinstance(other, Tensor) else "Scalar")(self, other)
+
+    return call
+
+
+for _name in ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__"):
+    _ENTRIES[_name] = _logical(_name)
+
+
 @entry("internal.permute_dims")
 def _permute(recorder: Any, self: Tensor, dims: Any) -> Any:
     if list(dims) == list(range(self.dim() - 1, -1, -1)):
