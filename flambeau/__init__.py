@@ -7,7 +7,6 @@ tensor(6.)
 
 # ruff: noqa: F401
 
-import importlib as _importlib
 import math as _math
 
 from . import autograd, ops
@@ -145,7 +144,7 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
     if name in _HOMES:
-        return getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
     if name.startswith("_") and name not in _PRIVATE_MODULES:
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -15,6 +15,7 @@ import numpy as np
 import flambeau as torch
 
 from . import nn, optim
+from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from .nn import functional as F
 from .optim import lr_scheduler
 from .utils.data import DataLoader, Dataset

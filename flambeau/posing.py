@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from . import serialization  # noqa: F401  the whole room before its parts: see naming.load
 from .core import naming
 from .serialization.names import written_name
 from .torch_version import TORCH_VERSION, TORCHVISION_VERSION

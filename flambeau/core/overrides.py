@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any
 
 from . import modes
+from .uninterrupted import uninterrupted
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
@@ -223,6 +224,7 @@ class DisableTorchFunctionSubclass:
         if self.removed:
             modes.own.stack.take(_subclass_mode)
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         _disabled.depth -= 1
         if self.removed:
@@ -237,6 +239,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         self.modes = modes.own.stack[:]
         modes.own.stack.replace([m for m in self.modes if not m.asks])
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         modes.own.stack.replace(self.modes)
-        super().__exit__(*exc)
+        DisableTorchFunctionSubclass.__exit__(self)

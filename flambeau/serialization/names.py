@@ -13,7 +13,7 @@ from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
 from ..core.generator import Generator
 from ..core.layout import layout, memory_format
-from ..core.naming import PACKAGE, own_name, torch_name
+from ..core.naming import PACKAGE, load, own_name, torch_name
 from ..core.numeric_limits import finfo, iinfo
 from ..core.size import Size
 from ..core.storage import UntypedStorage
@@ -159,7 +159,7 @@ def _local(module: str, name: str) -> Any:
     ]  # packages have what their parts have
     for candidate in candidates:
         try:
-            found: Any = importlib.import_module(candidate)
+            found: Any = load(candidate)
             for part in name.split("."):
                 found = getattr(found, part)
             return found

@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,22 +119,17 @@ def library() -> ctypes.CDLL | None:
     return _library
 
 
-class _OneThread:
-    def __enter__(self) -> None:
-        assert _library is not None
-        _library.omp_set_num_threads(1)
-
-    def __exit__(self, *problem: object) -> None:
-        assert _library is not None
-        _library.omp_set_num_threads(_native.value)
-
-
-_one_thread, _as_it_is = _OneThread(), contextlib.nullcontext()
-
-
-def one_in_libgomp(wanted: bool = True) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
     """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
-    return _one_thread if wanted and _library is not None else _as_it_is
+    if not wanted or _library is None:
+        yield
+        return
+    try:
+        _library.omp_set_num_threads(1)
+        yield
+    finally:
+        _library.omp_set_num_threads(_native.value)
 
 
 def _open() -> ctypes.CDLL | None:

@@ -11,12 +11,12 @@ import importlib
 import os
 import site
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.backends.cpu import threads
 from flambeau.core import dtype as dtypes
+from flambeau.core.locks import ONEDNN, new_lock
 
 # data types
 DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
@@ -118,6 +118,11 @@ _VALUE_FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+# Held while the library is loaded or makes something: it keeps primitives in a cache with a lock of its own, and if a fork came
+# meanwhile, that would stay locked in the child.
+making = new_lock(ONEDNN)
+
+
 class Library:
     """The loaded library: its functions under their names without the `dnnl_` prefix, one engine, one stream.
 
@@ -148,7 +153,8 @@ class Library:
 
     def call(self, name: str, *args: Any, about: str = "") -> None:
         """Calls a function that returns a status; raises RuntimeError unless it is success."""
-        status = self.functions[name](*args)
+        with making:
+            status = self.functions[name](*args)
         if status:
             raise failure(status, name, about)
 
@@ -207,14 +213,13 @@ def _installed_files() -> Iterator[str]:
         yield from (str(file.locate()) for file in files if file.name in _FILE_NAMES)
 
 
-_lock = threading.Lock()
 _loaded: Library | None = None
 _problems: list[str] | None = None  # why loading failed, once it has been tried
 
 
 def _load() -> Library | None:
     global _loaded, _problems
-    with _lock:
+    with making:
         if _loaded is None and _problems is None:
             threads.library()  # first, because it tells libgomp how to wait before that loads
             problems = []

@@ -6,8 +6,10 @@ thread share one buffer, because they never run at the same time.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
+import itertools
 import os
 import threading
 import weakref
@@ -21,6 +23,7 @@ from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
 from flambeau.backends.cpu.onednn.blocks import Pictures
 from flambeau.core import dtype as dtypes
+from flambeau.core.uninterrupted import at_once, uninterrupted
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
@@ -43,10 +46,18 @@ class Owned:
     __slots__ = ("address", "_destroy")
 
     def __init__(self, address: int, destroy: Callable[..., int]):
-        self.address, self._destroy = address, destroy
+        self._destroy = _destroyers.get(id(destroy)) or _destroyers.setdefault(id(destroy), at_once(destroy))
+        self.address = address
 
+    @uninterrupted
     def __del__(self) -> None:
-        self._destroy(self.address)
+        try:
+            self._destroy[self.address]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_destroyers: dict[int, Any] = {}  # by the identity of the library's functions, which are never freed
 
 
 class Descriptor(Owned):
@@ -114,21 +125,26 @@ class Parts:
     """The oneDNN objects of one plan, destroyed with it. One object for all of them: there are thousands of plans, and Python's
     collector looks at every object again and again."""
 
-    __slots__ = ("memories", "primitives", "arrays", "_destroy")
+    __slots__ = ("memories", "primitives", "arrays", "_end")
 
     def __init__(self) -> None:
         functions = dnnl.library().functions
         self.memories: list[int] = []
         self.primitives: list[int] = []
         self.arrays: list[Any] = []  # of execution arguments
-        self._destroy = functions["primitive_destroy"], functions["memory_destroy"]
+        # Made beforehand, because a finalizer must not be interrupted: going through it destroys them all.
+        end = map(functions["primitive_destroy"], self.primitives), map(functions["memory_destroy"], self.memories)
+        self._end = itertools.chain(*end)
 
+    @uninterrupted
     def __del__(self) -> None:
-        destroy_primitive, destroy_memory = self._destroy
-        for address in self.primitives:
-            destroy_primitive(address)
-        for address in self.memories:
-            destroy_memory(address)
+        try:
+            _go_through[self._end]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_go_through = at_once(collections.deque(maxlen=0).extend)
 
 
 class _Workspace(threading.local):
@@ -273,7 +289,7 @@ class Builder:
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
-        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK), dnnl.making:
             status = lib.functions[function](ctypes.byref(result), *addresses)
         if status == dnnl.UNIMPLEMENTED:
             return None
