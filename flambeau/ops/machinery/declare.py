@@ -193,6 +193,20 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 internal: Any = takes_options(declare_internal)
 
 
+def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> Any:
+    """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
+    its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
+    op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
+    op.writes = (next(iter(op.arguments)),)
+    op.function = watched_face(op, changed_argument(op))
+    op.function.on = op.on
+    op.function.__doc__ = fn.__doc__
+    return register(op).function
+
+
+effect: Any = takes_options(declare_effect)
+
+
 def declare_view(fn: Callable, **options: Any) -> Any:
     """Declare an operator whose result shares memory with its input."""
     return declare_primitive(fn, kind="view", **options)
