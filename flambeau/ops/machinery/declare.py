@@ -16,7 +16,7 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
-from .door import changed_argument, new_results
+from .door import changed_argument, new_results, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -198,9 +198,9 @@ def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> A
     its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
     op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
     op.writes = (next(iter(op.arguments)),)
-    op.function = watched_face(op, changed_argument(op))
-    op.function.on = op.on
-    op.function.__doc__ = fn.__doc__
+    op.function = face = watched_change(op)
+    face.on = op.on
+    face.__doc__ = fn.__doc__
     return register(op).function
 
 
