@@ -21,6 +21,7 @@ from typing import Any
 
 import flambeau
 
+from . import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from .core import modes
 from .core.overrides import (
     DisableTorchFunctionSubclass,

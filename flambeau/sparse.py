@@ -11,6 +11,7 @@ from .core.dtype import int64
 from .core.layout import sparse_coo, sparse_csc, sparse_csr
 from .core.sparse import Invariants, new_coo
 from .core.tensor import Tensor
+from .core.uninterrupted import uninterrupted
 from .ops.machinery.dtype_rules import type_word
 from .ops.sparse.coo import coalesce
 from .ops.sparse.index import index_tensor
@@ -120,8 +121,10 @@ class check_sparse_tensor_invariants:
         self.before.append(Invariants.checked)
         Invariants.checked = self.wanted
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        Invariants.checked = self.before.pop()
+        Invariants.checked = self.before[-1]
+        del self.before[-1]
 
     def __call__(self, function: Any) -> Any:
         def checked(*args: Any, **kwargs: Any) -> Any:

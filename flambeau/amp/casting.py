@@ -34,7 +34,7 @@ class Casting(modes.Mode):
         run = unwatched(function)
         if not casts.active:
             return run(*args, **kwargs)
-        policy = op.autocast or ""
+        policy: Any = op.autocast or ""
         if type(policy) is not str:
             policy, run = policy(run, args, kwargs)
         if policy == "parts":

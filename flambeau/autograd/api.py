@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gradient_edge
 from ..core.naming import submodule
-from ..core.overrides import overridable
+from ..core.overrides import overridable, refuse_real_tensors
 from ..core.tensor import Tensor
 from ..ops.creation.filled import ones
 from .duals import carry
@@ -82,6 +82,7 @@ def backward(
     outputs = _as_list(tensors)
     given = _as_list(grad_tensors) if grad_tensors is not None else [None] * len(outputs)
     if len(given) != len(outputs):
+        refuse_real_tensors([grad_tensors])
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
     if inputs is not None:
         inputs = _inputs_list(inputs, "backward")

@@ -19,6 +19,7 @@ from ..core.batched import BatchedTensor
 from ..core.graph import grad_mode
 from ..core.naming import no_attribute
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from .duals import DualLevel, carry, give, laid_out_like, levels_closed, open_levels, tangent_of
 from .engine import LinearPass, run_backward
 
@@ -147,6 +148,7 @@ def enter_dual_level() -> int:
     return 0
 
 
+@uninterrupted
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level: tensors carry tangents no longer."""
     if not open_levels:
@@ -155,8 +157,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError(
             f"Trying to exit a forward AD level that was not the last one that was created: expected 0, got {level}."
         )
-    closed = open_levels.pop()
+    closed = open_levels[-1]
     closed.__exit__()
+    del open_levels[-1]
     closed.close()
 
 
@@ -166,6 +169,7 @@ class dual_level:  # noqa: N801  PyTorch's name
     def __enter__(self) -> int:
         return enter_dual_level()
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         exit_dual_level()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.graph import grad_mode, inference_threads
+from ..core.uninterrupted import uninterrupted
 
 _state = grad_mode  # for methods whose parameter is called `mode`, as PyTorch's is
 
@@ -26,6 +27,7 @@ class _Switch:
         self.before = (grad_mode.enabled, grad_mode.inference)
         self._enter()
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         grad_mode.enabled, grad_mode.inference = self.before
 
@@ -144,11 +146,12 @@ class inference_mode(_Switch):
     def _enter(self) -> None:
         grad_mode.inference = self.value
         grad_mode.enabled = not self.value
-        inference_threads.append(1)
+        inference_threads[:0] = (1,)
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        inference_threads.pop()
-        super().__exit__(*exc)
+        grad_mode.enabled, grad_mode.inference = self.before
+        del inference_threads[-1]
 
     def _fresh(self) -> _Switch:
         return inference_mode(self.value)
@@ -175,6 +178,7 @@ class set_multithreading_enabled(_Switch):
     def __enter__(self) -> None:
         grad_mode.multithreading = self.value
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         grad_mode.multithreading = self.outer
 
@@ -201,6 +205,7 @@ class set_detect_anomaly:
     def __enter__(self) -> None:
         pass
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         grad_mode.anomaly, grad_mode.anomaly_check_nan = self.before
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from ..core.device import cpu
 from ..core.graph import GradientEdge, Node, grad_mode, gradient_edge, pop_saved_hooks, push_saved_hooks
+from ..core.locks import new_lock
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from .engine import Pass, running
 
 
@@ -36,6 +38,7 @@ class saved_tensors_hooks:
             raise RuntimeError(_refusal.message)
         push_saved_hooks(self.pack_hook, self.unpack_hook)
 
+    @uninterrupted
     def __exit__(self, *problem: Any) -> None:
         pop_saved_hooks()
 
@@ -103,7 +106,7 @@ class _Gathering:
     def __init__(self, nodes: list[Node], function: Callable[[Any], None], waits_for_all: bool) -> None:
         self.nodes, self.function, self.waits_for_all = nodes, function, waits_for_all
         self.owner: Pass | None = None
-        self.lock = threading.Lock()
+        self.lock = new_lock()
 
     def hook(self, position: int) -> Callable[[Tensor], None]:
         return lambda gradient: self.arrived(position, gradient)

@@ -39,7 +39,9 @@ def map_kernel(
         if where is cpu:
             found = jit.compile(lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text, brief)
         else:
-            found = backend_of(where).compile(lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text)
+            found = backend_of(where).compile(
+                lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text
+            )
         _maps[key] = found
     return found
 
@@ -69,7 +71,18 @@ def reduce_kernel(
     if reduced_rank < 1 or inner not in ("reduced", "kept") or (inner == "kept" and kept_rank < 1):
         raise ValueError(f"cannot reduce {reduced_rank} of {kept_rank + reduced_rank} dimensions with inner={inner!r}")
     roots = (map_root,) if final is None else (map_root, final)
-    key = (tuple(map(id, roots)), combine, in_dtypes, out_dtype, acc_dtype, kept_rank, reduced_rank, inner, kinds, where)
+    key = (
+        tuple(map(id, roots)),
+        combine,
+        in_dtypes,
+        out_dtype,
+        acc_dtype,
+        kept_rank,
+        reduced_rank,
+        inner,
+        kinds,
+        where,
+    )
     found = _reductions.get(key)
     if found is None:
         reduction = Reduction(map_root, combine, final, in_dtypes, out_dtype, acc_dtype, kept_rank, reduced_rank, kinds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .uninterrupted import uninterrupted
+
 # The names PyTorch knows, and those that backends add. Tensors live on "cpu", "meta" and where there is a backend.
 _TYPES: tuple[str, ...] = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
@@ -77,8 +79,10 @@ class device:
         _default[0] = self
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        _default[0] = self._previous.pop()
+        _default[0] = self._previous[-1]
+        del self._previous[-1]
 
 
 def _check_index(index: Any) -> None:

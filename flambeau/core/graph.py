@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
+
+from .uninterrupted import uninterrupted
 
 _new_object: Any = object.__new__
 _sequence = itertools.count()
@@ -35,17 +39,18 @@ class GradMode(threading.local):
         return self._anomaly
 
     @anomaly.setter
+    @uninterrupted
     def anomaly(self, value: bool) -> None:
         if value and not self._anomaly:
-            unusual.append("anomaly")
+            unusual[:0] = (None,)
         elif self._anomaly and not value:
-            unusual.remove("anomaly")
+            del unusual[-1]
         self._anomaly = value
 
 
-# Not empty while any thread records with anomaly detection or saved-tensor hooks: recording tests this one list and only
-# then asks the slower per-thread switches.
-unusual: list[str] = []
+# One entry, whatever it is, for each thread with anomaly detection and each pair of saved-tensor hooks: recording tests this one
+# list and only then asks the slower per-thread switches.
+unusual: list[None] = []
 
 grad_mode = GradMode()
 
@@ -62,16 +67,18 @@ def refuse_saving() -> None:
     )
 
 
+@uninterrupted
 def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
     """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
     grad_mode.saved_hooks = (*grad_mode.saved_hooks, (pack, unpack))
-    unusual.append("hooks")
+    unusual[:0] = (None,)
 
 
+@uninterrupted
 def pop_saved_hooks() -> None:
     if grad_mode.saved_hooks:
         grad_mode.saved_hooks = grad_mode.saved_hooks[:-1]
-        unusual.remove("hooks")
+        del unusual[-1]
 
 
 class AutogradState:
@@ -386,10 +393,18 @@ class Trace(NamedTuple):
 
 def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
-    package = __name__.split(".")[0]
-    stack = traceback.extract_stack()
-    outside = [f for f in stack if f"/{package}/" not in f.filename and f.filename != "<frozen runpy>"]
-    return Trace("".join(traceback.format_list(outside)), grad_mode.evaluating)
+    frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not _is_own(f[0])]
+    return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
+
+
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_filename)), "")  # the package's own
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether code of this package runs in the frame: a file of it, or text that it made."""
+    file = frame.f_code.co_filename
+    made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
+    return made or file.startswith(_FOLDER) or file == "<frozen runpy>"
 
 
 FREED_MESSAGE = (
@@ -435,6 +450,9 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Any):
         self.sequence = next(_sequence) + _ACCUMULATE_SEQUENCE  # unique, and before every other node
         self.variable = variable
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
 
     def release(self) -> None:
         pass

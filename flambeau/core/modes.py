@@ -11,7 +11,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-active: list[None] = []  # one entry per mode that is on in some thread: what operators test
+from .locks import MODES, new_lock
+from .uninterrupted import at_once, uninterrupted
+
+active: list[Any] = []  # one entry, whatever it is, per mode that is on in some thread: what operators test
+_length = at_once(len)
 
 
 class Mode:
@@ -31,37 +35,48 @@ class Mode:
         own.stack.push(self)
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         own.stack.take(self)
 
 
 class Stack(list[Mode]):
-    """The modes of one thread, the innermost last. `active` counts along."""
+    """The modes of one thread, the innermost last. `active` counts along. No Ctrl-C comes between the parts of a change."""
 
     __slots__ = ("__weakref__",)
-    __hash__ = object.__hash__  # each thread has its own, whatever is in it
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
     __eq__ = object.__eq__
 
+    @uninterrupted
     def push(self, mode: Mode, position: int | None = None) -> None:
-        active.append(None)
-        self.insert(len(self) if position is None else position, mode)
+        active[:0] = (None,)
+        if position is None:
+            position = _length[self]
+        self[position:position] = (mode,)
 
+    @uninterrupted
     def take(self, mode: Mode) -> None:
-        """Remove the innermost entry of this mode, if it is there."""
-        for i in range(len(self) - 1, -1, -1):
-            if self[i] is mode:
-                del self[i]
-                active.pop()
-                return
+        """Remove an entry of this mode, if it is there: the innermost, if that is the last."""
+        if self and self[-1] is mode:
+            del self[-1]
+            del active[-1]
+        elif mode in self:
+            try:
+                self.remove(mode)
+            finally:
+                del active[-1]
 
+    @uninterrupted
     def push_below(self, mode: Mode) -> None:
-        """Put a mode under all others, except those that stay."""
-        self.push(mode, sum(other.stays for other in self))
+        """Put a mode under all others, except the one that stays."""
+        self.push(mode, 1 if self and self[0].stays else 0)
 
+    @uninterrupted
     def replace(self, modes: list[Mode]) -> None:
         """Have exactly these modes on."""
-        active.extend([None] * len(modes))
-        count, self[:] = len(self), modes
+        active[:0] = modes
+        count = _length[self]
+        self[:] = modes
         del active[:count]
 
     def __del__(self, active: list[None] = active) -> None:  # of a thread that ended with modes on
@@ -77,7 +92,7 @@ class _Own(threading.local):
             _stacks.add(self.stack)
 
 
-_lock = threading.Lock()
+_lock = new_lock(MODES)
 _everywhere: list[Mode] = []
 _stacks: weakref.WeakSet[Any] = weakref.WeakSet()
 own = _Own()
@@ -108,15 +123,12 @@ def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     top = stack[-1]
     if top.stays:
         return top.handle(op, function, args, kwargs)
-    off = False
+    del stack[-1]  # not pop(): an interrupt can come after a call, and would leave the mode off for good
+    del active[-1]
     try:
-        del stack[-1]  # not pop(): an interrupt can come after a call, and would leave the mode off for good
-        off = True
-        active.pop()
         return top.handle(op, function, args, kwargs)
     finally:
-        if off:
-            stack.push(top)
+        stack.push(top)
 
 
 def asking() -> bool:
@@ -127,7 +139,7 @@ def asking() -> bool:
 
 def watching() -> bool:
     """Whether a mode of this thread wants to see calls that have no public name."""
-    return any([mode.parts for mode in own.stack])
+    return any(mode.parts for mode in own.stack)
 
 
 def staying() -> bool:

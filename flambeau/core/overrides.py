@@ -11,11 +11,12 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
 from . import modes
+from .uninterrupted import uninterrupted
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
@@ -114,14 +115,28 @@ def _is_newcomer(cls: type) -> bool:
 
 def discovers(args: tuple, kwargs: dict) -> bool:
     """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
-    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make."""
-    newcomers = [value for value in _flat((*args, *kwargs.values())) if _is_newcomer(type(value))]
+    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make.
+    A tensor of the real PyTorch is nothing that any call can take, and is named."""
+    values = list(_flat((*args, *kwargs.values())))
+    refuse_real_tensors(values)
+    newcomers = [value for value in values if _is_newcomer(type(value))]
     if not newcomers or _disabled.depth:
         return False
     if any(x is y for values in _calling_operators() for x in values for y in newcomers):
         return False
     register_arguments(newcomers)
     return True
+
+
+def refuse_real_tensors(values: Iterable[Any]) -> None:
+    """For what cannot take these values: an error of its own says so where one of them is a tensor of the real PyTorch."""
+    for cls in {type(value) for value in values} - _PLAIN:
+        if any((base.__module__, base.__name__) == ("torch", "Tensor") and base not in _PLAIN for base in cls.__mro__):
+            raise TypeError(
+                "got a tensor of the real PyTorch, which Flambeau does not compute with: some module of this program imports"
+                " torch. To give it Flambeau instead, call flambeau.install_as_torch() before anything imports torch, or run the"
+                " program with `python -m flambeau`; to convert one tensor, use flambeau.from_dlpack(tensor.detach())"
+            ) from None
 
 
 def _calling_operators() -> Iterator[list[Any]]:
@@ -239,6 +254,7 @@ class DisableTorchFunctionSubclass:
         if self.removed:
             modes.own.stack.take(_subclass_mode)
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         _disabled.depth -= 1
         if self.removed:
@@ -253,6 +269,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         self.modes = modes.own.stack[:]
         modes.own.stack.replace([m for m in self.modes if not m.asks])
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         modes.own.stack.replace(self.modes)
-        super().__exit__(*exc)
+        DisableTorchFunctionSubclass.__exit__(self)

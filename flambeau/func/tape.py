@@ -12,6 +12,7 @@ from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
 from ..core.graph import AccumulateGrad, Node, grad_mode, gradient_edge
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from ..utils._pytree import tree_map
 from .batching import Level, running_levels
 
@@ -55,6 +56,7 @@ class Tape:
         grad_mode.enabled, grad_mode.inference = True, False
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         grad_mode.enabled, grad_mode.inference = self.records_outside, self.infers_outside
         self.open = False

@@ -14,6 +14,7 @@ from ..autograd.grad_mode import enable_grad
 from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core.graph import grad_mode
+from ..core.overrides import refuse_real_tensors
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.modules.hooks import RemovableHandle
@@ -273,6 +274,7 @@ class Optimizer:
         params = param_group["params"]
         for p in params:
             if not isinstance(p, Tensor):
+                refuse_real_tensors([p])
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {typename(p)}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")

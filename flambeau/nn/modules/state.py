@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.exchange import swap_tensors
 from ...core.graph import grad_mode
+from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Parameter, is_lazy
 from .conversion import ConversionFlags
@@ -170,6 +171,7 @@ class State:
 
     def _load_one(self, name: str, key: str, target: Any, value: Any, assign: bool, errors: list[str]) -> None:
         if not isinstance(value, Tensor):
+            refuse_real_tensors([value])
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from'
                 f" checkpoint but received {type(value)}"

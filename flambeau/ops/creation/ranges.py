@@ -24,7 +24,7 @@ from ..machinery.arguments import Options, as_int, as_number, read_options
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
-from ..shape.joining import stack
+from ..shape.joining import cat, stack
 from .filled import fill_raw, finish, new, prepare_out
 
 _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many bytes, which shows in the last bit
@@ -432,11 +432,10 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise RuntimeError(f"x must be a one-dimensional tensor; got {len(x.shape)} dimensions")
     count = numel_of(x.shape) if N is None else N
     if count < 0:
-        raise RuntimeError(f"N must be non-negative; got {count}")
+        raise RuntimeError("N must be non-negative.")
+    kind = x.dtype if x.dtype.category > 1 else dt.int64
     if not count:
         return x.new_empty((x.numel(), 0), dtype=dt.int64 if x.dtype is dt.bool_ else x.dtype)
-    columns = [x.new_ones(x.shape) if x.dtype.category > 1 else x.new_ones(x.shape, dtype=dt.int64)]
-    for _ in range(count - 1):
-        columns.append(columns[-1] * x)
-    result = stack(columns, -1)
+    factors = x.to(kind).unsqueeze(-1).expand(x.shape[0], count - 1)
+    result = cat([x.new_ones((x.shape[0], 1), dtype=kind), factors], -1).cumprod(-1)
     return result if increasing else result.flip(-1)

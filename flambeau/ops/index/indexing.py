@@ -20,6 +20,7 @@ from ...kernels.library import advanced_index as kernels
 from ..machinery.declare import composite, internal, view
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 from ..shape.dimensions import select, slice_dim, unsqueeze
 from .positions import places, split_positions, take_dense, take_spread, true_positions
 
@@ -100,9 +101,13 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
             )
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
     at = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(at) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     fill = [_ALL] * (ndim - used)
+    if len(at) > 1:  # the first stands for all dimensions that are left, and the others for none
+        if fill and any(item is not Ellipsis for item in items[at[1] :]):
+            raise IndexError(
+                "an index behind a second ellipsis ('...') is about dimensions that the tensor does not have"
+            )
+        items = [item for i, item in enumerate(items) if item is not Ellipsis or i == at[0]]
     if at:
         return items[: at[0]] + fill + items[at[0] + 1 :]
     return items + fill
@@ -349,7 +354,7 @@ def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
         np.add.at(array, where, new)  # type: ignore[arg-type]
 
 
-@composite(inplace=_put_into, shared=_put_shared)
+@composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True))
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)

@@ -136,11 +136,14 @@ def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> T
 )
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the places where mask is True taken from source, in order."""
-    if mask.dtype is not dt.bool_:
-        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {_low(mask)}")
     if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"masked_scatter: expected self and source to have same dtypes but got {type_word(input.dtype)} and {type_word(source.dtype)}"
+            "masked_scatter: expected self and source to have same dtypes but"
+            f" got{type_word(input.dtype)} and {type_word(source.dtype)}"  # PyTorch leaves no space there
+        )
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_word(mask.dtype)}"
         )
     shape = broadcast_two(input.shape, mask.shape)
     chosen = np.broadcast_to(mask._array(), shape)

@@ -5,59 +5,150 @@ meta that is all: nothing is allocated and no kernel runs. No kernel sees tensor
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
+from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
 from .primitive import Saved
 from .record import Op
 
+# The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
+_ONE = """
+def compute({signature}):
+    described = layout({arguments})
+    if type(described) is not tuple:
+        return several(described, {arguments})
+    where = described[2]
+    out = new(*described)
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
+        if kernel is None:
+            return out
+    if {runs}:
+        {checks}
+        kernel(out, {arguments})
+    return out
+"""
+
+_SEVERAL = """
+def several(described, {signature}):
+    where = described[0][2]
+    results = [new(*one) for one in described]
+    kernel = kernel_for(op, where)
+    if kernel is not None and ({any_runs}):
+        {checks}
+        kernel(results, {arguments})
+    return finish(results)
+"""
+
+_CHANGED = """
+def compute({signature}):
+    {test}
+    where = {first}.device
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
+        if kernel is None:
+            return {first}
+    if 0 not in {first}.shape:
+        {checks}
+        kernel({arguments})
+    return {first}
+"""
+
+# Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
+_MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
+_NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
+
 
 def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
     """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only."""
-    kernels = op.kernels
     names = op.impl.saves
 
-    def compute(*args: Any, **kwargs: Any) -> Any:
-        described = layout(*args, **kwargs)
-        if type(described) is tuple:  # one result
-            out = new(*described)
-            where = described[2]
-            kernel = kernels.get("cpu") if where is cpu else None
-            if kernel is None:
-                kernel = kernel_for(op, where)
-            if kernel is not None and (runs_empty or 0 not in out.shape):
-                _check_devices(op, where, args, kwargs)
-                kernel(out, *args, **kwargs)
-            return out
-        results = [new(*one) for one in described]
-        where = described[0][2]
-        kernel = kernel_for(op, where)
-        if kernel is not None and (runs_empty or any(0 not in out.shape for out in results)):
-            _check_devices(op, where, args, kwargs)
-            kernel(results, *args, **kwargs)
+    def finish(results: list[Tensor]) -> Any:
         public = results[: len(results) - hidden] if hidden else results
-        result = (
-            public[0] if len(public) == 1 and returns is None else tuple(public) if returns is None else returns(public)
-        )
+        if returns is not None:
+            result = returns(public)
+        else:
+            result = public[0] if len(public) == 1 else tuple(public)
         return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
 
-    return compute
+    runs = {
+        "runs": "True" if runs_empty else "0 not in out.shape",
+        "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+    }
+    return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
 
 
 def changed_argument(op: Op) -> Callable:
     """The function that computes a primitive into its first argument."""
+    return _written(op, _CHANGED, {"test": ""})
 
-    def compute(destination: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        kernel = kernel_for(op, destination.device)
-        if kernel is not None and 0 not in destination.shape:
-            _check_devices(op, destination.device, args, kwargs)
-            kernel(destination, *args, **kwargs)
-        return destination
 
-    return compute
+def watched_change(op: Op) -> Any:
+    """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
+    passed = "".join(f"{n}, " for n in op.arguments)
+    test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
+    face: Any = _written(op, _CHANGED, {"test": test}, active=active, watching=watching, intercept=intercept)
+    face.op, face._unwatched = op, changed_argument(op)
+    face.__name__ = face.__qualname__ = op.name
+    return face
+
+
+def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
+    """The template filled in for the operator's parameters."""
+    parameters = list(op.arguments.values())
+    checks = [check for p in parameters for check in _check_text(p)]
+    space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
+    space.update(
+        names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.kernels.get, refuse=_refuse, look_into=_look_into
+    )
+    source = template.format(
+        signature=_signature(parameters),
+        arguments=", ".join(_passed(p) for p in parameters),
+        first=parameters[0].name if parameters else "",
+        checks="\n        ".join(checks) or "pass",
+        **texts,
+    )
+    exec(source, space)  # noqa: S102 - made of parameter names only
+    return space["compute"]
+
+
+def _signature(parameters: list[inspect.Parameter]) -> str:
+    parts, starred = [], False
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append(f"*{p.name}")
+            starred = True
+            continue
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            parts.append("*")
+            starred = True
+        parts.append(p.name if p.default is p.empty else f"{p.name}=_default_{p.name}")
+    return ", ".join(parts)
+
+
+def _passed(p: inspect.Parameter) -> str:
+    if p.kind is p.VAR_POSITIONAL:
+        return f"*{p.name}"
+    return f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
+
+
+def _check_text(p: inspect.Parameter) -> list[str]:
+    """What makes sure that tensors given for a parameter are where the result is."""
+    kind = p.annotation if isinstance(p.annotation, str) else "Any"
+    if kind in _NEVER_HOLD or not any(word in kind for word in _MAY_HOLD):
+        return []
+    if kind == "Tensor" and p.kind is not p.VAR_POSITIONAL:
+        return [f"if {p.name}.device is not where: refuse(op, where, {p.name})"]
+    if kind == "Tensor | None":
+        return [f"if {p.name} is not None and {p.name}.device is not where: refuse(op, where, {p.name})"]
+    return [f"look_into(op, where, {p.name})"]
 
 
 def new(shape: tuple[int, ...], d: Any, where: device, strides: tuple[int, ...] | None = None) -> Tensor:
@@ -80,18 +171,14 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     )
 
 
-def _check_devices(op: Op, where: device, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Kernels read memory: all operands must have it, in the same place."""
-    for x in args:
-        if isinstance(x, Tensor):
-            if x.device is not where:
-                _refuse(op, where, x)
-        elif type(x) is list or type(x) is tuple:
-            for y in x:
-                if isinstance(y, Tensor) and y.device is not where:
-                    _refuse(op, where, y)
-    if kwargs:
-        _check_devices(op, where, tuple(kwargs.values()), {})
+def _look_into(op: Op, where: device, x: Any) -> None:
+    """Kernels read memory: all tensors must have it, in the same place."""
+    if isinstance(x, Tensor):
+        if x.device is not where:
+            _refuse(op, where, x)
+    elif type(x) is list or type(x) is tuple:
+        for part in x:
+            _look_into(op, where, part)
 
 
 def _refuse(op: Op, where: device, x: Tensor) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import modes
 from ...core.caching import remember
+from ...core.device import device
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
@@ -35,7 +36,8 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .quirks import NO_QUIRKS, Quirks
 from .record import Op
 from .watched import PrivateCall
 
@@ -63,16 +65,6 @@ def as_operand(x: Any, op_name: str, position: int) -> Any:
     raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
 
 
-# Operators whose PyTorch kernels take a number beside the tensors, not as a tensor without dimensions (see result_strides).
-# A number divided by a tensor is a product with its reciprocal there, which does the same.
-_NUMBERS_APART = frozenset(("pow", "float_power", "clamp", "clamp_min", "clamp_max", "lerp"))
-# Operands that a kernel for 16-bit numbers reads in full precision where they are numbers or tensors without dimensions
-# of another dtype; all others are rounded to the dtype of the computation first, as PyTorch converts them.
-_UNROUNDED = {
-    "add": (0, 1), "mul": (1,), "div": (1,), "floor_divide": (1,), "rdiv": (0, 1), "lerp": (2,), "threshold": (1, 2),
-}  # fmt: skip
-
-
 class Pointwise:
     """An elementwise operator.
 
@@ -86,12 +78,11 @@ class Pointwise:
     first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan;
     `guard(compute, operands)` returns None or a function of the values that runs before every call.
     `grad(g, *operands, *params, out)` replaces the automatic derivative. `label` is the name of the autograd node, or
-    makes it from the plan."""
+    makes it from the plan; other departures from the rules are `quirks`."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
     adapt: Callable | None = None  # a last change of the operands before they are planned for
     exact_out = False  # whether out= must have the result's dtype
-    former: tuple[str, ...] = ()  # numbers that PyTorch's former signature had among the operands
 
     def __init__(
         self,
@@ -100,6 +91,7 @@ class Pointwise:
         rule: Callable = promote,
         grad: Callable | None = None,
         label: str | Callable | None = None,
+        quirks: Quirks = NO_QUIRKS,
         differentiable: bool = True,
         check: Callable | None = None,
         kinds: str = "bifc",
@@ -114,7 +106,9 @@ class Pointwise:
         self.formula = formula
         self.rule = rule
         self.grad = grad
-        self.label = label or camel(name) + "Backward0"
+        self.quirks = quirks
+        self.label = quirks.label or label or camel(name) + "Backward0"
+        self.former = quirks.former
         self.differentiable = differentiable
         self.check = check
         self.kinds, self.kernel, self.guard = kinds, kernel or name + "_cpu", guard
@@ -136,6 +130,7 @@ class Pointwise:
         self.rule_reads_params = positional_count(rule) > 2
         self.check_reads_params = check is not None and positional_count(check) > 2
         self.plans: dict[tuple, PointwisePlan] = {}
+        self.forms: dict[tuple, Form] = {}  # what plans share that differ in sizes only
         self.calls: dict[tuple, PointwisePlan] = {}  # the same plans by what calls look like, see calls.call_key
         self.inplace_plans: dict[tuple, PointwisePlan] = {}
         self.shares: dict[tuple, Any] = {}
@@ -158,7 +153,9 @@ class Pointwise:
     @functools.cached_property
     def op(self) -> Op:
         """The operator's record: that of its declaration, or one for a formula that is only a part of operators."""
-        op = Op(self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula)
+        op = Op(
+            self.name, "pointwise", self._compute, (), None, None, False, self.differentiable, self, source=self.formula
+        )
         op.function = PrivateCall(op, self._compute)
         return op
 
@@ -227,29 +224,24 @@ class Pointwise:
             self.check(self, operands, params or self.defaults) if self.check_reads_params else self.check(
                 self, operands
             )
-        where = common_device(present) if out is None else common_device(present, out[2])
-        compute, natural = (
-            self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
-        )
-        if {"u": "i"}.get(compute.kind, compute.kind) not in self.kinds:
-            raise unsupported(f"{self.kernel}", compute)
+        form = self._form(operands, present, params, out_dtype, None if out is None else out[2])
         plan = PointwisePlan()
         plan.op, plan.params = self, params
-        plan.guard = None if self.guard is None else self.guard(compute, operands)
-        plan.natural = natural
-        d = out_dtype or natural
+        plan.take(form)
+        plan.guard = None if self.guard is None else self.guard(form.compute, operands)
         if out is not None:
-            plan.set_layout(out[0], out[1], d, where)
+            plan.set_layout(out[0], out[1], form.dtype, form.device)
         else:
-            wrap = self.name not in _NUMBERS_APART and not (self.name == "div" and not isinstance(operands[0], Tensor))
-            strides = result_strides(shape, present, compute, int(self.reads_condition), wrap)
-            plan.set_layout(shape, strides, d, where)
-        plan.operands = tuple(Layout.of(x) if isinstance(x, Tensor) else None for x in operands)
-        plan.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
-        plan.compute = compute
-        plan.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
+            apart = self.quirks.numbers_apart
+            wrap = not apart or (apart == "first" and isinstance(operands[0], Tensor))
+            strides = result_strides(shape, present, form.compute, int(self.reads_condition), wrap)
+            plan.set_layout(shape, strides, form.dtype, form.device)
+        plan.operands = tuple([Layout.of(x) if isinstance(x, Tensor) else None for x in operands])
         plan.recipes = {}
-        self._compile(plan, operands, compute)
+        plan.fn = plan.native = plan.first = None
+        if form.is_native and plan.nbytes:
+            plan.native, plan.first = kernel(plan.roots, [plan], self._inputs(plan, operands))
+            plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
         if len(self.plans) >= _MAX_PLANS:
             self.forget_plans()
         self.plans[key] = plan
@@ -259,34 +251,75 @@ class Pointwise:
         self.plans.clear()
         self.calls.clear()
         self.inplace_plans.clear()
+        self.forms.clear()
 
-    def _compile(self, plan: PointwisePlan, operands: tuple, compute: dtype) -> None:
-        """Trace the formula and find or make its kernel."""
+    def _form(
+        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+    ) -> Form:
+        """What plans for operands like these have in common whatever their sizes: found again for a new shape. `where` is the
+        device of an out=."""
+        key: list = [self.params_key(params), out_dtype, where]
+        for i, x in enumerate(operands):
+            if isinstance(x, Tensor):
+                key += (x.dtype, x.device, not x.shape)
+            else:
+                key.append((type(x), x) if self.is_constant(i, x) else type(x))
+        frozen = tuple(key)
+        form = self.forms.get(frozen)
+        if form is None:
+            form = self._make_form(operands, present, params, out_dtype, where)
+            remember(self.forms, frozen, form, _MAX_PLANS)
+        return form
+
+    def _make_form(
+        self, operands: tuple, present: tuple, params: tuple, out_dtype: dtype | None, where: device | None
+    ) -> Form:
+        """Find the dtypes and trace the formula."""
+        form = Form()
+        form.device = common_device(present) if where is None else common_device(present, where)
+        form.compute, form.natural = (
+            self.rule(self, present, params or self.defaults) if self.rule_reads_params else self.rule(self, present)
+        )
+        compute, natural = form.compute, form.natural
+        if ("i" if compute.kind == "u" else compute.kind) not in self.kinds:
+            raise unsupported(f"{self.kernel}", compute)
+        form.dtype = out_dtype or natural
+        form.constants = {i: x for i, x in enumerate(operands) if x is None or self.is_constant(i, x)}
+        form.records = self.differentiable and (natural.is_floating_point or natural.is_complex)
         math_type = opmath(compute)
-        inputs: list[tuple[dtype, tuple[int, ...] | None]] = []
+        inputs: list[dtype] = []
         symbols: list = []
         for i, x in enumerate(operands):
-            if i in plan.constants:
+            if i in form.constants:
                 symbols.append(None if x is None else const(x))
                 continue
-            symbol = self._symbol(i, x, math_type, plan, inputs)
+            symbol = self._symbol(i, x, math_type, inputs)
             symbols.append(cast(cast(symbol, compute), math_type) if self._rounds(i, x, compute) else symbol)
-        symbols += self._parameter_symbols(plan.params, math_type, inputs)
-        plan.in_dtypes = tuple(d for d, _ in inputs)
-        plan.passing = self._passing(plan, operands, inputs)
+        symbols += self._parameter_symbols(params, math_type, inputs)
+        form.in_dtypes = tuple(inputs)
+        form.passing = self._passing(form, operands)
         root = self.evaluate(symbols, self._step_dtype(operands, compute))
-        if compute.is_complex and plan.natural.is_complex and plan.dtype is dt.bool_:
+        if compute.is_complex and natural.is_complex and form.dtype is dt.bool_:
             root = root != 0  # an imaginary number is true, too
-        elif compute.is_complex and not plan.dtype.is_complex and plan.natural.is_complex:
+        elif compute.is_complex and not form.dtype.is_complex and natural.is_complex:
             root = vocabulary.real(root)  # the gradient of a real operand in a complex product
-        if plan.dtype is not plan.natural and opmath(plan.natural) is not plan.natural:
-            root = cast(root, plan.natural)  # a wider out= receives the rounded result
-        is_real = not any(d.is_complex for d in (*plan.in_dtypes, plan.dtype, compute))
-        plan.roots = (simplify(root, is_real),)
-        plan.fn = plan.native = plan.first = None
-        if plan.nbytes and compiles(plan.device, *plan.in_dtypes, plan.dtype):
-            plan.native, plan.first = kernel(plan.roots, [plan], inputs)
-            plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
+        if form.dtype is not natural and opmath(natural) is not natural:
+            root = cast(root, natural)  # a wider out= receives the rounded result
+        is_real = not any(d.is_complex for d in (*inputs, form.dtype, compute))
+        form.roots = (simplify(root, is_real),)
+        form.is_native = compiles(form.device, *inputs, form.dtype)
+        return form
+
+    @staticmethod
+    def _inputs(plan: PointwisePlan, operands: tuple) -> list[tuple[dtype, tuple[int, ...] | None]]:
+        """Dtype and expanded strides of everything the kernel reads; None for what is passed by value."""
+        strides = [
+            expand_strides(x.shape, x._strides, plan.shape) if isinstance(x, Tensor) else None
+            for i, x in enumerate(operands)
+            if i not in plan.constants
+        ]
+        strides += [None] * (len(plan.in_dtypes) - len(strides))
+        return list(zip(plan.in_dtypes, strides))
 
     def evaluate(self, symbols: list, compute: dtype | None) -> Expr:
         """The formula of these operands and parameters."""
@@ -297,38 +330,38 @@ class Pointwise:
 
     def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
         """What a formula may round its steps to: nothing is rounded in a quotient by a number."""
-        is_quotient = self.name in ("div", "floor_divide")
-        return opmath(compute) if is_quotient and not isinstance(operands[1], Tensor) else compute
+        exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
+        return opmath(compute) if exact else compute
 
     def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
         """Whether operand i loses precision before the computation."""
-        if opmath(compute) is compute or not compute.is_floating_point or i in _UNROUNDED.get(self.name, ()):
+        if opmath(compute) is compute or not compute.is_floating_point or i in self.quirks.unrounded:
             return False
         if self.rule is gradient_rule or (self.reads_condition and i == 0):
             return False
         return not isinstance(x, Tensor) or (opmath(x.dtype) is x.dtype and not x.shape)
 
-    def _symbol(self, i: int, x: Any, math_type: dtype, plan: PointwisePlan, inputs: list) -> Expr:
-        """The expression for operand i, cast to the dtype of the computation."""
+    def _symbol(self, i: int, x: Any, math_type: dtype, inputs: list[dtype]) -> Expr:
+        """The expression for operand i, cast to the dtype of the computation; its own dtype joins the inputs."""
         position = len(inputs)
         if isinstance(x, Tensor):
-            inputs.append((x.dtype, expand_strides(x.shape, x._strides, plan.shape)))
+            inputs.append(x.dtype)
             if self.reads_condition and i == 0:
                 return arg(position) if x.dtype is dt.bool_ else arg(position) != 0
             return arg(position) if opmath(x.dtype) is math_type else cast(arg(position), math_type)
         return self._number_symbol(x, math_type, inputs)
 
     @staticmethod
-    def _number_symbol(x: Any, math_type: dtype, inputs: list) -> Expr:
+    def _number_symbol(x: Any, math_type: dtype, inputs: list[dtype]) -> Expr:
         """A number that is passed by value: as a float where the computation is in floats, so that 2 and 2.0 share code."""
         d = number_dtype(x)
         if math_type.is_floating_point and not d.is_complex:
             d = dt.float64
-        inputs.append((d, None))
+        inputs.append(d)
         symbol = arg(len(inputs) - 1)
         return symbol if d is math_type else cast(symbol, math_type)
 
-    def _parameter_symbols(self, params: tuple, math_type: dtype, inputs: list) -> list:
+    def _parameter_symbols(self, params: tuple, math_type: dtype, inputs: list[dtype]) -> list:
         symbols: list = []
         for v, fixed in zip(params or self.defaults, self.constant_params):
             if type(v) not in _RUNTIME:
@@ -342,16 +375,16 @@ class Pointwise:
         return symbols
 
     @staticmethod
-    def _passing(plan: PointwisePlan, operands: tuple, inputs: list) -> str:
-        rest = iter(inputs)
+    def _passing(form: Form, operands: tuple) -> str:
+        rest = iter(form.in_dtypes)
         letters = ""
-        for i in range(len(operands)):
-            if i in plan.constants:
+        for i, x in enumerate(operands):
+            if i in form.constants:
                 letters += "-"
             else:
-                d, strides = next(rest)
-                letters += "p" if strides is not None else passing(d)
-        return letters + "".join(passing(d) for d, _ in rest)
+                d = next(rest)
+                letters += "p" if isinstance(x, Tensor) else passing(d)
+        return letters + "".join(map(passing, rest))
 
     # -- derivative -------------------------------------------------------------------------------------------------
     def share(self, index: int, plan: PointwisePlan) -> Expr | None | Exception:

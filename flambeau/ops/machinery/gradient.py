@@ -34,8 +34,8 @@ from ...core.promotion import get_default_dtype, promote_types
 from ...core.sparse import SparseOperand
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, new_tensor
-from ...expr import Expr, arg, arguments, substitute
-from ...expr.node import cast
+from ...expr import Expr, arg, arguments
+from ...expr.node import cast, replace_arguments
 from ...expr.simplify import simplify
 from .parameters import positional_count
 from .plan import Layout, PointwisePlan, compiles, kernel, result_strides
@@ -161,7 +161,7 @@ class Backward:
             d = inputs[position][0]
             keep = opmath(d) is math_type or (condition and i == 1)
             symbols[i] = arg(position) if keep else cast(arg(position), math_type)
-        numbered = substitute(tuple(roots), lambda e: symbols[e.args[0]] if e.op == "arg" else None)
+        numbered = replace_arguments(tuple(roots), symbols)
         return kernel(tuple(simplify(r, True) for r in numbered), self.outputs, inputs)
 
     def run(self, g: Tensor, saved: list, node: Node) -> tuple:

@@ -4,10 +4,9 @@ A plan is made once per combination and found again by one dictionary look-up.""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ...backends.compiled import map_kernel
 from ...backends.cpu import jit
@@ -53,6 +52,25 @@ class Layout:
         return self
 
 
+class Form:
+    """What a plan has that does not depend on sizes and strides: dtypes, device and the traced formula."""
+
+    __slots__ = (
+        "device", "dtype", "compute", "natural", "constants", "records", "in_dtypes", "passing", "roots", "is_native",
+    )  # fmt: skip
+
+    compute: dtype
+    natural: dtype
+    in_dtypes: tuple[dtype, ...]
+    constants: dict[int, Any]
+    records: bool
+    passing: str
+    roots: tuple[Expr, ...]
+    is_native: bool  # whether a compiled kernel can compute it
+    device: device
+    dtype: dtype  # of the result
+
+
 class PointwisePlan(Layout):
     """The layout of the result and the kernel that computes it.
 
@@ -79,6 +97,11 @@ class PointwisePlan(Layout):
     records: bool  # whether autograd may want to know about calls
     recipes: dict[int, Any]  # how to differentiate, by which operands need a gradient
 
+    def take(self, form: Form) -> None:
+        self.compute, self.natural, self.records = form.compute, form.natural, form.records
+        self.constants, self.passing = form.constants, form.passing
+        self.in_dtypes, self.roots = form.in_dtypes, form.roots
+
     def run(self, out: Tensor, values: tuple) -> None:
         """Compute into `out`, whose layout is the one the plan was made for."""
         if self.guard is not None:
@@ -100,7 +123,9 @@ class PointwisePlan(Layout):
 
     def _run_numpy(self, out: Tensor, values: tuple) -> None:
         if self.device is not cpu:
-            raise NotImplementedError(f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'")
+            raise NotImplementedError(
+                f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'"
+            )
         arrays = [x._array() if isinstance(x, Tensor) else x for x, how in zip(values, self.passing) if how != "-"]
         (result,) = emit_numpy.evaluate(self.roots, arrays, self.in_dtypes, (out.dtype,))
         out._array()[...] = result
@@ -165,9 +190,14 @@ def kernel(
 ) -> tuple[Any, Any]:
     """A native function and its first argument, which store roots[k] to outputs[k]. All outputs have one shape. An input
     is a dtype and its strides expanded to that shape, or None for a number that is passed by value."""
-    shape = outputs[0].shape
+    first = outputs[0]
     strides = [o.strides for o in outputs] + [s for _, s in inputs if s is not None]
-    rank, sizes, planned, pointer_kinds = geometry.plan(shape, strides)
+    sizes: tuple[int, ...]
+    planned: tuple[tuple[int, ...], ...] = ()
+    if first.contig and all(s == first.strides for s in strides):  # the common case: one dense row
+        rank, sizes, pointer_kinds = 1, (first.nbytes // first.dtype.itemsize,), "c" * len(strides)
+    else:
+        rank, sizes, planned, pointer_kinds = geometry.plan(first.shape, strides)
     pointers = iter(pointer_kinds[len(outputs) :])
     kinds = pointer_kinds[: len(outputs)]
     for d, s in inputs:
@@ -178,5 +208,4 @@ def kernel(
     fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
     if rank == 1 and "s" not in kinds:
         return fn, sizes[0]
-    numbers = [*sizes, *(s for operand in planned for s in operand)]
-    return fn, np.array(numbers, np.int64).tobytes()
+    return fn, array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()

@@ -39,7 +39,8 @@ _sequence = graph._sequence
 
 
 class Saved:
-    """What a forward function returns when its derivative needs more than arguments and results."""
+    """What a forward function returns when its derivative needs more than arguments and results. An extra called `hidden` is
+    a further result that only the derivative sees: it has a history and, last of all, a gradient of its own."""
 
     __slots__ = ("result", "extras")
 
@@ -65,6 +66,8 @@ class Primitive:
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
+        self.saves: tuple[str, ...] = ()
+        self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         self.node_class: Any = None
         self.known_needs: dict[tuple, Needs] = {}
         every = parameters(fn)
@@ -126,6 +129,8 @@ class Primitive:
             return
         single = not isinstance(result, (tuple, list))
         outputs = (result,) if single else result
+        if extras.get("hidden") is not None:
+            single, outputs = False, (*outputs, extras["hidden"])
         if True not in [isinstance(o, Tensor) and o.dtype.category >= 2 for o in outputs]:
             return
         node = _new_object(self.node_class or self.make_class())
@@ -156,7 +161,7 @@ class Primitive:
         """PyTorch's name for what a rule reads."""
         if read == "out":
             return "result"
-        parameter = name if self.label in _FIRST_ARGUMENT_IS_INPUT else public_name(name)
+        parameter = name if self.saved_as_input else public_name(name)
         return parameter + _HEADER_NAMES.get(field or "", "")
 
     def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
@@ -246,6 +251,10 @@ class PrimitiveNode(Node):
             if read == "out":
                 packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
                 saved[read] = packed[0] if self.single else packed
+                self.holds_tensors = True
+                continue
+            if read == "hidden":
+                saved[read] = SavedTensor(outputs[-1], True, len(outputs) - 1)
                 self.holds_tensors = True
                 continue
             value = extras[read] if read in extras else bound[name]

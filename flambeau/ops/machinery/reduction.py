@@ -6,6 +6,7 @@ As for pointwise operators, a call looks up a *plan* by dtype, shape, strides an
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -212,6 +213,7 @@ class Reduction:
         self.labels = labels or (camel(name) + "Backward0",)
         self.reads = parameter_names(grad)[1:] if grad else ()
         self.plans: dict[tuple, ReductionPlan] = {}
+        self.traced: dict[tuple, tuple[Expr, Expr | None]] = {}  # the formulas by dtypes
 
     def call(self, a: Tensor, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """`reduce` for other operators: a call that modes see."""
@@ -222,7 +224,9 @@ class Reduction:
     @functools.cached_property
     def op(self) -> Op:
         """The operator's record: that of its declaration, or one for a reduction that is only a part of operators."""
-        op = Op(self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula)
+        op = Op(
+            self.name, "reduction", self.reduce, (), None, None, False, self.grad is not None, self, source=self.formula
+        )
         op.function = PrivateCall(op, self.reduce)
         return op
 
@@ -257,7 +261,9 @@ class Reduction:
     def over(self, operands: tuple, dim: Any = None, keepdim: bool = False, requested: dtype | None = None) -> Tensor:
         """Reduce a formula of several operands: tensors that broadcast to the first, and numbers. Records nothing."""
         if _active and _watching():
-            return _intercept(self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested})
+            return _intercept(
+                self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
+            )
         return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
 
     @functools.cached_property
@@ -303,7 +309,10 @@ class Reduction:
     def _compile(self, plan: ReductionPlan, operands: tuple, compute: dtype, acc: dtype) -> None:
         shape = operands[0].shape
         in_dtypes = tuple([x.dtype if isinstance(x, Tensor) else number_dtype(x) for x in operands])
-        root, final = self.trace(in_dtypes, compute), self._final()
+        known = self.traced.get((in_dtypes, compute))
+        if known is None:
+            known = self.traced[in_dtypes, compute] = self.trace(in_dtypes, compute), self._final()
+        root, final = known
         if 0 in shape or not compiles(plan.device, *in_dtypes, compute, acc):
             count = float(np.prod([shape[d] for d in plan.dims], dtype=np.float64))
             if final is not None:
@@ -323,7 +332,7 @@ class Reduction:
             root, self.combine, final, in_dtypes, plan.dtype, acc, planned.kept_rank, planned.reduced_rank,
             planned.inner, kinds, plan.device,
         )  # fmt: skip
-        plan.geometry = np.array(planned.geometry, np.int64).tobytes()
+        plan.geometry = array("q", planned.geometry).tobytes()
 
     def trace(self, in_dtypes: tuple[dtype, ...], compute: dtype) -> Expr:
         """The mapped formula, its operands cast to the compute dtype."""

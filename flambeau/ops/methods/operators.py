@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core import modes
+from ...core import graph, modes
 from ...core.dtype import FROM_NUMPY
-from ...core.overrides import FACE_CODES, discovers, overriding_arguments
+from ...core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.calls import general, run_inplace
 from ..machinery.faces import make_face
@@ -67,6 +67,7 @@ def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
             return modes.intercept(op, function, args, kwargs)
         return result
     except TypeError:
+        refuse_real_tensors(args)
         if not _takes(args[1]) or overriding_arguments(args, kwargs):
             return NotImplemented
         raise
@@ -116,6 +117,25 @@ def _exchanged(function: Callable, symbol: str) -> Callable:
     return operator
 
 
+def _reflected_quotient() -> Callable:
+    """number / tensor. Where it is recorded, the reciprocal is an operator of its own: its result is what the backward pass reads,
+    so that the tensor, and the quotient too, may be overwritten, as in PyTorch."""
+    fused = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)
+    reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if _active and _asking():
+            return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
+        if (self._autograd is not None or self._base is not None) and graph.grad_mode.enabled and _takes(other):
+            return product(reciprocal(self), other)
+        return fused(self, other)
+
+    FACE_CODES.add(operator.__code__)
+    operator.__name__ = operator.__qualname__ = "__rtruediv__"
+    operator.op = Op(operator.__name__, "composite", operator, ())  # type: ignore[attr-defined]
+    return operator
+
+
 def _inplace_operator(method: Any) -> Callable:
     """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other
     operand."""
@@ -151,7 +171,7 @@ def bind_operators() -> None:
         setattr(Tensor, f"__r{symbol}__", reflected)
         if op.inplace is not None:
             setattr(Tensor, f"__i{symbol}__", _inplace_operator(op.inplace))
-    Tensor.__rtruediv__ = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)  # type: ignore[method-assign]
+    Tensor.__rtruediv__ = _reflected_quotient()  # type: ignore[method-assign]
     Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[attr-defined]
     Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[attr-defined]
     for symbol, name in _COMPARE.items():

@@ -1,7 +1,8 @@
 """Convolutions of one to three dimensions, and their transposes.
 
 Three operations are enough, each the derivative of the others: the convolution itself, its gradient with respect to the
-input (which is also the transposed convolution), and its gradient with respect to the weight.
+input (which is also the transposed convolution), and its gradient with respect to the weight. A fourth computes all gradients in one
+pass where nobody will differentiate them again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.graph import grad_mode
-from ...core.layout import channels_last_strides, suggests_channels_last
-from ...core.tensor import Tensor, empty, empty_strided
+from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
+from ...core.tensor import Tensor
 from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
+from ..machinery.inplace import raw_copy
 from ..machinery.together import together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
@@ -45,16 +46,16 @@ def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window)
     )
 
 
-def _new(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> Tensor:
-    """A result in the memory format of `like`: channels last if those of the weight lie so, too."""
+def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple:
+    """The layout of a result in the memory format of `like`: channels last if those of the weight lie so, too."""
     if suggests_channels_last(like.shape, like._strides) or (
         weight is not None and suggests_channels_last(weight.shape, weight._strides)
     ):
-        return empty_strided(shape, channels_last_strides(shape), like.dtype, like.device)
-    return empty(shape, like.dtype, like.device)
+        return shape, like.dtype, like.device, channels_last_strides(shape)
+    return shape, like.dtype, like.device
 
 
-# -- the three operations -------------------------------------------------------------------------------------------------
+# -- the operations -------------------------------------------------------------------------------------------------------
 
 
 def _conj(t: Any) -> Any:
@@ -69,38 +70,70 @@ def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Win
             conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
             _bias_grad(g) if needs["bias"] else None,
         )
-    dx = _new(input.shape, input, weight) if needs["input"] else None
-    dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
-    db = empty((weight.shape[0],), weight.dtype) if needs["bias"] else None
-    if 0 in g.shape or 0 in input.shape or 0 in weight.shape:
-        return tuple(None if t is None else fill_raw(t, 0) for t in (dx, dw, db))
-    if db is not None and dw is None:
-        db = _bias_grad(g)
-        if dx is not None:
-            heavy.conv_backward(dx, None, None, g, input, weight, *window)
-    else:
-        heavy.conv_backward(dx, dw, db, g, input, weight, *window)
-    return dx, dw, db
+    if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
+        g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
+    # Of the library's own gradients, the bias's comes with the weight's; alone it is a sum.
+    wants = (needs["input"], needs["weight"], needs["bias"] and needs["weight"])
+    found = iter(conv_grads(g, input, weight, window, wants) if any(wants) else ())
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    return dx, dw, _bias_grad(g) if needs["bias"] and db is None else db
 
 
 def _bias_grad(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, len(g.shape))])
 
 
-@internal(grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
-def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+def _conv_layout(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> tuple:
     shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
-    out = _new(shape, input, weight)
-    if input.device is not cpu or 0 in shape:
-        return out
+    return _like(shape, input, weight)
+
+
+@internal(layout=_conv_layout, grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
+def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+    """The convolution of input with weight, plus bias."""
+
+
+@conv_forward.on("cpu")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> None:
     if 0 in input.shape or 0 in weight.shape:
-        fill_raw(out, 0)
-        return out if bias is None else out + bias.reshape(-1, *(1,) * (len(shape) - 2))
-    heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
-    return out
+        raw_copy(out, 0 if bias is None else bias.reshape(-1, *(1,) * (len(out.shape) - 2)))
+    else:
+        heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
+
+
+def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> list:
+    every = (
+        _like(input.shape, input, weight),
+        (weight.shape, weight.dtype, weight.device),
+        ((weight.shape[0],), weight.dtype, weight.device),
+    )
+    return [layout for layout, wanted in zip(every, wants) if wanted]
+
+
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
+    """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
+
+
+@conv_grads.on("cpu")
+def _(
+    out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
+) -> None:
+    if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    found = iter(out)
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
+
+
+def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
+    return _like(tuple(shape), dy)
 
 
 @internal(
+    layout=_input_grad_layout,
     grads={
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
@@ -109,16 +142,22 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
-    out = _new(tuple(shape), dy)
-    if dy.device is not cpu or 0 in out.shape:
-        return out
+
+
+@conv_input_grad.on("cpu")
+def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> None:
     if 0 in dy.shape or 0 in weight.shape:
-        return fill_raw(out, 0)
-    heavy.conv_backward_input(out, dy, weight, *window)
-    return out
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_input(out, dy, weight, *window)
+
+
+def _weight_grad_layout(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
+    return tuple(shape), input.dtype, input.device
 
 
 @internal(
+    layout=_weight_grad_layout,
     grads={
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
@@ -127,13 +166,14 @@ def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: 
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
-    out = empty(tuple(shape), input.dtype, input.device)
-    if input.device is not cpu or 0 in out.shape:
-        return out
+
+
+@conv_weight_grad.on("cpu")
+def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> None:
     if 0 in input.shape or 0 in dy.shape:
-        return fill_raw(out, 0)
-    heavy.conv_backward_weight(out, None, dy, input, *window)
-    return out
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_weight(out, None, dy, input, *window)
 
 
 def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
@@ -145,13 +185,25 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
     return together(*parts) if grad_mode.enabled else parts
 
 
-@internal(grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
+def _transpose_layout(input: Tensor, weight: Tensor, bias: Any, shape: tuple[int, ...], window: Window) -> tuple:
+    return _like(tuple(shape), input)
+
+
+@internal(layout=_transpose_layout, grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
 ) -> Tensor:
     """The transposed convolution of input, with a result of `shape`."""
-    out = conv_input_grad(input, weight, shape, window)
-    return out if bias is None else out.add_(bias.reshape(-1, *(1,) * (len(shape) - 2)))
+
+
+@conv_transpose_forward.on("cpu")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window) -> None:
+    if 0 in input.shape or 0 in weight.shape:
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_input(out, input, weight, *window)
+    if bias is not None:
+        out.add_(bias.reshape(-1, *(1,) * (len(shape) - 2)))
 
 
 # -- checks ---------------------------------------------------------------------------------------------------------------
@@ -246,6 +298,12 @@ def _checked_window(
         if any(p < 0 for p in padding):
             raise RuntimeError("negative padding is not supported")
         pads = tuple((p, p) for p in padding)
+    if 0 in kernel:
+        sizes = " x ".join(map(str, kernel)) + " (TxHxW)"
+        if len(kernel) < 3:
+            height, width = (1, *kernel)[-2:]
+            sizes = f"kernel_height: {height} kernel_width: {width}"
+        raise RuntimeError(f"kernel size should be greater than zero, but got{':' * (len(kernel) > 2)} {sizes}")
     return stride, pads, dilation, groups
 
 

@@ -9,6 +9,7 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.device import cpu
 from ...core.dtype import opmath
+from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import loss as kernels
@@ -60,21 +61,20 @@ def _statistics(input: Tensor, count: int) -> Tensor:
 def _kept_gradient(
     v: Tensor,
     grad: Tensor,
-    input: Tensor,
+    soft: Tensor,
     target: Tensor,
     weight: Any,
     reduction: str,
     ignore_index: int,
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """Second derivatives, made of ordinary operators: gradients of `grad` and of `input`."""
-    classes = 1 if len(input.shape) > 1 else 0
-    hit, spread, level = _shares(input, target, weight, reduction, ignore_index, smoothing)
-    probabilities = input.softmax(classes)
+    """Second derivatives, made of ordinary operators: gradients of `grad` and of the probabilities."""
+    classes = 1 if len(soft.shape) > 1 else 0
+    hit, spread, level = _shares(soft, target, weight, reduction, ignore_index, smoothing)
     scale = grad.unsqueeze(classes) if reduction == "none" else grad
-    inner = probabilities * level - spread - hit
+    inner = soft * level - spread - hit
     to_grad = (v * inner).sum(classes) if reduction == "none" else (v * inner).sum()
-    return to_grad, softmax_backward(v * level * scale, probabilities, classes, input.dtype)
+    return to_grad, v * level * scale
 
 
 def _shares(
@@ -96,14 +96,14 @@ def _shares(
 
 @internal(
     grads={
-        ("grad", "input"): lambda v, grad, input, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
-            v, grad, input, target, weight, reduction, ignore_index, smoothing
+        ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
+            v, grad, soft, target, weight, reduction, ignore_index, smoothing
         )
     }
 )
 def cross_entropy_backward(
     grad: Tensor,
-    input: Tensor,
+    soft: Tensor,
     target: Tensor,
     weight: Any,
     stats: Tensor,
@@ -111,51 +111,69 @@ def cross_entropy_backward(
     ignore_index: int,
     smoothing: float,
 ) -> Tensor:
-    """The gradient with respect to the scores, from the statistics the forward kernel kept."""
-    grad_input = empty(input.shape, input.dtype, input.device)
-    outer, n, inner = _layout(input)
-    if input.device is not cpu or not outer * n * inner:
+    """The gradient with respect to the scores, from the probabilities and statistics the forward kernel kept."""
+    grad_input = empty(soft.shape, soft.dtype, soft.device)
+    outer, n, inner = _layout(soft)
+    if soft.device is not cpu or not outer * n * inner:
         return grad_input
-    x, g, t = dense(input), dense(grad), dense(target)
+    p, g, t = dense(soft), dense(grad), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
     if inner == 1:
         kernels.cross_entropy_backward_rows(
-            grad_input, g, stats, x, t, w, outer, n, ignore_index, float(smoothing), **options
+            grad_input, g, stats, p, t, w, outer, n, ignore_index, float(smoothing), **options
         )
     else:
         kernels.cross_entropy_backward_columns(
-            grad_input, g, stats, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options
+            grad_input, g, stats, p, t, w, outer, n, inner, ignore_index, float(smoothing), **options
         )
     return grad_input
 
 
-@internal(
-    grads={
-        "input": lambda g, input, target, weight, stats, reduction, ignore_index, smoothing: cross_entropy_backward(
-            g, input, target, weight, stats, reduction, ignore_index, smoothing
-        )
-    },
-    label="NllLossBackward0",
-)
+def _indices_gradient(
+    g: tuple,
+    hidden: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> Any:
+    """From the gradients of the loss and, in second derivatives, of the probabilities."""
+    of_loss, of_soft = g
+    share: Any = None
+    if of_loss is not None:
+        share = cross_entropy_backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
+    if of_soft is None:
+        return share
+    other = softmax_backward(of_soft, hidden, 1 if len(hidden.shape) > 1 else 0, hidden.dtype)
+    return other if share is None else share + other
+
+
+@internal(grads={"input": _indices_gradient}, label="NllLossBackward0")
 def cross_entropy_indices(
-    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
-) -> Saved:
-    """Softmax and negative log-likelihood in one pass over the scores."""
+    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, kept: bool
+) -> Any:
+    """Softmax and negative log-likelihood in one pass over the scores. With `kept` the probabilities are for the backward
+    pass, which reads them and not the scores: those may be overwritten."""
     loss = _result(input, reduction)
     outer, n, inner = _layout(input)
     stats = _statistics(input, outer * inner)
+    soft = empty(input.shape, input.dtype, input.device) if kept else None
     if input.device is not cpu:
-        return Saved(loss, stats=stats)
+        return Saved(loss, stats=stats, hidden=soft)
     x, t = dense(input), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
     if inner == 1:
-        kernels.cross_entropy_rows(loss, stats, x, t, w, outer, n, ignore_index, float(smoothing), **options)
+        kernels.cross_entropy_rows(loss, stats, soft, x, t, w, outer, n, ignore_index, float(smoothing), **options)
     else:
-        kernels.cross_entropy_columns(loss, stats, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options)
+        kernels.cross_entropy_columns(
+            loss, stats, soft, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options
+        )
     _check_targets(stats, target, n, ignore_index)
-    return Saved(loss, stats=stats)
+    return Saved(loss, stats=stats, hidden=soft)
 
 
 # -- cross entropy with probabilities -----------------------------------------------------------------------------------
@@ -252,7 +270,8 @@ def cross_entropy(
         _check_smoothing(label_smoothing)
         _check_classes("nll_loss", input, target, weight)
         remember(_accepted, key, True)
-    return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing)
+    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
+    return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing, kept)
 
 
 # -- negative log-likelihood ----------------------------------------------------------------------------------------------

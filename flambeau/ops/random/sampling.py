@@ -193,6 +193,12 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {type_word(input.dtype)}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if not input.shape[-1]:
+        raise RuntimeError("cannot sample from no categories: the last dimension of prob_dist is empty")
     shape = make_size((*input.shape[:-1], num_samples))
     if input.device is not cpu:
         return empty(shape, dt.int64, input.device)
@@ -206,7 +212,7 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
         and numel_of(input.shape)
     ):
         return winner_samples(source, input, shape)
-    if input._contig or (replacement and num_samples > 1) or num_samples <= 0:
+    if input._contig or (replacement and num_samples > 1):
         weights = np.ascontiguousarray(input._array()).reshape(-1, input.shape[-1])
         drawn = samplers.multinomial(source, weights, input.dtype, num_samples, replacement)
     else:

@@ -67,9 +67,11 @@ def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
     """Where each segment begins, and where the last one ends."""
     if lengths is None:
         assert offsets is not None
+        if bool((offsets.diff() < 0).any()):
+            raise RuntimeError("Expected segment_length >= 0 to be true, but got false: offsets must not decrease")
         return offsets
     if bool((lengths < 0).any()):
-        raise RuntimeError("segment_reduce(): lengths contains negative value!")
+        raise RuntimeError("lengths contains negative value!")
     return cat([lengths.new_zeros((*lengths.shape[:-1], 1)), lengths], dim=-1).cumsum(-1)
 
 
