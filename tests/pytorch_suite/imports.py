@@ -106,10 +106,23 @@ class _MissingFinder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, _PlaceholderLoader(), is_package=True)
 
 
+class _FunctorchFinder(importlib.abc.MetaPathFinder):
+    """Asked first: PyTorch's wheel brings the package `functorch`, which needs the PyTorch it came with."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] != "functorch":
+            return None
+        missing.add(fullname)
+        return importlib.machinery.ModuleSpec(fullname, _PlaceholderLoader(), is_package=True)
+
+
 def install(posing: bool) -> None:
     sys.meta_path.insert(0, _StandInFinder())
     if posing:
         sys.meta_path.insert(len(sys.meta_path) - 1, _MissingFinder())  # before the finder that explains
+        sys.meta_path.insert(0, _FunctorchFinder())
 
 
 def load(path: Path) -> ModuleType:
@@ -140,9 +153,10 @@ def load(path: Path) -> ModuleType:
 def _statements(path: Path) -> Iterator[ast.AST]:
     """What importing the file evaluates, in the test files beside it that it imports from too."""
     for node in _run_at_import(ast.parse(path.read_text())):
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
-        if beside != path and beside.exists():
-            yield from _statements(beside)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            if beside != path and beside.exists():
+                yield from _statements(beside)
         yield node
 
 

@@ -11,7 +11,7 @@ from ...core.layout import broadcast_shapes, wrap_dim
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
 from ..machinery.along import split_at
-from ..machinery.declare import composite, internal, primitive
+from ..machinery.declare import composite, effect, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -224,7 +224,7 @@ def scatter_raw(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value:
         raw_copy(part, whole)
 
 
-@internal(writes=("out",), runs_empty=True)
+@effect(runs_empty=True)
 def scatter_into_(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> Tensor:
     """out[index[i][j]][j] (op)= src[i][j], or the value where there is no src (for dim 0)."""
 

@@ -13,7 +13,7 @@ from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
 from ..creation.filled import check_fits
 from ..machinery.along import split_at
-from ..machinery.declare import internal, primitive
+from ..machinery.declare import effect, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -86,7 +86,7 @@ def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         scatter_raw(out, dim, _spread(index, out.shape, dim), source, 0.0, reduce)
 
 
-@internal(writes=("out",), runs_empty=True)
+@effect(runs_empty=True)
 def scatter_vector_(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> Tensor:
     """out[..., index, ...] (op)= source."""
 
@@ -212,7 +212,7 @@ def fill_at(out: Tensor, dim: int, index: Tensor, value: Any) -> None:
     scatter_vector(out, dim, positions, source, "none")
 
 
-@internal(writes=("out",), runs_empty=True)
+@effect(runs_empty=True)
 def fill_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """out[..., index, ...] = value."""
 
@@ -220,7 +220,7 @@ def fill_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 fill_at_.on("any")(fill_at)
 
 
-@internal(writes=("out",), runs_empty=True)
+@effect(runs_empty=True)
 def fill_shared_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """out[..., index, ...] = value, where elements of out may share memory."""
 

@@ -6,8 +6,10 @@ thread share one buffer, because they never run at the same time.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
+import itertools
 import os
 import threading
 import weakref
@@ -123,21 +125,26 @@ class Parts:
     """The oneDNN objects of one plan, destroyed with it. One object for all of them: there are thousands of plans, and Python's
     collector looks at every object again and again."""
 
-    __slots__ = ("memories", "primitives", "arrays", "_destroy")
+    __slots__ = ("memories", "primitives", "arrays", "_end")
 
     def __init__(self) -> None:
         functions = dnnl.library().functions
         self.memories: list[int] = []
         self.primitives: list[int] = []
         self.arrays: list[Any] = []  # of execution arguments
-        self._destroy = functions["primitive_destroy"], functions["memory_destroy"]
+        # Made beforehand, because a finalizer must not be interrupted: going through it destroys them all.
+        end = map(functions["primitive_destroy"], self.primitives), map(functions["memory_destroy"], self.memories)
+        self._end = itertools.chain(*end)
 
+    @uninterrupted
     def __del__(self) -> None:
-        destroy_primitive, destroy_memory = self._destroy
-        for address in self.primitives:
-            destroy_primitive(address)
-        for address in self.memories:
-            destroy_memory(address)
+        try:
+            _go_through[self._end]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_go_through = at_once(collections.deque(maxlen=0).extend)
 
 
 class _Workspace(threading.local):
