@@ -13,8 +13,8 @@ COLUMNS = 64  # columns in one task of put_positions: enough for whole cache lin
 
 
 @loop_kernel
-def add_offsets(picked, index, count, size, stride, *, first):
-    """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. picked[count], zero
+def add_offsets(picked, index, error, count, size, stride, *, first):
+    """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. error[0], zero
     before, becomes 1 if an index is out of bounds."""
     for task in prange((count + ROWS - 1) // ROWS, ROWS):
         bad = 0
@@ -27,7 +27,7 @@ def add_offsets(picked, index, count, size, stride, *, first):
             else:
                 picked[p] = picked[p] + offset
         if bad > 0:
-            picked[count] = 1
+            error[0] = 1
 
 
 @loop_kernel
