@@ -21,7 +21,7 @@ from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..shape.dimensions import select, slice_dim, unsqueeze
-from .positions import Places, beside, coordinates, places, take_dense, take_spread, true_positions
+from .positions import Places, beside, coordinates, places, true_positions
 
 INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
 _BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
@@ -244,16 +244,13 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 @index.on("any")
 def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None]) -> None:
-    where, device = places(input, indices), out.device
-    picked = where.picked(indices, device)
-    if where.empty:
-        return
-    before, after = where.offsets(device)
-    take = take_dense if where.dense else take_spread
-    target = out if where.strides is None else empty(where.shape, input.dtype, device)
-    take(target, input, before, picked, after, where.blocks, where.count, where.inner)
-    if target is not out:
-        raw_copy(out, target)
+    where = places(input, indices)
+    if where.strides is None:
+        where.take(out, input, indices)
+    else:
+        taken = empty(where.shape, input.dtype, out.device)
+        where.take(taken, input, indices)
+        raw_copy(out, taken)
 
 
 @effect(runs_empty=True)

@@ -23,7 +23,9 @@ _MAX_PLACES = 1024
 _FIRST_OFFSETS = kernels.add_offsets.with_constants(first=True)
 _MORE_OFFSETS = kernels.add_offsets.with_constants(first=False)
 take_dense = kernels.take_positions.with_constants(dense=True)
-take_spread = kernels.take_positions.with_constants(dense=False)
+_take_spread = kernels.take_positions.with_constants(dense=False)
+_take_indexed = {dense: kernels.take_indexed.with_constants(dense=dense) for dense in (True, False)}
+_FEW = 4096
 _LARGE = 1 << 16  # lists of offsets longer than this are not kept
 
 
@@ -56,6 +58,10 @@ class Places:
         strides = output_strides(self.shape, _layouts(t, tensors, before, after, self.shape))
         self.strides = None if strides == contiguous_strides(self.shape) else strides  # None: the usual ones
         self.empty = 0 in self.shape
+        # One index tensor is read and checked while elements are taken, unless that would be repeated many times.
+        short = self.blocks == 1 or self.blocks * self.count <= _FEW
+        at_once = short and len(where) == 1 and t.shape[where[0]] and not self.empty
+        self.taking = _take_indexed[self.dense] if at_once else None
         self._offsets: dict[device, list[Tensor]] = {}
 
     def offsets(self, where: device) -> list[Tensor]:
@@ -79,6 +85,25 @@ class Places:
         if bad_index.taken(where) is not None:
             self._raise_out_of_bounds(indices)
         return offsets
+
+    def take(self, out: Tensor, t: Tensor, indices: Sequence[Any]) -> None:
+        """t[indices] into contiguous memory."""
+        where = out.device
+        if self.taking is None:
+            picked = self.picked(indices, where)
+            if not self.empty:
+                before, after = self.offsets(where)
+                take = take_dense if self.dense else _take_spread
+                take(out, t, before, picked, after, self.blocks, self.count, self.inner)
+            return
+        before, after = self._offsets.get(where) or self.offsets(where)
+        d, size, stride = self.indexed[0]
+        index, error = indices[d], bad_index.on(where)
+        if not index._contig:
+            index = index.contiguous()
+        self.taking(out, t, before, index, after, error, self.blocks, self.count, size, stride, self.inner)
+        if bad_index.taken(where) is not None:
+            self._raise_out_of_bounds(indices)
 
     def _raise_out_of_bounds(self, indices: Sequence[Any]) -> None:
         for d, size, _ in self.indexed:

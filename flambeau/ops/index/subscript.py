@@ -52,7 +52,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             part = plain_view(self, key)
             if part is not None:
                 return part
-        elif kind is Tensor and _takes_elements(self, key):
+        elif kind is Tensor and key.dtype is dt.bool_ and _takes_elements(self, key):
             return elements_at(self, true_positions(key))
         if kind is Tensor or kind is tuple:
             tensors = _index_tensors(self, key)
@@ -85,10 +85,9 @@ def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
 
 
 def _takes_elements(t: Tensor, mask: Tensor) -> bool:
-    """Whether t[mask] lists elements in the order they have in memory, with nothing to record."""
+    """Whether t[mask], of truth values, lists elements in the order they have in memory, with nothing to record."""
     return (
-        mask.dtype is dt.bool_
-        and mask.shape == t.shape
+        mask.shape == t.shape
         and type(t) is Tensor
         and bool(t.shape)
         and t._contig
