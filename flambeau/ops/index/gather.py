@@ -279,9 +279,7 @@ def _scatter_value_layout(input: Tensor, dim: int, index: Tensor, value: Any) ->
     return _copy_layout(input)
 
 
-@internal(
-    layout=_scatter_value_layout, grads={"input": _scatter_input_grad}, label="ScatterBackward1", runs_empty=True
-)
+@internal(layout=_scatter_value_layout, grads={"input": _scatter_input_grad}, label="ScatterBackward1", runs_empty=True)
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of input with out[index[i][j]][j] = value (for dim 0)."""
 
@@ -336,9 +334,7 @@ def _scatter_legacy_layout(input: Tensor, dim: int, index: Tensor, src: Tensor, 
     return _scatter_src_layout(input, dim, index, src)
 
 
-@internal(
-    layout=_scatter_legacy_layout, grads={("input", "src"): unknown_derivative("scatter")}, runs_empty=True
-)
+@internal(layout=_scatter_legacy_layout, grads={("input", "src"): unknown_derivative("scatter")}, runs_empty=True)
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     """A copy of input with src added to it, or multiplied with it, at index."""
 

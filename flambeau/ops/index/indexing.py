@@ -334,9 +334,7 @@ def index_put_prepared(
 
 
 @index_put_prepared.on("any")
-def _(
-    out: Tensor, input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> None:
+def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> None:
     raw_copy(out, input)
     put_raw(out, indices, values, accumulate)
 

@@ -53,7 +53,9 @@ class Places:
         self.blocks = numel_of(tuple(t.shape[d] for d in before))
         self.inner = numel_of(tuple(t.shape[d] for d in after))
         self.dense = _is_range(t, after)
-        self.steps = tuple([(t.shape[d], t._strides[d]) for d in dims] for dims in (before, [] if self.dense else after))
+        self.steps = tuple(
+            [(t.shape[d], t._strides[d]) for d in dims] for dims in (before, [] if self.dense else after)
+        )
         self.shape = make_size([*(t.shape[d] for d in before), *self.picked_shape, *(t.shape[d] for d in after)])
         strides = output_strides(self.shape, _layouts(t, tensors, before, after, self.shape))
         self.strides = None if strides == contiguous_strides(self.shape) else strides  # None: the usual ones

@@ -95,7 +95,9 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
 
     runs = {
         "runs": "True" if runs_empty else "0 not in out.shape",
-        "any_runs": "True" if runs_empty else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
+        "any_runs": "True"
+        if runs_empty
+        else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
     }
     return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
 

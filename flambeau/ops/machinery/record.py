@@ -51,7 +51,9 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
-    chosen: dict[str, Callable] = field(default_factory=dict)  # the kernels that run, by type of device, as they are asked for
+    chosen: dict[str, Callable] = field(
+        default_factory=dict
+    )  # the kernels that run, by type of device, as they are asked for
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
