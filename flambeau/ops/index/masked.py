@@ -188,8 +188,6 @@ def _(out: Tensor, input: Tensor, mask: Tensor, source: Tensor) -> None:
 
 def nonzero_matrix(input: Tensor) -> Tensor:
     """One row of coordinates per non-zero element."""
-    if not input.shape:
-        return input.new_empty((int(bool(input)), 0), dtype=dt.int64)
     return coordinates(true_positions(input), input.shape)
 
 
