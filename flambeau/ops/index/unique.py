@@ -16,7 +16,7 @@ from ...kernels.library.search import mark_groups, search_sorted
 from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import number_dtype, type_word, unsupported
-from ..machinery.inplace import write_out
+from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.record import lookup
@@ -31,7 +31,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, co
     n, where = numel_of(ordered.shape), ordered.device
     values, number = empty((n,), ordered.dtype, where), ordered.new_zeros(1, dtype=dt.int64)
     places = empty(shape, dt.int64, where) if inverse else None
-    firsts: Any = empty((n,), dt.int64, where) if counts else None
+    firsts: Any = empty((n + 1,), dt.int64, where) if counts else None
     if n:
         mark_groups(values, places, firsts, number, ordered, order, n)
     groups = number.item()
@@ -39,7 +39,8 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, co
     if places is not None:
         found.append(places)
     if firsts is not None:
-        found.append(firsts.narrow(0, 0, groups).diff(append=number.new_full((1,), n)))
+        raw_copy(firsts.narrow(0, groups, 1), n)
+        found.append(firsts.narrow(0, 1, groups) - firsts.narrow(0, 0, groups))
     return tuple(found)
 
 
