@@ -273,7 +273,7 @@ class Reduction:
             return _intercept(
                 self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
             )
-        return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
+        return self._reduce_together(operands, dim, keepdim, requested)
 
     @functools.cached_property
     def several(self) -> PrivateCall:
@@ -283,6 +283,9 @@ class Reduction:
         return op.function
 
     def _over(self, *operands: Any, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
+        return self._reduce_together(operands, dim, keepdim, requested)
+
+    def _reduce_together(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
         plan = self.plans.get((described, dim, keepdim, requested, operands[0].device))
         if plan is None:
