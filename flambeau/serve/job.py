@@ -1,0 +1,52 @@
+"""One request on its way to a worker and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+# (status, phrase, content type, headers, body, more to come)
+Reply = Callable[[int, str, str, dict[str, str], bytes, bool], None]
+
+
+class Job:
+    """What a worker is sent, and where the answer goes: `reply` for parts and answers, `fail` for errors."""
+
+    __slots__ = (
+        "id", "headers", "parameters", "describe", "created", "scheduled", "expires", "reply", "fail", "is_open", "sequence",
+        "cached",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request_id: str,
+        headers: dict[str, str],
+        parameters: list[tuple[str, str, bytes]],
+        reply: Reply,
+        fail: Callable[[int, str], None],
+        is_open: Callable[[], bool],
+        *,
+        describe: bool = False,
+        sequence: str = "",
+        client_timeout_ms: int = 0,
+    ):
+        self.id = request_id
+        self.headers = headers
+        self.parameters = parameters
+        self.reply = reply
+        self.fail = fail
+        self.is_open = is_open
+        self.describe = describe
+        self.sequence = sequence
+        self.created = self.scheduled = time.perf_counter()
+        self.expires = self.created + client_timeout_ms / 1000 if client_timeout_ms > 0 else float("inf")
+        self.cached = False  # the worker already has the parameters: continuous batching sends them once
+
+    def answer(self, item: Any, body: bytes) -> bool:
+        """Passes a worker's answer on; whether more parts of it will come."""
+        _, content_type, status, phrase, headers, _ = item
+        more = headers.get("ts_stream_next") == "true"
+        if time.perf_counter() <= self.expires:
+            self.reply(status, phrase, content_type, headers, body, more)
+        return more
