@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -118,6 +120,8 @@ class Worker(asyncio.Protocol):
     async def _spawn(self, descriptors: list[int]) -> int:
         model = self.model
         order = model.order(self.number, self.gpu)
+        if model.pool_owner.settings.flag("single_process", False):
+            return self._thread(order, descriptors)
         if model.python is None:
             return await model.pool_owner.nursery.spawn(order, descriptors)
         environment = python_path_first(order.pop("environment"))
@@ -129,6 +133,15 @@ class Worker(asyncio.Protocol):
             start_new_session=True,
         )  # fmt: skip
         return self._process.pid
+
+    def _thread(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        """A worker in a thread of this process: it has copies of the descriptors, and no life of its own to end."""
+        from . import worker  # noqa: PLC0415  loads the framework, which a server with processes does not need
+
+        talk, ours, theirs = (os.dup(d) for d in descriptors[:3])
+        run = functools.partial(worker.run, order, talk, ours, theirs, own_process=False)
+        threading.Thread(target=run, name=self.name, daemon=True).start()
+        return 0
 
     def _stdout(self, line: str) -> None:
         self.model.pool_owner.model_output(self, line, False)

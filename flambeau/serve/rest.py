@@ -72,11 +72,10 @@ class Rest:
         if len(segments) == 1 or segments[1] == "api-description" and len(segments) == 2:
             self._describe_api(connection, request, segments)
             return
-        if "inference" in self.offers:
-            if self.offers == {"inference"} or not self._is_management(segments):
-                self.server.tokens.check(request.lower.get("authorization"), INFERENCE)
-                if self._inference(connection, request, segments):
-                    return
+        if "inference" in self.offers and (self.offers == {"inference"} or not self._is_management(segments)):
+            self.server.tokens.check(request.lower.get("authorization"), INFERENCE)
+            if self._inference(connection, request, segments):
+                return
         if "management" in self.offers and self._managed(connection, request, segments):
             return
         if "metrics" in self.offers and segments[1] == "metrics":

@@ -187,7 +187,8 @@ class Server:
         root.setLevel(logging.INFO)
         root.propagate = False
         try:
-            self.nursery.start()
+            if not self.single_process:
+                self.nursery.start()
             await self._listen()
             await self._load_models()
             if self.settings.snapshots:
@@ -372,7 +373,8 @@ async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None
 def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
     """Runs a server in this process, on uvloop where it is installed."""
     options["nursery"] = nursery = Nursery(settings.worker_environment())
-    nursery.fork()
+    if not settings.flag("single_process", False):
+        nursery.fork()
     try:
         import uvloop  # noqa: PLC0415  an optional package
     except ImportError:

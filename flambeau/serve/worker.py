@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -124,7 +125,7 @@ class Service:
         order, folder = self.order, self.order["folder"]
         manifest = order["manifest"]
         config_file = manifest["model"].get("configFile")
-        config = read_yaml(self._inside(folder, config_file), ValueError) if config_file else {}
+        config = read_yaml(Path(folder) / config_file, ValueError) if config_file else {}
         self.context = Context(
             order["model"], folder, manifest, order["batch_size"], order["gpu"], __version__,
             order["limit_max_image_pixels"], self.metrics, config,
@@ -135,12 +136,6 @@ class Service:
         if order.get("envelope"):
             self.handle = _wrap(order["envelope"], self.handle)
         initialize(self.context)
-
-    @staticmethod
-    def _inside(folder: str, name: str) -> Any:
-        from pathlib import Path  # noqa: PLC0415
-
-        return Path(folder) / name
 
     def predict(self, batch: list[Request]) -> tuple[int, str, list[Answer]]:
         """A code and message for the batch, and the answers; one answer per request, also after an error."""
@@ -251,13 +246,14 @@ def _serve(channel: BlockingChannel, service: Service, ours: Arena, send: Callab
         send(code, message, answers, service.take_metrics(), False)
 
 
-def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int) -> int:
+def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_process: bool = True) -> int:
     """Loads the model, says how that went, and answers until the server closes the connection."""
     prepare()
-    logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO, force=True)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    os.chdir(order["folder"])
-    sys.path[:0] = [order["folder"], *order.get("paths", ())]
+    if own_process:
+        logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO, force=True)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        os.chdir(order["folder"])
+    sys.path.insert(0, order["folder"])
     channel = BlockingChannel(socket.socket(fileno=talk))
     ours, theirs = Arena(ours_fd), Arena(theirs_fd)
 
