@@ -19,6 +19,7 @@ import urllib.parse
 import urllib.request
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,7 @@ def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
         else:
             raise InvalidModelException(f"Neither a zip nor a tar archive: {file.name}")
         _lift_single_folder(folder)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as e:
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise InvalidModelException(f"The archive cannot be unpacked: {e}") from e
     except BaseException:

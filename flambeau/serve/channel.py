@@ -60,6 +60,12 @@ class Arena:
             self._map.close()
         self._map = mmap.mmap(self.descriptor, size)
 
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._map is not None:
             self._map.close()

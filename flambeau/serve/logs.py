@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,14 @@ class LogFile:
         self._lines: list[str] = []
         self._file: IO[str] | None = None
 
+    def open(self) -> None:
+        """Makes the file, or says why there will be none."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
+        except OSError as e:
+            print(f"{self.path} cannot be written: {e}", file=sys.stderr)
+
     def write(self, line: str) -> None:
         self._lines.append(line)
 
@@ -31,14 +40,13 @@ class LogFile:
             return
         lines, self._lines = self._lines, []
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
+            return
         self._file.write("\n".join(lines) + "\n")
         self._file.flush()
         if self._file.tell() > ROTATE:
             self._file.close()
-            self._file = None
             self.path.replace(self.path.with_suffix(".1.log"))
+            self.open()
 
     def close(self) -> None:
         self.flush()
@@ -48,12 +56,25 @@ class LogFile:
 
 
 class Logs:
-    """All log files of a server."""
+    """All log files of a server. `soon` is called when there is something to flush, once until it is flushed."""
 
-    def __init__(self, folder: Path, console: bool = False):
-        self.files = {kind: LogFile(folder / name) for kind, name in _NAMES.items()}
-        self.console = console
+    def __init__(self, folder: Path, metrics_folder: Path, console: bool = False, soon: Callable[[], None] = lambda: None):
+        self.files = {
+            kind: LogFile((metrics_folder if "metrics" in kind else folder) / name) for kind, name in _NAMES.items()
+        }
+        self.console, self.soon = console, soon
+        self._asked = False
         self._second, self._stamp = -1, ""
+
+    def open(self) -> None:
+        for file in self.files.values():
+            file.open()
+
+    def _put(self, kind: str, line: str) -> None:
+        self.files[kind].write(line)
+        if not self._asked:
+            self._asked = True
+            self.soon()
 
     def stamp(self) -> str:
         """Now, to the millisecond."""
@@ -64,7 +85,7 @@ class Logs:
         return f"{self._stamp},{int((now - second) * 1000):03d}"
 
     def access(self, words: str) -> None:
-        self.files["access"].write(f"{self.stamp()} - {words}")
+        self._put("access", f"{self.stamp()} - {words}")
 
     def model(self, worker: str, line: str, is_error: bool) -> None:
         name = f"{worker}-{'stderr' if is_error else 'stdout'}"
@@ -74,17 +95,18 @@ class Logs:
         self._write("server", f"{self.stamp()} [{level:<5}] main {name} - {line}")
 
     def server_metrics(self, line: str) -> None:
-        self.files["server_metrics"].write(f"{self.stamp()} - {line}")
+        self._put("server_metrics", f"{self.stamp()} - {line}")
 
     def model_metrics(self, line: str) -> None:
-        self.files["model_metrics"].write(f"{self.stamp()} - {line}")
+        self._put("model_metrics", f"{self.stamp()} - {line}")
 
     def _write(self, kind: str, line: str) -> None:
-        self.files[kind].write(line)
+        self._put(kind, line)
         if self.console:
             print(line, file=sys.stdout, flush=True)
 
     def flush(self) -> None:
+        self._asked = False
         for file in self.files.values():
             file.flush()
 

@@ -173,7 +173,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.models and not options.model_store:
         print("flambeau serve: say which model, for example: flambeau serve resnet18.pt", file=sys.stderr)
         return 2
-    os.environ.setdefault("LOG_LOCATION", str(Path(tempfile.gettempdir()) / f"flambeau-serve-{os.getuid()}"))
+    folder = str(Path(tempfile.gettempdir()) / f"flambeau-serve-{os.getuid()}")
+    os.environ.setdefault("METRICS_LOCATION", os.environ.setdefault("LOG_LOCATION", folder))
     with tempfile.TemporaryDirectory(prefix="flambeau-store-") as work:
         store = Path(work)
         try:

@@ -45,7 +45,7 @@ class Server:
         self, settings: Settings, *, console: bool = True, say: Callable[[str], None] = _say, nursery: Nursery | None = None
     ):
         self.settings, self.say = settings, say
-        self.logs = Logs(settings.log_folder, console)
+        self.logs = Logs(settings.log_folder, settings.metrics_folder, console, self._flush_soon)
         self.metrics = Metrics(
             settings.text("metrics_mode", "log") or "log", settings.text("metrics_config"),
             settings.flag("model_metrics_auto_detect", False), self.logs.server_metrics, self.logs.model_metrics,
@@ -69,6 +69,13 @@ class Server:
         self._stopping = asyncio.Event()
         self._handler = Handler(self.logs)
         self.addresses: dict[str, Address] = {}
+
+    def _flush_soon(self) -> None:
+        """Logs are written a moment later: many lines at once where there are many, and soon where there are few."""
+        try:
+            asyncio.get_running_loop().call_later(0.005, self.logs.flush)
+        except RuntimeError:
+            self.logs.flush()
 
     # -- what models tell and ask (models.Owner) --
 
@@ -182,6 +189,7 @@ class Server:
     # -- life --
 
     async def __aenter__(self) -> Server:
+        self.logs.open()
         root = logging.getLogger("flambeau.serve")
         root.addHandler(self._handler)
         root.setLevel(logging.INFO)
@@ -308,14 +316,13 @@ class Server:
         return [(None, p.name) for p in files if p.is_dir() or p.name.endswith((".mar", ".model", ".tar.gz"))]
 
     async def _tick(self) -> None:
-        """Time limits of workers and connections, and the log files, several times a second."""
+        """Time limits of workers and connections, several times a second."""
         while not self._stopping.is_set():
             now = time.monotonic()
             for model in self.registry.all():
                 model.check(now)
             for listener in self._listeners:
                 listener.check(now)
-            self.logs.flush()
             await asyncio.sleep(0.1)
 
     async def _system_metrics(self) -> None:

@@ -198,6 +198,10 @@ class Settings:
     def log_folder(self) -> Path:
         return Path(os.environ.get("LOG_LOCATION", "logs"))
 
+    @property
+    def metrics_folder(self) -> Path:
+        return Path(os.environ.get("METRICS_LOCATION", "logs"))
+
     def worker_environment(self) -> dict[str, str]:
         """The environment of workers: the server's, less what blacklist_env_vars matches."""
         hidden = re.compile(self.values.get("blacklist_env_vars") or r"\Z.")

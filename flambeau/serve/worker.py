@@ -254,9 +254,11 @@ def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_p
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         os.chdir(order["folder"])
     sys.path.insert(0, order["folder"])
-    channel = BlockingChannel(socket.socket(fileno=talk))
-    ours, theirs = Arena(ours_fd), Arena(theirs_fd)
+    with socket.socket(fileno=talk) as connection, Arena(ours_fd) as ours, Arena(theirs_fd) as theirs:
+        return _work(order, BlockingChannel(connection), ours, theirs)
 
+
+def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: Arena) -> int:
     def send(code: int, message: str, answers: list[Answer], metrics: list[str], more: bool) -> None:
         theirs.reset()
         sent = []

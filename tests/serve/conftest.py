@@ -204,6 +204,7 @@ def client(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOG_LOCATION", str(logs))
+        patch.setenv("METRICS_LOCATION", str(logs))
         with running(store, metrics_mode="prometheus", model_metrics_auto_detect="true", distinct="1") as client:
             for name in HANDLERS:
                 answer = client.register(f"{name}.mar")
@@ -215,6 +216,7 @@ def client(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 def start(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Starts servers of a test's own."""
     monkeypatch.setenv("LOG_LOCATION", str(tmp_path / "logs"))
+    monkeypatch.setenv("METRICS_LOCATION", str(tmp_path / "logs"))
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
         yield lambda **values: stack.enter_context(running(store, **values))
