@@ -341,11 +341,10 @@ class Registry:
             if not in_workflow:
                 self.owner.changed()
             return 200, f"{title} 0 initial workers. Use scale workers API to add workers for the model."
-        scaling = self._start_registered(model, minimum, maximum, in_workflow)
-        if not asked.synchronous:
-            self.owner.background(scaling)
+        if not asked.synchronous:  # a model that cannot be loaded stays registered, and is tried again
+            self.owner.background(self._scaled(model, minimum, maximum))
             return 202, "Processing worker updates..."
-        await scaling
+        await self._start_registered(model, minimum, maximum, in_workflow)
         return 200, f"{title} {minimum} initial workers"
 
     async def _start_registered(self, model: Model, minimum: int, maximum: int, in_workflow: bool) -> None:

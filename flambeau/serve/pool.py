@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.pool")
 BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
+_TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # what those who watch the log look for
 STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
 
 
@@ -210,7 +211,7 @@ class Worker(asyncio.Protocol):
         """Ends a worker that has not answered in time."""
         if now > self.deadline:
             self.deadline = float("inf")
-            logger.error("%s: Backend worker did not respond in given time", self.name)
+            logger.error("%s: Backend worker error\n%s: Backend worker did not respond in given time", self.name, _TIMEOUT)
             self.kill()
 
     # -- work --
