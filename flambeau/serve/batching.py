@@ -30,6 +30,11 @@ class Batcher:
     def __len__(self) -> int:
         return len(self.waiting)
 
+    @property
+    def ahead(self) -> bool:
+        """Whether a full batch waits that could be sent to a busy worker."""
+        return len(self.waiting) >= self.settings.batch_size and not self.waiting[0].describe
+
     def offer(self, job: Job) -> bool:
         """Whether there was room for the job."""
         if len(self.waiting) >= self.settings.job_queue_size:
@@ -59,9 +64,10 @@ class Batcher:
             left = settings.max_batch_delay / 1000 - (time.perf_counter() - waiting[0].created)
             if left > 0 and settings.batch_size > 1:
                 return left
-        return self._collect(settings.batch_size)
+        return self.collect(settings.batch_size)
 
-    def _collect(self, room: int) -> Batch:
+    def collect(self, room: int) -> Batch:
+        """Takes out the next jobs, at most `room`, less those whose clients have gone."""
         batch: Batch = []
         waiting, now = self.waiting, time.perf_counter()
         while waiting and len(batch) < room and not waiting[0].describe:
@@ -86,6 +92,8 @@ class Batcher:
 class ContinuousBatcher(Batcher):
     """Jobs whose answer says `ts_stream_next: true` stay in the worker's batch; finished ones make room for new ones."""
 
+    ahead = False  # the next batch depends on the answers to this one
+
     def __init__(self, settings: ModelSettings):
         super().__init__(settings)
         self.held: dict[Any, dict[str, Job]] = {}
@@ -99,7 +107,7 @@ class ContinuousBatcher(Batcher):
             if isinstance(batch, float):
                 return batch
         else:
-            batch = self._collect(self.settings.batch_size - len(held))
+            batch = self.collect(self.settings.batch_size - len(held))
         if not (batch and batch[0].describe):
             batch = [*held.values(), *batch]
             held.update((job.id, job) for job in batch)
@@ -131,6 +139,8 @@ class _Sequence:
 
 class SequenceBatcher(Batcher):
     """Stateful models: a sequence belongs to the worker that took its first job, until it ends or has been idle too long."""
+
+    ahead = False  # a sequence's jobs must not overtake each other
 
     def __init__(self, settings: ModelSettings, end_key: str):
         super().__init__(settings)

@@ -2,7 +2,7 @@
 
 A message is a length and a marshalled tuple. A value of `LARGE` bytes or more is put into the sender's arena, a memory file
 inherited by the worker, and the message has its place: the pixels of a picture are copied once on each side, never through
-the kernel's socket buffers. A sender reuses its arena for each batch; a batch is answered before the next one is sent.
+the kernel's socket buffers. Arenas start again when the server sends a batch while no other is on its way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import struct
 from typing import Any
 
 LARGE = 16 << 10
+MOST = 256 << 20
 _LENGTH = struct.Struct("!I")
 _STEP = 1 << 20
 
@@ -30,6 +31,10 @@ class Arena:
     def reset(self) -> None:
         """Forgets what was put in: the other side has taken it out."""
         self._used = 0
+
+    def room(self, size: int) -> bool:
+        """Whether a value of that size may be put in: an arena that is not emptied for long does not grow without end."""
+        return not self._used or self._used + size <= MOST
 
     def put(self, value: bytes | bytearray | memoryview) -> tuple[int, int]:
         """Copies a value in and says where it is."""

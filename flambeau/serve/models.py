@@ -61,6 +61,7 @@ class Model:
         self.min_workers = self.max_workers = 0
         self.python: str | None = None  # of the model's own environment
         self.in_workflow = False
+        self.unsuccessful = 0  # batches in a row that no worker answered in time
         self.gpu_turn = 0
         self._pending: list[tuple[set[Worker], asyncio.Future[int]]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +82,7 @@ class Model:
         return True
 
     def pump(self) -> None:
-        """Gives free workers what waits for them."""
+        """Gives free workers what waits for them, and fast ones full batches ahead."""
         for worker in self.workers:
             if not worker.idle:
                 continue
@@ -91,6 +92,11 @@ class Model:
                     self._timer = asyncio.get_running_loop().call_later(batch, self._waited)
             elif batch:
                 worker.send(batch)
+        while self.batcher.ahead:
+            eager = [w for w in self.workers if w.takes_more]
+            if not eager:
+                return
+            min(eager, key=lambda w: len(w.batches)).send(self.batcher.collect(self.settings.batch_size))
 
     def _waited(self) -> None:
         self._timer = None
@@ -130,8 +136,8 @@ class Model:
                 future.set_result(code)
         self._pending = [p for p in self._pending if not p[1].done()]
 
-    def on_answered(self, worker: Worker) -> None:
-        self.pool_owner.worker_time((time.perf_counter() - worker.sent_at) * 1000)
+    def on_answered(self, worker: Worker, seconds: float) -> None:
+        self.pool_owner.worker_time(seconds * 1000)
         self.pump()
 
     def on_metrics(self, lines: list[str]) -> None:

@@ -13,7 +13,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .channel import LARGE, Arena, Frames, frame
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.pool")
 BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
+AHEAD, FAST = 8, 0.005  # how many batches a worker may have, if it is faster than so many seconds for each
 _TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # what those who watch the log look for
 STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
 
@@ -56,8 +58,10 @@ class Worker(asyncio.Protocol):
         self.started = time.time()
         self.pid = 0
         self.jobs: dict[str, Job] = {}
+        self.batches: deque[list[Job]] = deque()  # sent and not answered, in order
         self.deadline = float("inf")
         self.sent_at = 0.0
+        self.usual = 1.0  # seconds for a batch, lately
         self.code = 500  # the status of those who wait for the worker, if it dies now
         self.tries = 0
         self.failing_since = 0.0
@@ -79,7 +83,12 @@ class Worker(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        return self.state == LOADED and not self.jobs and self.transport is not None
+        return self.state == LOADED and not self.batches and self.transport is not None
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a further batch may be sent ahead: with a fast handler the worker need not wait for the server's turn."""
+        return self.state == LOADED and self.transport is not None and 0 < len(self.batches) < AHEAD and self.usual < FAST
 
     # -- life --
 
@@ -168,17 +177,23 @@ class Worker(asyncio.Protocol):
         """The process has gone: those who wait get an error, and a new one follows after a pause."""
         loaded_before = self.state == LOADED
         self.deadline = float("inf")
-        jobs, self.jobs = list(self.jobs.values()), {}
+        batches, self.batches = self.batches, deque()
+        self.jobs = {}
         code = self.code
         self.code = 500
-        for job in jobs:
+        for job in batches.popleft() if batches else ():
             job.fail(code, "Worker died.")
+        self.model.batcher.give_back([job for batch in batches for job in batch])  # the worker had not begun these
         self.model.batcher.lost(self)
         if self.state == SCALED_DOWN:
             return
+        logger.info("%s Worker disconnected. %s", self.number, self.state)
         self.state = STOPPED
         if not self.failing_since:
             self.failing_since = time.monotonic()
+            logger.info("Auto recovery start timestamp: %d", time.time() * 1000)
+        else:
+            logger.warning("Auto recovery failed again")
         self.model.on_stopped(self, code)
         if not self.healthy or self.state == SCALED_DOWN:
             return
@@ -204,36 +219,41 @@ class Worker(asyncio.Protocol):
         self.state = SCALED_DOWN
         if self.retry is not None:
             self.retry.cancel()
-        if not self.jobs and self.transport is not None:
+        if not self.batches and self.transport is not None:
             self.transport.close()
 
     def check(self, now: float) -> None:
         """Ends a worker that has not answered in time."""
         if now > self.deadline:
             self.deadline = float("inf")
+            if self.jobs:
+                self.model.unsuccessful += 1
+                logger.error("Number or consecutive unsuccessful inference %d", self.model.unsuccessful)
             logger.error("%s: Backend worker error\n%s: Backend worker did not respond in given time", self.name, _TIMEOUT)
             self.kill()
 
     # -- work --
 
-    def send(self, batch: Iterable[Job]) -> None:
+    def send(self, batch: list[Job]) -> None:
         """Gives the worker a batch."""
         assert self.arenas is not None
-        arena = self.arenas[0]
-        arena.reset()
+        arena, alone = self.arenas[0], not self.batches
         now = time.perf_counter()
+        if alone:  # both sides have taken out what was in the shared memory
+            arena.reset()
+            self.sent_at = now
+            self.deadline = time.monotonic() + self.model.settings.response_timeout
         message = []
-        self.sent_at = now
         for job in batch:
             job.scheduled = now
             self.jobs[job.id] = job
             parameters: list[Any] = []
             if not job.cached:
                 for name, content_type, value in job.parameters:
-                    parameters.append((name, content_type, arena.put(value) if len(value) >= LARGE else value))
+                    parameters.append((name, content_type, arena.put(value) if len(value) >= LARGE and arena.room(len(value)) else value))
             message.append((job.id, job.headers, parameters))
-        self.deadline = time.monotonic() + self.model.settings.response_timeout
-        self.transport.write(frame(message))
+        self.batches.append(batch)
+        self.transport.write(frame((alone, message)))
 
     def data_received(self, data: bytes) -> None:
         for message in self._frames.feed(data):
@@ -243,46 +263,59 @@ class Worker(asyncio.Protocol):
                 self._answered(message)
 
     def _loaded(self, message: Any) -> None:
-        code, text, _, metrics, _ = message
+        code, _, _, metrics, _ = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
         if code != 200:
             self.code = code
-            logger.error("%s: the model could not be loaded: %s", self.name, text)
+            logger.error("%s: the model could not be loaded (%d): its log says why", self.name, code)
             return  # the process ends itself
         self.state = LOADED
+        if self.failing_since:
+            logger.info("Auto recovery succeeded, reset recoveryStartTS")
         self.tries, self.failing_since = 0, 0.0
         self.model.on_loaded(self)
 
     def _answered(self, message: Any) -> None:
         code, text, answers, metrics, more = message
-        assert self.arenas is not None
-        jobs, model = self.jobs, self.model
+        if not self.batches:
+            return
+        model, jobs = self.model, self.jobs
         if code == 200:
-            finished = []
-            for item in answers:
-                job = jobs.get(item[0])
-                if job is None:
-                    continue
-                body = item[5]
-                if isinstance(body, tuple):
-                    body = self.arenas[1].take(body)
-                to_come = job.answer(item, body)
-                if not more:
-                    finished.append((job, item[4], to_come))
-            for job, headers, to_come in finished:
-                del jobs[job.id]
-                model.batcher.done(self, job, headers, to_come)
+            model.unsuccessful = 0
+            self._pass_on(answers, more)
         else:
-            for job in list(jobs.values()):
-                job.fail(code, text)
-                model.batcher.done(self, job, {}, False)
-            jobs.clear()
+            for job in self.batches[0]:
+                if jobs.pop(job.id, None) is not None:
+                    job.fail(code, text)
+                    model.batcher.done(self, job, {}, False)
         model.on_metrics(metrics)
         if more:
             self.deadline = time.monotonic() + model.settings.response_timeout
             return
-        self.deadline = float("inf")
-        model.on_answered(self)
-        if self.state == SCALED_DOWN and self.transport is not None:
+        for job in self.batches.popleft():
+            jobs.pop(job.id, None)
+        now = time.perf_counter()
+        spent, self.sent_at = now - self.sent_at, now
+        self.usual += 0.2 * (spent - self.usual)
+        self.deadline = time.monotonic() + model.settings.response_timeout if self.batches else float("inf")
+        model.on_answered(self, spent)
+        if self.state == SCALED_DOWN and not self.batches and self.transport is not None:
             self.transport.close()
+
+    def _pass_on(self, answers: list[Any], more: bool) -> None:
+        assert self.arenas is not None
+        finished = []
+        for item in answers:
+            job = self.jobs.get(item[0])
+            if job is None:
+                continue
+            body = item[5]
+            if isinstance(body, tuple):
+                body = self.arenas[1].take(body)
+            to_come = job.answer(item, body)
+            if not more:
+                finished.append((job, item[4], to_come))
+        for job, headers, to_come in finished:
+            del self.jobs[job.id]
+            self.model.batcher.done(self, job, headers, to_come)

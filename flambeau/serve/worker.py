@@ -236,8 +236,11 @@ def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, int, s
         return None, 507 if out_of_memory else 500, "System out of memory" if out_of_memory else f"{type(e).__name__}: {e}"
 
 
-def _serve(channel: BlockingChannel, service: Service, ours: Arena, send: Callable) -> None:
-    while (batch := channel.receive()) is not None:
+def _serve(channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable) -> None:
+    while (message := channel.receive()) is not None:
+        alone, batch = message
+        if alone:
+            theirs.reset()
         for _, _, parameters in batch:
             for i, (name, content_type, value) in enumerate(parameters):
                 if isinstance(value, tuple):
@@ -260,11 +263,10 @@ def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_p
 
 def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: Arena) -> int:
     def send(code: int, message: str, answers: list[Answer], metrics: list[str], more: bool) -> None:
-        theirs.reset()
         sent = []
         for answer in answers:
             body = answer[5]
-            if len(body) >= LARGE and not more:  # a part of a stream may overtake the taking out of the last one
+            if len(body) >= LARGE and theirs.room(len(body)):
                 answer = (*answer[:5], theirs.put(body))
             elif not isinstance(body, bytes):
                 answer = (*answer[:5], bytes(body))
@@ -275,7 +277,7 @@ def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: 
     send(code, message, [], service.take_metrics() if service else [], False)
     if service is None:
         return 1
-    _serve(channel, service, ours, send)
+    _serve(channel, service, ours, theirs, send)
     return 0
 
 
