@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from . import errors, tokens
-from .job import Job
+from .job import CallbackJob
 from .models import Model, Registration
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
 from .rest import no_worker, pretty
@@ -89,7 +89,7 @@ class Calls:
         def fail(status: int, message: str) -> None:
             answers.put_nowait(_internal("InternalServerException", message))
 
-        job = Job(
+        job = CallbackJob(
             str(uuid.uuid4()), headers, parameters, reply, fail, lambda: not context.cancelled(), describe=describe,
             sequence=sequence, client_timeout_ms=model.settings.client_timeout_ms,
         )  # fmt: skip

@@ -6,26 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# (status, phrase, content type, headers, body, more to come)
-Reply = Callable[[int, str, str, dict[str, str], bytes, bool], None]
-
-
 class Job:
     """What a worker is sent, and where the answer goes: `reply` for parts and answers, `fail` for errors."""
 
-    __slots__ = (
-        "id", "headers", "parameters", "describe", "created", "scheduled", "expires", "reply", "fail", "is_open", "sequence",
-        "cached",
-    )  # fmt: skip
+    __slots__ = ("id", "headers", "parameters", "describe", "created", "scheduled", "expires", "sequence", "cached")
 
     def __init__(
         self,
         request_id: str,
         headers: dict[str, str],
         parameters: list[tuple[str, str, bytes]],
-        reply: Reply,
-        fail: Callable[[int, str], None],
-        is_open: Callable[[], bool],
         *,
         describe: bool = False,
         sequence: str = "",
@@ -34,14 +24,23 @@ class Job:
         self.id = request_id
         self.headers = headers
         self.parameters = parameters
-        self.reply = reply
-        self.fail = fail
-        self.is_open = is_open
         self.describe = describe
         self.sequence = sequence
         self.created = self.scheduled = time.perf_counter()
         self.expires = self.created + client_timeout_ms / 1000 if client_timeout_ms > 0 else float("inf")
         self.cached = False  # the worker already has the parameters: continuous batching sends them once
+
+    def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
+        """Takes an answer, or a part of it if there is more to come."""
+        raise NotImplementedError
+
+    def fail(self, status: int, message: str) -> None:
+        """Takes an error."""
+        raise NotImplementedError
+
+    def is_open(self) -> bool:
+        """Whether somebody still waits for the answer."""
+        raise NotImplementedError
 
     def answer(self, item: Any, body: bytes) -> bool:
         """Passes a worker's answer on; whether more parts of it will come."""
@@ -50,3 +49,22 @@ class Job:
         if time.perf_counter() <= self.expires:
             self.reply(status, phrase, content_type, headers, body, more)
         return more
+
+
+class CallbackJob(Job):
+    """A job whose answers go to functions."""
+
+    __slots__ = ("reply", "fail", "is_open")
+
+    def __init__(
+        self,
+        request_id: str,
+        headers: dict[str, str],
+        parameters: list[tuple[str, str, bytes]],
+        reply: Callable[[int, str, str, dict[str, str], bytes, bool], None],
+        fail: Callable[[int, str], None],
+        is_open: Callable[[], bool],
+        **options: Any,
+    ):
+        super().__init__(request_id, headers, parameters, **options)
+        self.reply, self.fail, self.is_open = reply, fail, is_open  # type: ignore[method-assign]

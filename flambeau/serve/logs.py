@@ -64,7 +64,8 @@ class Logs:
         }
         self.console, self.soon = console, soon
         self._asked = False
-        self._second, self._stamp = -1, ""
+        self._now = self._second = -1
+        self._day = self._stamp = ""
 
     def open(self) -> None:
         for file in self.files.values():
@@ -78,11 +79,14 @@ class Logs:
 
     def stamp(self) -> str:
         """Now, to the millisecond."""
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second, self._stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
-        return f"{self._stamp},{int((now - second) * 1000):03d}"
+        now = int(time.time() * 1000)
+        if now != self._now:
+            self._now = now
+            second = now // 1000
+            if second != self._second:
+                self._second, self._day = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
+            self._stamp = f"{self._day},{now % 1000:03d}"
+        return self._stamp
 
     def access(self, words: str) -> None:
         self._put("access", f"{self.stamp()} - {words}")

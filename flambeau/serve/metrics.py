@@ -113,6 +113,7 @@ class Metrics:
         self.host = host_name()
         self.server: dict[str, Metric] = {}
         self.model: dict[str, Metric] = {}
+        self._words: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}  # what lines have around their values
         self._declare(read_yaml(Path(config), ConfigurationError) if config else None)
 
     def _declare(self, config: dict[str, Any] | None) -> None:
@@ -133,9 +134,14 @@ class Metrics:
             return
         if self.keep:
             metric.add(labels, value)
-        else:
-            words = ",".join(f"{n}:{v}" for n, v in zip(metric.labels[:-1], labels))
-            self.server_log(f"{name}.{metric.unit}:{value}|#{words}|#hostname:{self.host},timestamp:{int(time.time())}")
+            return
+        words = self._words.get((name, labels))
+        if words is None:
+            if len(self._words) > 10_000:
+                self._words.clear()
+            pairs = ",".join(f"{n}:{v}" for n, v in zip(metric.labels[:-1], labels))
+            words = self._words[name, labels] = (f"{name}.{metric.unit}:", f"|#{pairs}|#hostname:{self.host},timestamp:")
+        self.server_log(f"{words[0]}{value}{words[1]}{int(time.time())}")
 
     def add_line(self, line: str) -> None:
         """A number that a worker reports, in the form in which TorchServe's workers print it."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from . import openapi, page
@@ -14,7 +13,6 @@ from .errors import (
     BadRequestException,
     InternalServerException,
     MethodNotAllowedException,
-    ModelNotFoundException,
     ResourceNotFoundException,
     ServeError,
     ServiceUnavailableException,
@@ -179,7 +177,7 @@ class Rest:
         if request.method == "OPTIONS":
             connection.send(200, pretty(openapi.describe_model(model)))
             return
-        job = self.server.job(connection, request, model, version, parameters, {**request.headers, **more})
+        job = RestJob(self.server, connection, request, model, version, parameters, {**request.headers, **more})
         self.server.counted(name, version)
         if not model.submit(job):
             raise ServiceUnavailableException(no_worker(name, version))
@@ -252,13 +250,8 @@ class Rest:
             connection.send(200, pretty(found))
             return
         model = self.registry.get(name, version)
-
-        def reply(status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
-            found[0]["customizedMetadata"] = body.decode(errors="replace")
-            connection.send(status, pretty(found), headers=headers, phrase=phrase)
-
         headers = {**request.headers, "describe": "True"}
-        job = self.server.job(connection, request, model, version, [], headers, reply=reply, describe=True)
+        job = DescribeJob(found, self.server, connection, request, model, version, [], headers)
         if not model.submit(job):
             raise ServiceUnavailableException(
                 f'Model "{name}" has no worker to serve describe request. Please use scale workers API to add workers.'
@@ -359,42 +352,59 @@ def registration(request: Request) -> Registration:
     )  # fmt: skip
 
 
-def make_job(
-    server: Server, connection: Connection, request: Request, model: Model, version: str | None,
-    parameters: list[tuple[str, str, bytes]], headers: dict[str, str], reply: Callable | None, describe: bool,
-) -> Job:  # fmt: skip
+class RestJob(Job):
     """The job of an HTTP request, whose answers go back over its connection."""
-    sequence = ""
-    if model.settings.sequence_batching and not describe:
-        id_key, start_key, _ = server.settings.sequence_keys
-        sequence = headers.get(id_key, "")
-        if not sequence:
-            sequence = f"ts-seq-{uuid.uuid4()}"
-            headers[start_key] = "true"
-        headers[id_key] = sequence
 
-    def answer(status: int, phrase: str, kind: str, response: dict[str, str], body: bytes, more: bool) -> None:
-        if connection.current is not request:
+    __slots__ = ("server", "connection", "request", "model", "version")
+
+    def __init__(
+        self, server: Server, connection: Connection, request: Request, model: Model, version: str | None,
+        parameters: list[tuple[str, str, bytes]], headers: dict[str, str], describe: bool = False,
+    ):  # fmt: skip
+        sequence = ""
+        if model.settings.sequence_batching and not describe:
+            id_key, start_key, _ = server.settings.sequence_keys
+            sequence = headers.get(id_key, "")
+            if not sequence:
+                sequence = f"ts-seq-{uuid.uuid4()}"
+                headers[start_key] = "true"
+            headers[id_key] = sequence
+        super().__init__(
+            request.id, headers, parameters, describe=describe, sequence=sequence,
+            client_timeout_ms=model.settings.client_timeout_ms,
+        )  # fmt: skip
+        self.server, self.connection, self.request = server, connection, request
+        self.model, self.version = model, version
+
+    def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
+        connection = self.connection
+        if connection.current is not self.request:
             return
-        if "ts_stream_next" in response:
-            connection.send_part(status, body, kind, response, phrase, more)
+        if "ts_stream_next" in headers:
+            connection.send_part(status, body, kind, headers, phrase, more)
         else:
-            connection.send(status, body, kind, response, phrase)
+            connection.send(status, body, kind, headers, phrase)
         if not more:
-            server.answered(model, version, job)
+            self.server.answered(self.model, self.version, self)
 
-    def fail(status: int, message: str) -> None:
-        if connection.current is request:
-            connection.fail(InternalServerException(message, 507 if status == 413 else status))
+    def fail(self, status: int, message: str) -> None:
+        if self.connection.current is self.request:
+            self.connection.fail(InternalServerException(message, 507 if status == 413 else status))
 
-    def is_open() -> bool:
-        return connection.current is request and connection.is_open
-
-    job = Job(
-        request.id, headers, parameters, reply or answer, fail, is_open, describe=describe, sequence=sequence,
-        client_timeout_ms=model.settings.client_timeout_ms,
-    )  # fmt: skip
-    return job
+    def is_open(self) -> bool:
+        return self.connection.current is self.request and self.connection.is_open
 
 
-__all__ = ["ModelNotFoundException", "Rest", "make_job", "no_worker", "pretty", "time"]
+class DescribeJob(RestJob):
+    """Asks a handler to describe itself; the answer goes into the model's description."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: list[dict[str, Any]], *arguments: Any):
+        super().__init__(*arguments, describe=True)
+        self.found = found
+
+    def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
+        self.found[0]["customizedMetadata"] = body.decode(errors="replace")
+        if self.connection.current is self.request:
+            self.connection.send(status, pretty(self.found), headers=headers, phrase=phrase)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -22,7 +23,7 @@ from .metrics import Metrics, system
 from .models import Model, Registration, Registry
 from .nursery import Nursery
 from .pool import Worker
-from .rest import Rest, make_job
+from .rest import Rest
 from .settings import Address, ConfigurationError, Settings
 from .tokens import Tokens
 from .ts.version import __version__ as TORCHSERVE_VERSION
@@ -140,13 +141,6 @@ class Server:
         return self._gpu
 
     # -- requests --
-
-    def job(
-        self, connection: Connection, request: Request, model: Model, version: str | None,
-        parameters: list[tuple[str, str, bytes]], headers: dict[str, str], reply: Callable | None = None,
-        describe: bool = False,
-    ) -> Job:  # fmt: skip
-        return make_job(self, connection, request, model, version, parameters, headers, reply, describe)
 
     def _model_labels(self, name: str, version: str | None) -> tuple[str, str, str]:
         key = (name, version)
@@ -379,6 +373,8 @@ async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None
 
 def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
     """Runs a server in this process, on uvloop where it is installed."""
+    gc.freeze()  # what is loaded now stays: the collector need not look at it again
+    gc.set_threshold(20_000, 20, 50)
     options["nursery"] = nursery = Nursery(settings.worker_environment())
     if not settings.flag("single_process", False):
         nursery.fork()

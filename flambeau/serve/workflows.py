@@ -19,7 +19,7 @@ from .errors import (
     WorkflowNotFoundException,
 )
 from .http import Connection, Request, body_parameters
-from .job import Job
+from .job import CallbackJob
 from .models import Model, Owner, Registration, Registry, paged
 from .settings import ModelSettings, Settings
 
@@ -250,7 +250,7 @@ class Workflows:
             if not future.done():
                 future.set_exception(InternalServerException(message))
 
-        job = Job(str(uuid.uuid4()), headers, list(parameters), reply, fail, lambda: not future.done())
+        job = CallbackJob(str(uuid.uuid4()), headers, list(parameters), reply, fail, lambda: not future.done())
         if not self.registry.get(node.model).submit(job):
             raise InternalServerException(f"{node.name} has no worker or its queue is full")
         return await future

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from flambeau.serve.batching import Batcher, ContinuousBatcher, ContinuousSequenceBatcher, SequenceBatcher, batcher_for
-from flambeau.serve.job import Job
+from flambeau.serve.job import CallbackJob, Job
 from flambeau.serve.settings import ModelSettings
 
 NUMBERS = itertools.count()
@@ -19,7 +19,7 @@ class Record:
 
 def job(sequence: str = "", describe: bool = False, headers: dict | None = None, timeout: int = 0) -> tuple[Job, Record]:
     record = Record()
-    made = Job(str(next(NUMBERS)), headers or {}, [], lambda *a: None, lambda *a: record.failed.append(a), lambda: record.open,
+    made = CallbackJob(str(next(NUMBERS)), headers or {}, [], lambda *a: None, lambda *a: record.failed.append(a), lambda: record.open,
                describe=describe, sequence=sequence, client_timeout_ms=timeout)  # fmt: skip
     return made, record
 
