@@ -95,7 +95,8 @@ def _escape(value: str) -> str:
 
 
 class Metrics:
-    """All metrics. In the mode `log` a change is a line for a log, in the mode `prometheus` it is kept for `/metrics`."""
+    """All metrics. In the mode `log` a change is a line for a log, in the mode `prometheus` it is kept for `/metrics`; in the
+    mode `legacy` those called ts_... are kept and the others are lines."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Metrics:
     ):
         if mode not in ("log", "prometheus", "legacy"):
             raise ConfigurationError(f"metrics_mode is log, prometheus or legacy, got {mode!r}")
-        self.keep = mode != "log"
+        self.mode = mode
         self.auto_detect = auto_detect or mode == "legacy"
         self.server_log, self.model_log = server_log, model_log
         self.host = host_name()
@@ -132,7 +133,7 @@ class Metrics:
         metric = self.server.get(name)
         if metric is None:
             return
-        if self.keep:
+        if self.mode == "prometheus" or (self.mode == "legacy" and name.startswith("ts_")):
             metric.add(labels, value)
             return
         words = self._words.get((name, labels))
@@ -145,7 +146,7 @@ class Metrics:
 
     def add_line(self, line: str) -> None:
         """A number that a worker reports, in the form in which TorchServe's workers print it."""
-        if not self.keep:
+        if self.mode != "prometheus":
             match = None if self.auto_detect else _LINE.fullmatch(line)
             if self.auto_detect or (match and match["name"] in self.model):
                 self.model_log(line)
@@ -166,8 +167,11 @@ class Metrics:
             metric.add(values, float(match["value"]))
 
     def text(self, names: list[str]) -> str:
-        """What `/metrics` shows: everything that has a value, or what is asked for by name."""
-        found = [m for m in (*self.server.values(), *self.model.values()) if m.values and (not names or m.name in names)]
+        """What `/metrics` shows: everything, or what is asked for by name."""
+        if self.mode == "log":
+            return ""
+        every = [*self.server.values(), *self.model.values()] if self.mode == "prometheus" else self.server.values()
+        found = [m for m in every if (not names or m.name in names) and (self.mode == "prometheus" or m.name.startswith("ts_"))]
         return "".join(m.text() for m in found)
 
 

@@ -281,6 +281,7 @@ class Worker(asyncio.Protocol):
         if not self.batches:
             return
         model, jobs = self.model, self.jobs
+        model.on_metrics(metrics)
         if code == 200:
             model.unsuccessful = 0
             self._pass_on(answers, more)
@@ -289,7 +290,6 @@ class Worker(asyncio.Protocol):
                 if jobs.pop(job.id, None) is not None:
                     job.fail(code, text)
                     model.batcher.done(self, job, {}, False)
-        model.on_metrics(metrics)
         if more:
             self.deadline = time.monotonic() + model.settings.response_timeout
             return

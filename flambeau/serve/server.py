@@ -67,16 +67,24 @@ class Server:
         self._tasks: set[asyncio.Task] = set()
         self._worker_number = settings.number("initial_worker_port", 9000) - 1
         self._gpu = -1
+        self._flushed = 0.0
         self._stopping = asyncio.Event()
         self._handler = Handler(self.logs)
         self.addresses: dict[str, Address] = {}
 
     def _flush_soon(self) -> None:
-        """Logs are written a moment later: many lines at once where there are many, and soon where there are few."""
+        """Lines are written at once where there are few, and many together where there are many."""
         try:
-            asyncio.get_running_loop().call_later(0.005, self.logs.flush)
+            loop = asyncio.get_running_loop()
         except RuntimeError:
             self.logs.flush()
+            return
+        now = loop.time()
+        if now - self._flushed > 0.05:
+            loop.call_soon(self.logs.flush)
+        else:
+            loop.call_later(0.01, self.logs.flush)
+        self._flushed = now
 
     # -- what models tell and ask (models.Owner) --
 
@@ -209,14 +217,15 @@ class Server:
 
     async def _listen(self) -> None:
         settings = self.settings
-        offers: dict[Address, set[str]] = {}
+        offers: dict[tuple[Address, str], set[str]] = {}
         for kind, address in (
             ("inference", settings.inference()),
             ("management", settings.management()),
             ("metrics", settings.metrics_address()),
         ):
             if kind != "metrics" or settings.flag("enable_metrics_api", True):
-                offers.setdefault(address, set()).add(kind)
+                apart = kind if not address.port and not address.path else ""  # port 0 is another one each time
+                offers.setdefault((address, apart), set()).add(kind)
                 self.addresses[kind] = address
         cors = {
             f"access-control-allow-{name}": value
@@ -224,7 +233,7 @@ class Server:
             if (value := settings.text(f"cors_allowed_{name}"))
         }
         size = settings.number("max_request_size", 6_553_500)
-        for address, kinds in offers.items():
+        for (address, _), kinds in offers.items():
             listener = Listener(Rest(self, kinds), self.finished, self.unexpected, size, cors)
             self._listeners.append(listener)
             bound = await self._bind(address, listener)

@@ -157,7 +157,7 @@ class Client:
 def running(store: Path, **values: str) -> Iterator[Client]:
     """A server with these settings, on ports that are free."""
     settings = {
-        "inference_address": "http://127.0.0.1:0", "management_address": "http://127.0.0.1:0 ".strip(),
+        "inference_address": "http://127.0.0.1:0", "management_address": "http://127.0.0.1:0",
         "metrics_address": "http://127.0.0.1:0", "model_store": str(store), "disable_token_authorization": "true",
         "enable_model_api": "true", "grpc_inference_port": "-1", "disable_system_metrics": "true", **values,
     }  # fmt: skip
@@ -205,7 +205,7 @@ def client(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOG_LOCATION", str(logs))
         patch.setenv("METRICS_LOCATION", str(logs))
-        with running(store, metrics_mode="prometheus", model_metrics_auto_detect="true", distinct="1") as client:
+        with running(store, metrics_mode="prometheus", model_metrics_auto_detect="true") as client:
             for name in HANDLERS:
                 answer = client.register(f"{name}.mar")
                 assert answer.status == 200, answer.body

@@ -207,6 +207,23 @@ def test_keys(start, tmp_path: Path):
     assert client.manage("GET", "/-/stats").status == 400
 
 
+def test_keys_with_everything_on_one_address(start, tmp_path: Path):
+    where = f"unix:{tmp_path / 'all.sock'}"
+    client = start(disable_token_authorization="false", inference_address=where, management_address=where, metrics_address=where)
+    key = keys(tmp_path)
+
+    def status(path: str, token: str) -> bytes:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(tmp_path / "all.sock"))
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n".encode())
+            return connection.recv(100)[9:12]
+
+    assert client.server.addresses["management"].path
+    assert [status("/ping", key[k]) for k in ("inference", "management")] == [b"200", b"400"]
+    assert [status("/models", key[k]) for k in ("inference", "management")] == [b"400", b"200"]
+    assert status("/metrics", "x") == b"200"
+
+
 def test_new_keys(start, tmp_path: Path):
     client = start(disable_token_authorization="false")
     key = keys(tmp_path)
