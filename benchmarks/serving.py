@@ -151,11 +151,21 @@ class Peer:
             f"initial_worker_port={port + 100}\n"
         )
         start = time.perf_counter()
-        arguments = ["--start", "--foreground", "--ncs", "--ts-config", "config.properties", "--model-store", str(store), "--models", "echo=echo.mar"]
+        arguments = [
+            "--start",
+            "--foreground",
+            "--ncs",
+            "--ts-config",
+            "config.properties",
+            "--model-store",
+            str(store),
+            "--models",
+            "echo=echo.mar",
+        ]
         temporary = self.folder / "tmp"
         temporary.mkdir()
         self.process = subprocess.Popen(
-            [*command, *arguments], cwd=self.folder, stdout=open(self.folder / "out.txt", "w"), stderr=subprocess.STDOUT,
+            [*command, *arguments], cwd=self.folder, stdout=(self.folder / "out.txt").open("w"), stderr=subprocess.STDOUT,
             env={**environment, "TMPDIR": str(temporary), "TEMP": str(temporary)}, start_new_session=True,
         )  # fmt: skip
         while not self.answers():
@@ -168,7 +178,9 @@ class Peer:
     def answers(self) -> bool:
         try:
             body, kind = BODIES["echo"]
-            request = urllib.request.Request(f"http://127.0.0.1:{self.port}/predictions/echo", body, {"Content-Type": kind})
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{self.port}/predictions/echo", body, {"Content-Type": kind}
+            )
             return urllib.request.urlopen(request, timeout=30).status == 200
         except OSError:
             return False
@@ -246,7 +258,18 @@ def load(port: int, name: str, connections: int, seconds: float) -> tuple[float,
         script.write(f'local f = io.open("{content.name}", "rb")\nwrk.method = "POST"\nwrk.body = f:read("*a")\n'
                      f'wrk.headers["Content-Type"] = "{kind}"\n')  # fmt: skip
         script.flush()
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{int(seconds)}s", "--timeout", "60s", "--latency", "-s", script.name, url]
+        command = [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{int(seconds)}s",
+            "--timeout",
+            "60s",
+            "--latency",
+            "-s",
+            script.name,
+            url,
+        ]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in text:
         raise RuntimeError(text)
@@ -255,7 +278,9 @@ def load(port: int, name: str, connections: int, seconds: float) -> tuple[float,
     return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1]), float(number) * scale
 
 
-def measure(peers: list[Peer], name: str, connections: int, seconds: float, rounds: int) -> dict[str, tuple[float, float, float]]:
+def measure(
+    peers: list[Peer], name: str, connections: int, seconds: float, rounds: int
+) -> dict[str, tuple[float, float, float]]:
     """For each peer the median of its turns: requests/s, p99 in ms, requests per second of the server's CPU time."""
     for peer in peers:
         if name != "echo":
@@ -291,8 +316,15 @@ def main() -> None:
             path = os.pathsep.join([str(Path(options.torchserve).parent), plain.get("PATH", "")])
             peers.append(Peer("torchserve", [options.torchserve], 19080, store, {**plain, "PATH": path}))
         for peer in peers:
-            print(f"{peer.name}: first answer after {peer.ready:.2f} s, {peer.memory:.0f} MB with one echo worker", flush=True)
-        print("\n| case | " + " | ".join(f"{p.name} req/s, p99 ms, req/CPU-s" for p in peers) + " | ratio req/s | ratio req/CPU-s |")
+            print(
+                f"{peer.name}: first answer after {peer.ready:.2f} s, {peer.memory:.0f} MB with one echo worker",
+                flush=True,
+            )
+        print(
+            "\n| case | "
+            + " | ".join(f"{p.name} req/s, p99 ms, req/CPU-s" for p in peers)
+            + " | ratio req/s | ratio req/CPU-s |"
+        )
         print("| --- |" + " --: |" * (len(peers) + 2), flush=True)
         for name, connections in CASES:
             if options.only in (None, name):

@@ -129,7 +129,16 @@ def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
         else:
             raise InvalidModelException(f"Neither a zip nor a tar archive: {file.name}")
         _lift_single_folder(folder)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as e:
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+    ) as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise InvalidModelException(f"The archive cannot be unpacked: {e}") from e
     except BaseException:
@@ -375,7 +384,10 @@ def open_workflow(
     url: str | None, store: str | None, allowed: list[str], name: str | None = None, limits: Limits | None = None
 ) -> WorkflowArchive:
     """Fetches and unpacks a workflow archive (.war)."""
-    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits()) as (folder, temporary):
+    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits()) as (
+        folder,
+        temporary,
+    ):
         manifest = _read_manifest(folder / "WAR-INF" / "MANIFEST.json", InvalidWorkflowException)
         entry = manifest.get("workflow")
         if not isinstance(entry, dict):

@@ -51,7 +51,9 @@ def _check_name(name: str) -> None:
 
 def _check_free(target: Path, force: bool) -> None:
     if target.exists() and not force:
-        raise ArchiverError(f"{target} already exists. Please specify --force/-f option to overwrite the model archive.")
+        raise ArchiverError(
+            f"{target} already exists. Please specify --force/-f option to overwrite the model archive."
+        )
 
 
 def _existing(path: str) -> Path:

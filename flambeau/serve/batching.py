@@ -142,10 +142,11 @@ class SequenceBatcher(Batcher):
 
     ahead = False  # a sequence's jobs must not overtake each other
 
-    def __init__(self, settings: ModelSettings, end_key: str):
+    def __init__(self, settings: ModelSettings, keys: tuple[str, str, str]):
         super().__init__(settings)
-        self.end_key = end_key
+        _, self.start_key, self.end_key = keys
         self.sequences: dict[str, _Sequence] = {}
+        self.closed: dict[str, None] = {}  # the last ones that ended: what comes for them later is refused
 
     def __len__(self) -> int:
         return len(self.waiting) + sum(len(s.jobs) for s in self.sequences.values())
@@ -156,8 +157,10 @@ class SequenceBatcher(Batcher):
         self._forget_idle()
         sequence = self.sequences.get(job.sequence)
         if sequence is None:
-            if len(self.sequences) >= self.settings.max_num_sequence:
+            starts = job.headers.get(self.start_key, "").lower() == "true"
+            if len(self.sequences) >= self.settings.max_num_sequence or (job.sequence in self.closed and not starts):
                 return False
+            self.closed.pop(job.sequence, None)
             sequence = self.sequences[job.sequence] = _Sequence(self.settings.sequence_timeout_ms)
         if len(sequence.jobs) >= self.settings.max_sequence_job_queue_size:
             return False
@@ -176,9 +179,18 @@ class SequenceBatcher(Batcher):
         now, idle = time.monotonic(), self.settings.sequence_max_idle_ms / 1000
         for name, s in list(self.sequences.items()):
             if now > s.expires or (not s.busy and not s.jobs and now - s.idle_since > idle):
-                for job in s.jobs:
-                    job.fail(503, "The sequence has expired.")
-                del self.sequences[name]
+                self._close(name, 503, "The sequence has expired.")
+
+    def _close(self, name: str, status: int, words: str) -> None:
+        """Ends a sequence; those who wait for it hear why."""
+        sequence = self.sequences.pop(name, None)
+        if sequence is None:
+            return
+        self.closed[name] = None
+        if len(self.closed) > 4096:
+            del self.closed[next(iter(self.closed))]
+        for job in sequence.jobs:
+            job.fail(status, words)
 
     def take(self, worker: Any) -> Batch | float:
         self._forget_idle()
@@ -189,7 +201,7 @@ class SequenceBatcher(Batcher):
         if len(ready) < room:
             oldest = min(s.jobs[0].created for s in ready)
             left = self.settings.max_batch_delay / 1000 - (time.perf_counter() - oldest)
-            if left > 0 and self._more_may_come(worker):
+            if left > 0:
                 return left
         batch = []
         for sequence in ready[:room]:
@@ -197,30 +209,22 @@ class SequenceBatcher(Batcher):
             batch.append(sequence.jobs.popleft())
         return batch
 
-    def _more_may_come(self, worker: Any) -> bool:
-        """Whether waiting could fill the batch: there are sequences without a job, or room for new ones."""
-        return self.settings.batch_size > 1
-
     def done(self, worker: Any, job: Job, headers: dict[str, str], more: bool) -> None:
         ended = [name.strip() for name in headers.get(self.end_key, "").split(";")]
         sequence = self.sequences.get(job.sequence)
         if sequence is not None and not more:
             sequence.busy = False
             sequence.idle_since = time.monotonic()
-        for name in ended:
-            finished = self.sequences.pop(name, None)
-            for left in finished.jobs if finished else ():
-                left.fail(503, "The sequence has ended.")
         if job.headers.get(self.end_key, "").lower() == "true" and not more:
-            self.sequences.pop(job.sequence, None)
+            ended.append(job.sequence)
+        for name in ended:
+            self._close(name, 503, "The sequence has ended.")
 
     def lost(self, worker: Any) -> None:
         """The sequences' state died with the worker: those who wait for it hear of it."""
         for name, s in list(self.sequences.items()):
             if s.worker is worker:
-                for job in s.jobs:
-                    job.fail(500, "Worker died.")
-                del self.sequences[name]
+                self._close(name, 500, "Worker died.")
 
     def drain(self) -> Batch:
         jobs = super().drain() + [job for s in self.sequences.values() for job in s.jobs]
@@ -231,16 +235,14 @@ class SequenceBatcher(Batcher):
 class ContinuousSequenceBatcher(SequenceBatcher):
     """Sequences and continuous batching together: a worker is stepped again while any of its jobs has more to come."""
 
-    def __init__(self, settings: ModelSettings, end_key: str):
-        super().__init__(settings, end_key)
+    def __init__(self, settings: ModelSettings, keys: tuple[str, str, str]):
+        super().__init__(settings, keys)
         self.held: dict[Any, dict[str, Job]] = {}
 
     def take(self, worker: Any) -> Batch | float:
         held = self.held.setdefault(worker, {})
         for job in [j for j in held.values() if not j.is_open()]:
             del held[job.id]
-            if sequence := self.sequences.get(job.sequence):
-                sequence.busy = False
         self._forget_idle()
         room = 2 * self.settings.batch_size - len(held)
         ready = [s for s in self.sequences.values() if s.jobs and not s.busy and s.worker in (None, worker)]
@@ -253,8 +255,10 @@ class ContinuousSequenceBatcher(SequenceBatcher):
         return list(held.values())
 
     def done(self, worker: Any, job: Job, headers: dict[str, str], more: bool) -> None:
-        if more:
+        if more:  # a later request of the sequence may change or stop this one: it joins the next step
             job.cached = True
+            if sequence := self.sequences.get(job.sequence):
+                sequence.busy = False
         else:
             self.held.get(worker, {}).pop(job.id, None)
         super().done(worker, job, headers, more)
@@ -264,9 +268,9 @@ class ContinuousSequenceBatcher(SequenceBatcher):
         super().lost(worker)
 
 
-def batcher_for(settings: ModelSettings, end_key: str) -> Batcher:
-    """The batcher that a model's settings ask for."""
+def batcher_for(settings: ModelSettings, keys: tuple[str, str, str]) -> Batcher:
+    """The batcher that a model's settings ask for. `keys` are the headers of sequences: id, start, end."""
     if settings.sequence_batching:
         kind = ContinuousSequenceBatcher if settings.continuous_batching else SequenceBatcher
-        return kind(settings, end_key)
+        return kind(settings, keys)
     return ContinuousBatcher(settings) if settings.continuous_batching else Batcher(settings)

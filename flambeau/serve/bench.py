@@ -67,7 +67,9 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reque
     return status, headers.get(b"connection", b"").lower() != b"close"
 
 
-async def _client(url: urllib.parse.SplitResult, request: bytes, until: float, pace: float, first: float, results: Results) -> None:
+async def _client(
+    url: urllib.parse.SplitResult, request: bytes, until: float, pace: float, first: float, results: Results
+) -> None:
     """One client: asks again when it has its answer, or when its turn has come."""
     loop = asyncio.get_running_loop()
     writer: asyncio.StreamWriter | None = None
@@ -110,7 +112,10 @@ async def load(
     loop = asyncio.get_running_loop()
     start = loop.time()
     pace = connections / rate if rate else 0.0
-    clients = (_client(url, request, start + seconds, pace, start + i * pace / connections, results) for i in range(connections))
+    clients = (
+        _client(url, request, start + seconds, pace, start + i * pace / connections, results)
+        for i in range(connections)
+    )
     await asyncio.gather(*clients)
     results.seconds = loop.time() - start
     return results
@@ -121,7 +126,10 @@ def text(results: Results) -> str:
     lines = [f"{name:<12} {value}" for name, value in results.summary().items()]
     bins = results.histogram()
     most = max((count for _, _, count in bins), default=1)
-    lines += [f"{low:9.2f} - {high:8.2f} ms {'#' * round(_WIDTH * count / most):<{_WIDTH}} {count}" for low, high, count in bins]
+    lines += [
+        f"{low:9.2f} - {high:8.2f} ms {'#' * round(_WIDTH * count / most):<{_WIDTH}} {count}"
+        for low, high, count in bins
+    ]
     return "\n".join(lines)
 
 
@@ -172,7 +180,15 @@ def run(options: argparse.Namespace) -> int:
     body = Path(options.data[1:]).read_bytes() if options.data.startswith("@") else options.data.encode()
     try:
         results = asyncio.run(
-            load(options.address, body, options.content_type, options.connections, options.seconds, options.rate, options.key)
+            load(
+                options.address,
+                body,
+                options.content_type,
+                options.connections,
+                options.seconds,
+                options.rate,
+                options.key,
+            )
         )
     except ValueError as e:
         print(f"flambeau bench-serve: {e}", file=sys.stderr)

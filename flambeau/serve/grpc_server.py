@@ -119,7 +119,9 @@ class Inference(Calls):
 
     async def Ping(self, request: Any, context: Any) -> Any:
         healthy = self.server.registry.healthy()
-        return CLASSES["TorchServeHealthResponse"](health=json.dumps({"status": "Healthy" if healthy else "Unhealthy"}, indent=2))
+        return CLASSES["TorchServeHealthResponse"](
+            health=json.dumps({"status": "Healthy" if healthy else "Unhealthy"}, indent=2)
+        )
 
     async def Predictions(self, request: Any, context: Any) -> Any:
         last = None
@@ -131,7 +133,9 @@ class Inference(Calls):
         async for body, _ in self._parts(request, context, {}, ""):
             yield CLASSES["PredictionResponse"](prediction=body)
 
-    async def _parts(self, request: Any, context: Any, headers: dict[str, str], sequence: str) -> AsyncIterator[tuple[bytes, dict]]:
+    async def _parts(
+        self, request: Any, context: Any, headers: dict[str, str], sequence: str
+    ) -> AsyncIterator[tuple[bytes, dict]]:
         version = request.model_version or None
         model = self.model(request.model_name, version)
         self.server.counted(request.model_name, version)
@@ -222,7 +226,9 @@ class Management(Calls):
         minimum = request.min_worker or 1
         maximum = request.max_worker or minimum
         version = request.model_version or None
-        _, message = await self.server.registry.scale(request.model_name, version, minimum, maximum, request.synchronous)
+        _, message = await self.server.registry.scale(
+            request.model_name, version, minimum, maximum, request.synchronous
+        )
         return self._answer(message)
 
     async def SetDefault(self, request: Any, context: Any) -> Any:
@@ -278,7 +284,14 @@ class OpenInference(Calls):
         inputs = []
         for i, tensor in enumerate(request.inputs):
             raw = request.raw_input_contents[i] if i < len(request.raw_input_contents) else None
-            inputs.append({"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape), "data": _values(tensor, raw)})
+            inputs.append(
+                {
+                    "name": tensor.name,
+                    "datatype": tensor.datatype,
+                    "shape": list(tensor.shape),
+                    "data": _values(tensor, raw),
+                }
+            )
         body = json.dumps({"id": request.id or str(uuid.uuid4()), "inputs": inputs}).encode()
         answer = b""
         async for part, _ in self.job(model, version, [("body", "application/json", body)], {}, context):
@@ -419,8 +432,8 @@ async def start(server: Server) -> Running:
         grpc_server.add_generic_rpc_handlers(tuple(services))
         where = f"{address.host}:{address.port}"
         if settings.flag("enable_grpc_ssl", False):
-            key, certificate = (Path(f).read_bytes() for f in settings.certificates())
-            port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([(key, certificate)]))
+            pair = tuple(Path(file).read_bytes() for file in settings.certificates())
+            port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
         else:
             port = grpc_server.add_insecure_port(where)
         await grpc_server.start()

@@ -50,7 +50,19 @@ def new_id() -> str:
 class Request:
     """One HTTP request."""
 
-    __slots__ = ("method", "target", "path", "query", "headers", "lower", "body", "id", "started", "keep_alive", "version")
+    __slots__ = (
+        "method",
+        "target",
+        "path",
+        "query",
+        "headers",
+        "lower",
+        "body",
+        "id",
+        "started",
+        "keep_alive",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.method = ""
@@ -234,7 +246,9 @@ class Connection(asyncio.Protocol):
         self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         self._finish(request, status, close)
 
-    def send_part(self, status: int, body: bytes, content_type: str, headers: dict[str, str], phrase: str, more: bool) -> None:
+    def send_part(
+        self, status: int, body: bytes, content_type: str, headers: dict[str, str], phrase: str, more: bool
+    ) -> None:
         """A part of a streamed answer; the last one has `more` false."""
         request = self.current
         if request is None or self.transport is None:

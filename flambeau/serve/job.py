@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+
 class Job:
     """What a worker is sent, and where the answer goes: `reply` for parts and answers, `fail` for errors."""
 
@@ -67,4 +68,6 @@ class CallbackJob(Job):
         **options: Any,
     ):
         super().__init__(request_id, headers, parameters, **options)
-        self.reply, self.fail, self.is_open = reply, fail, is_open  # type: ignore[method-assign]
+        self.reply = reply  # type: ignore[assignment,method-assign]
+        self.fail = fail  # type: ignore[assignment,method-assign]
+        self.is_open = is_open  # type: ignore[method-assign]

@@ -58,7 +58,9 @@ class LogFile:
 class Logs:
     """All log files of a server. `soon` is called when there is something to flush, once until it is flushed."""
 
-    def __init__(self, folder: Path, metrics_folder: Path, console: bool = False, soon: Callable[[], None] = lambda: None):
+    def __init__(
+        self, folder: Path, metrics_folder: Path, console: bool = False, soon: Callable[[], None] = lambda: None
+    ):
         self.files = {
             kind: LogFile((metrics_folder if "metrics" in kind else folder) / name) for kind, name in _NAMES.items()
         }

@@ -119,14 +119,14 @@ class Metrics:
 
     def _declare(self, config: dict[str, Any] | None) -> None:
         for section, into in (("ts_metrics", self.server), ("model_metrics", self.model)):
-            kinds = _DEFAULT[section] if config is None else config.get(section) or {}
+            kinds: dict[str, Any] = _DEFAULT[section] if config is None else config.get(section) or {}  # type: ignore[assignment]
             for kind, entries in kinds.items():
                 for entry in entries or ():
                     name, unit, labels = (
                         entry if isinstance(entry, tuple) else (entry["name"], entry["unit"], entry["dimensions"])
                     )
                     more = ["Hostname"] if into is self.model else []
-                    into[name] = Metric(name, kind, _UNITS.get(unit, unit), [*labels, *more])
+                    into[name] = Metric(name, kind, _UNITS.get(unit) or unit, [*labels, *more])
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
         """A number of the server's own; not kept where the configuration leaves the metric out."""
@@ -141,7 +141,10 @@ class Metrics:
             if len(self._words) > 10_000:
                 self._words.clear()
             pairs = ",".join(f"{n}:{v}" for n, v in zip(metric.labels[:-1], labels))
-            words = self._words[name, labels] = (f"{name}.{metric.unit}:", f"|#{pairs}|#hostname:{self.host},timestamp:")
+            words = self._words[name, labels] = (
+                f"{name}.{metric.unit}:",
+                f"|#{pairs}|#hostname:{self.host},timestamp:",
+            )
         self.server_log(f"{words[0]}{value}{words[1]}{int(time.time())}")
 
     def add_line(self, line: str) -> None:
@@ -171,7 +174,11 @@ class Metrics:
         if self.mode == "log":
             return ""
         every = [*self.server.values(), *self.model.values()] if self.mode == "prometheus" else self.server.values()
-        found = [m for m in every if (not names or m.name in names) and (self.mode == "prometheus" or m.name.startswith("ts_"))]
+        found = [
+            m
+            for m in every
+            if (not names or m.name in names) and (self.mode == "prometheus" or m.name.startswith("ts_"))
+        ]
         return "".join(m.text() for m in found)
 
 

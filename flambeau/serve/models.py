@@ -57,7 +57,7 @@ class Model:
         self.archive, self.settings, self.pool_owner = archive, settings, owner
         self.name, self.version = archive.name, archive.version
         self.workers: list[Worker] = []
-        self.batcher = batcher_for(settings, owner.settings.sequence_keys[2])
+        self.batcher = batcher_for(settings, owner.settings.sequence_keys)
         self.min_workers = self.max_workers = 0
         self.python: str | None = None  # of the model's own environment
         self.in_workflow = False
@@ -152,7 +152,9 @@ class Model:
             self.min_workers, self.max_workers = minimum, maximum
             missing = minimum - len(self.workers)
             if missing > 0:
-                new = [Worker(self, self.pool_owner.next_worker(), self.pool_owner.next_gpu(self)) for _ in range(missing)]
+                new = [
+                    Worker(self, self.pool_owner.next_worker(), self.pool_owner.next_gpu(self)) for _ in range(missing)
+                ]
                 self.workers += new
                 future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
                 self._pending.append((set(new), future))
@@ -332,16 +334,18 @@ class Registry:
 
     # -- changing --
 
-    async def register(self, asked: Registration, *, in_workflow: bool = False, at_startup: bool = False) -> tuple[int, str]:
+    async def register(
+        self, asked: Registration, *, in_workflow: bool = False, at_startup: bool = False
+    ) -> tuple[int, str]:
         """Registers a model and starts its workers; a status and a sentence."""
         if asked.url is None:
             raise BadRequestException("Parameter url is required.")
         if asked.runtime is not None and asked.runtime not in RUNTIMES:
             raise BadRequestException(f"Invalid RuntimeType value: {asked.runtime}")
-        archive = await self._open(asked)
-        model = await self._add(archive, asked)
+        archive = await self.open_archive(asked)
+        model = await self.add(archive, asked)
         model.in_workflow = in_workflow
-        minimum, maximum = self._workers_wanted(model, asked)
+        minimum, maximum = self.workers_wanted(model, asked)
         title = f'Model "{model.name}" Version: {model.version} registered with'
         if minimum <= 0:
             if not in_workflow:
@@ -362,7 +366,7 @@ class Registry:
         if not in_workflow:
             self.owner.changed()
 
-    async def _open(self, asked: Registration) -> ModelArchive:
+    async def open_archive(self, asked: Registration) -> ModelArchive:
         settings = self.owner.settings
         return await asyncio.to_thread(
             open_model, asked.url, settings.model_store, settings.allowed_urls, name=asked.model_name,
@@ -370,14 +374,14 @@ class Registry:
             default_handler=settings.text("default_service_handler"), envelope=settings.text("service_envelope"),
         )  # fmt: skip
 
-    async def _add(self, archive: ModelArchive, asked: Registration) -> Model:
+    async def add(self, archive: ModelArchive, asked: Registration) -> Model:
         keys = ("batch_size", "max_batch_delay", "response_timeout", "startup_timeout")
         try:
             settings = ModelSettings.of(archive, self.owner.settings, {k: getattr(asked, k) for k in keys})
             if settings.batch_size < 1 or settings.max_batch_delay < 0:
                 raise BadRequestException("batch_size is at least 1 and max_batch_delay at least 0.")
             model = Model(archive, settings, self.owner)
-            self._insert(model)
+            self.insert(model)
         except BaseException:
             archive.clean()
             raise
@@ -388,17 +392,15 @@ class Registry:
             raise
         return model
 
-    def _insert(self, model: Model) -> None:
+    def insert(self, model: Model) -> None:
         versions = self.models.get(model.name) or Versions()
         if model.version in versions.by_version:
-            raise ConflictStatusException(
-                f"Model version {model.version} is already registered for model {model.name}"
-            )
+            raise ConflictStatusException(f"Model version {model.version} is already registered for model {model.name}")
         versions.by_version[model.version] = model
         versions.default = versions.default or model.version
         self.models[model.name] = versions
 
-    def _workers_wanted(self, model: Model, asked: Registration) -> tuple[int, int]:
+    def workers_wanted(self, model: Model, asked: Registration) -> tuple[int, int]:
         own = model.settings
         if own.min_workers > 0 and own.max_workers >= own.min_workers:
             return own.min_workers, own.max_workers
@@ -505,7 +507,13 @@ def default_name(url: str) -> str:
 
 
 def paged(
-    names: list[str], limit: int, token: int, title: str, name_key: str, url_key: str, url_of: Callable[[str], str | None]
+    names: list[str],
+    limit: int,
+    token: int,
+    title: str,
+    name_key: str,
+    url_key: str,
+    url_of: Callable[[str], str | None],
 ) -> dict[str, Any]:
     """A page of a list, in the form TorchServe gives models and workflows."""
     limit = 100 if limit > 100 or limit < 0 else limit

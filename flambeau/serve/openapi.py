@@ -47,7 +47,9 @@ _SCALE = [
 ]
 
 
-def _operation(name: str, words: str, parameters: list | None = None, body: bool = False, answer: str = "application/json") -> dict:
+def _operation(
+    name: str, words: str, parameters: list | None = None, body: bool = False, answer: str = "application/json"
+) -> dict:
     operation: dict[str, Any] = {
         "operationId": name,
         "description": words,
@@ -70,16 +72,23 @@ def _operation(name: str, words: str, parameters: list | None = None, body: bool
 
 def _inference() -> dict[str, Any]:
     def predict(name: str, words: str, *parameters: dict) -> dict[str, Any]:
-        return {"post": _operation(name, words, list(parameters), True, "*/*"), "options": _operation(f"{name}Options", words)}
+        return {
+            "post": _operation(name, words, list(parameters), True, "*/*"),
+            "options": _operation(f"{name}Options", words),
+        }
 
     return {
         "/": {"options": _operation("apiDescription", "This description.")},
         "/api-description": {"get": _operation("api-description", "This description.")},
         "/ping": {"get": _operation("ping", "Whether the server is healthy.")},
         "/predictions/{model_name}": predict("predictions", "The answer of a model's default version.", _NAME),
-        "/predictions/{model_name}/{model_version}": predict("versionPredictions", "A version's answer.", _NAME, _VERSION),
+        "/predictions/{model_name}/{model_version}": predict(
+            "versionPredictions", "A version's answer.", _NAME, _VERSION
+        ),
         "/explanations/{model_name}": predict("explanations", "What an answer rests on.", _NAME),
-        "/invocations": predict("invocations", "SageMaker's form.", _parameter("model_name", "query", "string", "The model.")),
+        "/invocations": predict(
+            "invocations", "SageMaker's form.", _parameter("model_name", "query", "string", "The model.")
+        ),
         "/models/{model_name}/invoke": predict("invoke", "SageMaker's form for several models.", _NAME),
         "/v1/models/{model_name}:predict": predict("kserveV1", "KServe's first protocol.", _NAME),
         "/v1/models/{model_name}:explain": predict("kserveV1Explain", "KServe's first protocol.", _NAME),
@@ -97,7 +106,9 @@ def _model_paths() -> dict[str, Any]:
         "delete": _operation("unregisterModel", "Takes a model out of service.", [_NAME]),
     }  # fmt: skip
     version = {
-        "get": _operation("describeModelVersion", "What is known about a version; `all` for every one.", [_NAME, _VERSION]),
+        "get": _operation(
+            "describeModelVersion", "What is known about a version; `all` for every one.", [_NAME, _VERSION]
+        ),
         "put": _operation("scaleVersion", "Changes how many workers a version has.", [_NAME, _VERSION, *_SCALE]),
         "delete": _operation("unregisterVersion", "Takes a version out of service.", [_NAME, _VERSION]),
     }
@@ -112,7 +123,10 @@ def _model_paths() -> dict[str, Any]:
 
 def _management() -> dict[str, Any]:
     kind = [_parameter("type", "query", "string", "management or inference")]
-    register = [_parameter("url", "query", "string", "The archive."), _parameter("workflow_name", "query", "string", "Its name.")]
+    register = [
+        _parameter("url", "query", "string", "The archive."),
+        _parameter("workflow_name", "query", "string", "Its name."),
+    ]
     return {
         "/models": {
             "get": _operation("listModels", "The registered models.", _LIST),

@@ -88,7 +88,9 @@ class Worker(asyncio.Protocol):
     @property
     def takes_more(self) -> bool:
         """Whether a further batch may be sent ahead: with a fast handler the worker need not wait for the server's turn."""
-        return self.state == LOADED and self.transport is not None and 0 < len(self.batches) < AHEAD and self.usual < FAST
+        return (
+            self.state == LOADED and self.transport is not None and 0 < len(self.batches) < AHEAD and self.usual < FAST
+        )
 
     # -- life --
 
@@ -229,7 +231,9 @@ class Worker(asyncio.Protocol):
             if self.jobs:
                 self.model.unsuccessful += 1
                 logger.error("Number or consecutive unsuccessful inference %d", self.model.unsuccessful)
-            logger.error("%s: Backend worker error\n%s: Backend worker did not respond in given time", self.name, _TIMEOUT)
+            logger.error(
+                "%s: Backend worker error\n%s: Backend worker did not respond in given time", self.name, _TIMEOUT
+            )
             self.kill()
 
     # -- work --
@@ -250,7 +254,13 @@ class Worker(asyncio.Protocol):
             parameters: list[Any] = []
             if not job.cached:
                 for name, content_type, value in job.parameters:
-                    parameters.append((name, content_type, arena.put(value) if len(value) >= LARGE and arena.room(len(value)) else value))
+                    parameters.append(
+                        (
+                            name,
+                            content_type,
+                            arena.put(value) if len(value) >= LARGE and arena.room(len(value)) else value,
+                        )
+                    )
             message.append((job.id, job.headers, parameters))
         self.batches.append(batch)
         self.transport.write(frame((alone, message)))

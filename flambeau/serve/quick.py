@@ -96,7 +96,9 @@ def _from_name(name: str, work: Path) -> dict[str, Any]:
 def package(source: str, store: Path, options: argparse.Namespace) -> tuple[str, str]:
     """Puts a model into the store; its archive's and its own name."""
     path = Path(source)
-    name = options.name or re.sub(r"[^\w.-]", "_", path.name.removesuffix(".mar") if path.suffix == ".mar" else path.stem)
+    name = options.name or re.sub(
+        r"[^\w.-]", "_", path.name.removesuffix(".mar") if path.suffix == ".mar" else path.stem
+    )
     if path.suffix == ".mar" or path.is_dir():
         target = store / path.name
         if path.is_dir():
@@ -134,20 +136,28 @@ def _labels(path: Path) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="*", help="files (.pt .pth .safetensors .pt2 .onnx .so .mar .py) or names such as resnet18")
+    parser.add_argument(
+        "models", nargs="*", help="files (.pt .pth .safetensors .pt2 .onnx .so .mar .py) or names such as resnet18"
+    )
     parser.add_argument("--name", help="the model's name (its file's)")
     parser.add_argument("--arch", help="the model a file of weights belongs to (told from the file's name)")
     parser.add_argument("--handler", help="a built-in handler's name, or a Python file")
     parser.add_argument("--labels", help="names of the classes: index_to_name.json, or a line for each")
     parser.add_argument("--workers", type=int, default=1, help="processes for each model (1)")
     parser.add_argument("--batch-size", type=int, default=1, help="how many requests go together at most (1)")
-    parser.add_argument("--max-batch-delay", type=int, default=10, help="how long a request waits for others, in ms (10)")
+    parser.add_argument(
+        "--max-batch-delay", type=int, default=10, help="how long a request waits for others, in ms (10)"
+    )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080, help="of inference; management is the next, metrics the one after")
+    parser.add_argument(
+        "--port", type=int, default=8080, help="of inference; management is the next, metrics the one after"
+    )
     parser.add_argument("--config", help="a config.properties file")
     parser.add_argument("--model-store", help="serve all archives of this folder, too")
     parser.add_argument("--token-auth", action="store_true", help="ask clients for the keys in key_file.json")
-    parser.add_argument("--single-process", action="store_true", help="run handlers in threads of the server: for small machines")
+    parser.add_argument(
+        "--single-process", action="store_true", help="run handlers in threads of the server: for small machines"
+    )
     parser.add_argument("--verbose", action="store_true", help="show the log while running")
     parser.set_defaults(run=run)
 
@@ -156,7 +166,9 @@ def _settings(options: argparse.Namespace, store: Path) -> Settings:
     values = read_properties(Path(options.config).read_text(encoding="utf-8")) if options.config else {}
     host, port = options.host, options.port
     for i, kind in enumerate(("inference", "management", "metrics")):
-        values.setdefault(f"{kind}_address", f"http://{host if kind == 'inference' else '127.0.0.1'}:{port + i if port else 0}")
+        values.setdefault(
+            f"{kind}_address", f"http://{host if kind == 'inference' else '127.0.0.1'}:{port + i if port else 0}"
+        )
     values.setdefault("grpc_inference_port", "7070" if port == 8080 else "-1")
     values["model_store"] = str(store)
     values.setdefault("default_workers_per_model", str(options.workers))
@@ -209,7 +221,11 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
             model = server.registry.get(name)
             server.say(f"{words}: {model.archive.handler}")
             kind = (model.archive.handler or "").removesuffix(".py")
-            sent = "-T picture.jpg" if kind in ("image_classifier", "image_segmenter", "object_detector") else "-d '[1, 2, 3]'"
+            sent = (
+                "-T picture.jpg"
+                if kind in ("image_classifier", "image_segmenter", "object_detector")
+                else "-d '[1, 2, 3]'"
+            )
             server.say(f"  try it:  curl {address}/predictions/{name} {sent}")
         server.say(f"  look at: {server.addresses['management']}/")
 

@@ -244,14 +244,15 @@ class Rest:
         else:
             raise MethodNotAllowedException()
 
-    def _describe(self, connection: Connection, request: Request, name: str, version: str | None, customized: bool) -> None:
+    def _describe(
+        self, connection: Connection, request: Request, name: str, version: str | None, customized: bool
+    ) -> None:
         found = self.registry.describe(name, version)
         if version == "all" or not customized:
             connection.send(200, pretty(found))
             return
         model = self.registry.get(name, version)
-        headers = {**request.headers, "describe": "True"}
-        job = DescribeJob(found, self.server, connection, request, model, version, [], headers)
+        job = DescribeJob(found, self.server, connection, request, model, version)
         if not model.submit(job):
             raise ServiceUnavailableException(
                 f'Model "{name}" has no worker to serve describe request. Please use scale workers API to add workers.'
@@ -400,8 +401,11 @@ class DescribeJob(RestJob):
 
     __slots__ = ("found",)
 
-    def __init__(self, found: list[dict[str, Any]], *arguments: Any):
-        super().__init__(*arguments, describe=True)
+    def __init__(
+        self, found: list[dict[str, Any]], server: Server, connection: Connection, request: Request, model: Model,
+        version: str | None,
+    ):  # fmt: skip
+        super().__init__(server, connection, request, model, version, [], {**request.headers, "describe": "True"}, True)
         self.found = found
 
     def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:

@@ -43,7 +43,12 @@ class Server:
     version = TORCHSERVE_VERSION
 
     def __init__(
-        self, settings: Settings, *, console: bool = True, say: Callable[[str], None] = _say, nursery: Nursery | None = None
+        self,
+        settings: Settings,
+        *,
+        console: bool = True,
+        say: Callable[[str], None] = _say,
+        nursery: Nursery | None = None,
     ):
         self.settings, self.say = settings, say
         self.logs = Logs(settings.log_folder, settings.metrics_folder, console, self._flush_soon)
@@ -183,7 +188,9 @@ class Server:
             self.metrics.add("Requests5XX", self._host, 1.0)
         spent = int((time.perf_counter() - request.started) * 1000) if request.started else 0
         target = request.target.decode("latin-1")
-        self.logs.access(f'{connection.peer} "{request.method or "GET"} {target} HTTP/{request.version}" {status} {spent}')
+        self.logs.access(
+            f'{connection.peer} "{request.method or "GET"} {target} HTTP/{request.version}" {status} {spent}'
+        )
 
     def unexpected(self, error: Exception) -> None:
         logger.error("a request failed", exc_info=error)
@@ -273,17 +280,17 @@ class Server:
         wanted = self.settings.text("load_models")
         if not wanted:
             return
-        for name, url in self._startup_models(wanted):
-            asked = Registration(url, name, initial_workers=self.settings.default_workers, synchronous=False)
+        for model_name, url in self._startup_models(wanted):
+            asked = Registration(url, model_name, initial_workers=self.settings.default_workers, synchronous=False)
             try:
                 await self._load_at_startup(asked)
             except ServeError as e:
                 logger.error("Failed to load model: %s: %s", url, e.message)
 
     async def _load_at_startup(self, asked: Registration) -> None:
-        archive = await self.registry._open(asked)
-        model = await self.registry._add(archive, asked)
-        minimum, maximum = self.registry._workers_wanted(model, asked)
+        archive = await self.registry.open_archive(asked)
+        model = await self.registry.add(archive, asked)
+        minimum, maximum = self.registry.workers_wanted(model, asked)
         listed = self.settings.of_model(model.name, model.version)
         minimum = listed.get("minWorkers", minimum)
         maximum = max(listed.get("maxWorkers", maximum), minimum)
@@ -295,9 +302,9 @@ class Server:
     async def _restore(self, name: str, state: dict[str, Any]) -> None:
         keys = {"batch_size": "batchSize", "max_batch_delay": "maxBatchDelay", "response_timeout": "responseTimeout",
                 "startup_timeout": "startupTimeout"}  # fmt: skip
-        asked = Registration(state["marName"], name, **{k: state.get(v) for k, v in keys.items()})
-        archive = await self.registry._open(asked)
-        model = await self.registry._add(archive, asked)
+        asked = Registration(state["marName"], name, **{k: state.get(v) for k, v in keys.items()})  # type: ignore[arg-type]
+        archive = await self.registry.open_archive(asked)
+        model = await self.registry.add(archive, asked)
         for k, v in keys.items():
             if state.get(v) is not None:
                 setattr(model.settings, k, state[v])

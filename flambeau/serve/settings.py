@@ -165,7 +165,9 @@ class Settings:
         return Address(self.values.get("grpc_inference_address", "127.0.0.1"), self.number("grpc_inference_port", 7070))
 
     def grpc_management(self) -> Address:
-        return Address(self.values.get("grpc_management_address", "127.0.0.1"), self.number("grpc_management_port", 7071))
+        return Address(
+            self.values.get("grpc_management_address", "127.0.0.1"), self.number("grpc_management_port", 7071)
+        )
 
     @property
     def model_store(self) -> str | None:
@@ -207,7 +209,9 @@ class Settings:
         hidden = re.compile(self.values.get("blacklist_env_vars") or r"\Z.")
         kept = {k: v for k, v in os.environ.items() if not hidden.fullmatch(k)}
         kept["TS_DECODE_INPUT_REQUEST"] = str(self.flag("decode_input_request", True)).lower()
-        kept.update(zip(("TS_REQUEST_SEQUENCE_ID", "TS_REQUEST_SEQUENCE_START", "TS_REQUEST_SEQUENCE_END"), self.sequence_keys))
+        kept.update(
+            zip(("TS_REQUEST_SEQUENCE_ID", "TS_REQUEST_SEQUENCE_START", "TS_REQUEST_SEQUENCE_END"), self.sequence_keys)
+        )
         return kept
 
     def of_model(self, name: str, version: str) -> dict[str, Any]:

@@ -28,7 +28,12 @@ def save(settings: Settings, registry: Registry, kind: str) -> Path:
         kept = {v: m.state(v == versions.default) for v, m in versions.by_version.items() if not m.in_workflow}
         if kept:
             models[model_name] = kept
-    content = {"name": name, "modelCount": sum(map(len, models.values())), "created": int(now.timestamp() * 1000), "models": models}
+    content = {
+        "name": name,
+        "modelCount": sum(map(len, models.values())),
+        "created": int(now.timestamp() * 1000),
+        "models": models,
+    }
     values = {**settings.values, "model_snapshot": json.dumps(content, indent=2)}
     folder = settings.log_folder / "config"
     folder.mkdir(parents=True, exist_ok=True)

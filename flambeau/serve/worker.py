@@ -233,7 +233,11 @@ def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, int, s
     except Exception as e:
         logger.exception("Failed to load model %s, exception %s", name, e)
         out_of_memory = isinstance(e, RuntimeError) and "CUDA" in str(e)
-        return None, 507 if out_of_memory else 500, "System out of memory" if out_of_memory else f"{type(e).__name__}: {e}"
+        return (
+            None,
+            507 if out_of_memory else 500,
+            "System out of memory" if out_of_memory else f"{type(e).__name__}: {e}",
+        )
 
 
 def _serve(channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable) -> None:

@@ -59,7 +59,7 @@ class Workflow:
                     self.parents.setdefault(str(child), set()).add(str(name))
         self.dag = {str(k): [str(c) for c in v or ()] for k, v in dag.items()}
         self.nodes = {name: self._node(name, models.get(name)) for name in self.parents}
-        self._sorter().prepare()
+        self.sorter().prepare()
 
     @staticmethod
     def _number(values: dict[str, Any], key: str, default: int) -> int:
@@ -76,9 +76,14 @@ class Workflow:
             return Node(name, model, entry["url"], {k: self._number(entry, k, d) for k, d in self.options.items()})
         if self.archive.handler is None:
             raise InvalidWorkflowException(f"{name} is no model, and the workflow has no handler with such a function.")
-        return Node(name, model, None, {**self.options, "min-workers": 1, "max-workers": 1, "batch-size": 1, "max-batch-delay": 0})
+        return Node(
+            name,
+            model,
+            None,
+            {**self.options, "min-workers": 1, "max-workers": 1, "batch-size": 1, "max-batch-delay": 0},
+        )
 
-    def _sorter(self) -> TopologicalSorter[str]:
+    def sorter(self) -> TopologicalSorter[str]:
         from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415  few servers have workflows
 
         sorter = TopologicalSorter(self.parents)
@@ -141,7 +146,9 @@ class Workflows:
         except BaseException:
             archive.clean()
             raise
-        done = await asyncio.gather(*(self._start(workflow, n, values) for n in workflow.nodes.values()), return_exceptions=True)
+        done = await asyncio.gather(
+            *(self._start(workflow, n, values) for n in workflow.nodes.values()), return_exceptions=True
+        )
         failed = [str(e) for e in done if isinstance(e, BaseException)]
         if failed:
             await self._remove(workflow)
@@ -173,7 +180,7 @@ class Workflows:
         archive = ModelArchive(None, workflow.archive.folder, {"runtime": "python", "model": entry})
         model = Model(archive, ModelSettings(max_batch_delay=0), self.owner)
         model.in_workflow = True
-        self.registry._insert(model)
+        self.registry.insert(model)
         code = await model.scale(1, 1)
         if code != 200:
             raise InternalServerException(f"Failed to start workers for model {node.model}")
@@ -210,7 +217,7 @@ class Workflows:
     async def _run(
         self, workflow: Workflow, parameters: list[tuple[str, str, bytes]], headers: dict[str, str]
     ) -> dict[str, bytes]:
-        sorter = workflow._sorter()
+        sorter = workflow.sorter()
         sorter.prepare()
         outputs: dict[str, bytes] = {}
         running: dict[asyncio.Task[bytes], str] = {}

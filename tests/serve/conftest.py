@@ -94,7 +94,7 @@ HANDLERS = {
 
 
 def dedent(text: str) -> str:
-    lines = [line for line in text.strip("\n").split("\n")]
+    lines = text.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[indent:] for line in lines).rstrip() + "\n"
 

@@ -34,9 +34,9 @@ def parts(tmp_path: Path) -> Path:
 
 
 def made(parts: Path, **options) -> Path:
-    settings = dict(version="2.1", handler=str(parts / "h.py"), model_file=str(parts / "net.py"), export_path=str(parts),
-                    serialized_file=str(parts / "w.pt"), extra_files=f"{parts / 'extra'},{parts / 'w.pt'}",
-                    config_file=str(parts / "config.yaml"), requirements_file=str(parts / "req.txt"))  # fmt: skip
+    settings = {"version": "2.1", "handler": str(parts / "h.py"), "model_file": str(parts / "net.py"), "export_path": str(parts),
+                    "serialized_file": str(parts / "w.pt"), "extra_files": f"{parts / 'extra'},{parts / 'w.pt'}",
+                    "config_file": str(parts / "config.yaml"), "requirements_file": str(parts / "req.txt")}  # fmt: skip
     return archiver.package_model("m", **{**settings, **options})
 
 
@@ -51,7 +51,9 @@ def test_manifest(parts: Path):
                                  "configFile": "config.yaml", "requirementsFile": "req.txt", "modelVersion": "2.1"}  # fmt: skip
 
 
-@pytest.mark.parametrize("form, name", [("default", "m.mar"), ("zip-store", "m.mar"), ("tgz", "m.tar.gz"), ("no-archive", "m")])
+@pytest.mark.parametrize(
+    "form, name", [("default", "m.mar"), ("zip-store", "m.mar"), ("tgz", "m.tar.gz"), ("no-archive", "m")]
+)
 def test_every_form_opens(parts: Path, form: str, name: str):
     assert made(parts, archive_format=form).name == name
     archive = open_model(name, str(parts), ALL)
@@ -96,7 +98,9 @@ def test_commands(parts: Path):
 
 def test_workflow_archives(parts: Path):
     (parts / "spec.yaml").write_text("models: {}\ndag: {a: []}\n")
-    archiver.package_workflow("wf", spec_file=str(parts / "spec.yaml"), handler=str(parts / "h.py"), export_path=str(parts))
+    archiver.package_workflow(
+        "wf", spec_file=str(parts / "spec.yaml"), handler=str(parts / "h.py"), export_path=str(parts)
+    )
     archive = open_workflow("wf.war", str(parts), ALL)
     assert archive.name == "wf"
     assert archive.specification == {"models": {}, "dag": {"a": []}}

@@ -17,7 +17,9 @@ class Record:
         self.open = True
 
 
-def job(sequence: str = "", describe: bool = False, headers: dict | None = None, timeout: int = 0) -> tuple[Job, Record]:
+def job(
+    sequence: str = "", describe: bool = False, headers: dict | None = None, timeout: int = 0
+) -> tuple[Job, Record]:
     record = Record()
     made = CallbackJob(str(next(NUMBERS)), headers or {}, [], lambda *a: None, lambda *a: record.failed.append(a), lambda: record.open,
                describe=describe, sequence=sequence, client_timeout_ms=timeout)  # fmt: skip
@@ -29,11 +31,11 @@ def settings(**options) -> ModelSettings:
 
 
 def test_kinds():
-    assert type(batcher_for(settings(), "end")) is Batcher
-    assert type(batcher_for(settings(continuous_batching=True), "end")) is ContinuousBatcher
-    assert type(batcher_for(settings(sequence_batching=True), "end")) is SequenceBatcher
+    assert type(batcher_for(settings(), ("id", "start", "end"))) is Batcher
+    assert type(batcher_for(settings(continuous_batching=True), ("id", "start", "end"))) is ContinuousBatcher
+    assert type(batcher_for(settings(sequence_batching=True), ("id", "start", "end"))) is SequenceBatcher
     both = settings(sequence_batching=True, continuous_batching=True)
-    assert type(batcher_for(both, "end")) is ContinuousSequenceBatcher
+    assert type(batcher_for(both, ("id", "start", "end"))) is ContinuousSequenceBatcher
 
 
 def test_batches_are_full_or_old():
@@ -112,8 +114,13 @@ def test_continuous_batches_drop_who_left():
 
 
 def sequences(**options) -> SequenceBatcher:
-    values = {"sequence_batching": True, "sequence_max_idle_ms": 60_000, "max_num_sequence": 2, "max_sequence_job_queue_size": 3}
-    return SequenceBatcher(settings(**{**values, "batch_size": 2, **options}), "end")
+    values = {
+        "sequence_batching": True,
+        "sequence_max_idle_ms": 60_000,
+        "max_num_sequence": 2,
+        "max_sequence_job_queue_size": 3,
+    }
+    return SequenceBatcher(settings(**{**values, "batch_size": 2, **options}), ("id", "start", "end"))
 
 
 def test_a_sequence_stays_with_its_worker_and_in_order():
@@ -153,6 +160,16 @@ def test_a_sequence_ends_when_its_client_or_handler_says_so():
     assert record.failed
 
 
+def test_what_comes_after_the_end_is_refused_unless_it_starts_anew():
+    batcher = sequences()
+    last, _ = job("a", headers={"end": "true"})
+    batcher.offer(last)
+    batcher.take("w")
+    batcher.done("w", last, {}, False)
+    assert not batcher.offer(job("a")[0])
+    assert batcher.offer(job("a", headers={"start": "true"})[0])
+
+
 def test_idle_sequences_are_forgotten():
     batcher = sequences()
     one, _ = job("a")
@@ -178,13 +195,15 @@ def test_sequences_of_a_dead_worker_are_told():
 
 def test_continuous_sequences_are_stepped_together():
     batcher = ContinuousSequenceBatcher(
-        settings(sequence_batching=True, continuous_batching=True, sequence_max_idle_ms=60_000, max_num_sequence=4), "end")  # fmt: skip
+        settings(sequence_batching=True, continuous_batching=True, sequence_max_idle_ms=60_000, max_num_sequence=4), ("id", "start", "end"))  # fmt: skip
     a, b = job("a")[0], job("b")[0]
     batcher.offer(a)
     assert batcher.take("w") == [a]
     batcher.done("w", a, {}, True)
+    stop = job("a")[0]
     batcher.offer(b)
-    assert batcher.take("w") == [a, b]
-    batcher.done("w", a, {}, False)
-    batcher.done("w", b, {}, False)
+    batcher.offer(stop)
+    assert batcher.take("w") == [a, stop, b]  # a request can stop an answer of its sequence that is still streamed
+    for j in (a, stop, b):
+        batcher.done("w", j, {}, False)
     assert batcher.take("w") == []

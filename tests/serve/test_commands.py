@@ -50,7 +50,9 @@ def test_weights_find_their_model(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="--arch"):
         packed(tmp_path, str(tmp_path / "mine.pt"))
     (tmp_path / "names.txt").write_text("cat\ndog\n")
-    archive, _ = packed(tmp_path, str(tmp_path / "mine.pt"), "--arch", "resnet18", "--labels", str(tmp_path / "names.txt"))
+    archive, _ = packed(
+        tmp_path, str(tmp_path / "mine.pt"), "--arch", "resnet18", "--labels", str(tmp_path / "names.txt")
+    )
     assert json.loads((archive.folder / "index_to_name.json").read_text()) == {"0": "cat", "1": "dog"}
 
 
@@ -64,7 +66,9 @@ def test_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture):
 
 
 def test_one_command_serves_a_model(tmp_path: Path):
-    (tmp_path / "double.py").write_text("def handle(data, context):\n    return data and [2 * row['body'] for row in data]\n")
+    (tmp_path / "double.py").write_text(
+        "def handle(data, context):\n    return data and [2 * row['body'] for row in data]\n"
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "flambeau.cli", "serve", str(tmp_path / "double.py"), "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path(__file__).parents[2],
@@ -93,7 +97,10 @@ def test_one_command_serves_a_model(tmp_path: Path):
 
 def test_the_load_generator(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture):
     address = f"{client.server.addresses['inference']}/predictions/echo"
-    assert main(["bench-serve", address, "-d", "[1]", "-c", "2", "-s", "0.5", "-o", str(tmp_path / "l.svg"), "--json"]) == 0
+    assert (
+        main(["bench-serve", address, "-d", "[1]", "-c", "2", "-s", "0.5", "-o", str(tmp_path / "l.svg"), "--json"])
+        == 0
+    )
     summary = json.loads(capsys.readouterr().out)
     assert summary["requests"] > 5
     assert summary["statuses"] == {"200": summary["requests"]}

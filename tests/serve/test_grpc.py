@@ -10,10 +10,10 @@ import pytest
 grpc = pytest.importorskip("grpc", reason="gRPC needs flambeau[serve]")
 pytest.importorskip("google.protobuf", reason="gRPC needs flambeau[serve]")
 
-from flambeau.serve.protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
+from flambeau.serve.protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES  # noqa: E402
 
-from .conftest import Client, make_model, running
-from .test_handlers import STATEFUL
+from .conftest import Client, make_model, running  # noqa: E402
+from .test_handlers import STATEFUL  # noqa: E402
 
 
 class Stub:
@@ -21,7 +21,11 @@ class Stub:
 
     def __init__(self, channel, service: str):
         for method, (request, answer, request_stream, answer_stream) in SERVICES[service].items():
-            make = {(False, False): channel.unary_unary, (False, True): channel.unary_stream, (True, True): channel.stream_stream}
+            make = {
+                (False, False): channel.unary_unary,
+                (False, True): channel.unary_stream,
+                (True, True): channel.stream_stream,
+            }
             call = make[request_stream, answer_stream](
                 f"/{service}/{method}", CLASSES[request].SerializeToString, CLASSES[answer].FromString)  # fmt: skip
             setattr(self, method, call)
@@ -64,7 +68,9 @@ def test_ping(stubs):
 def test_predictions(stubs):
     answer = stubs[0].Predictions(request("PredictionsRequest", model_name="echo", input={"data": b"hello"}))
     assert answer.prediction == b"hello"
-    status, details = code(stubs[0].Predictions, request("PredictionsRequest", model_name="nobody", input={"data": b"x"}))
+    status, details = code(
+        stubs[0].Predictions, request("PredictionsRequest", model_name="nobody", input={"data": b"x"})
+    )
     assert status == "INTERNAL"
     assert details == "Model not found: nobody\norg.pytorch.serve.archive.model.ModelNotFoundException"
     assert code(stubs[0].Predictions, request("PredictionsRequest"))[0] == "INTERNAL"
@@ -85,10 +91,15 @@ def test_conversations(served: Client, stubs, store):
         'row["body"]', 'row["data"]')  # fmt: skip
     make_model(store, "talk", source, config=config)
     assert served.register("talk.mar").status == 200
-    asked = [request("PredictionsRequest", model_name="talk", sequence_id="s", input={"data": str(i).encode()}) for i in (1, 2, 3)]
+    asked = [
+        request("PredictionsRequest", model_name="talk", sequence_id="s", input={"data": str(i).encode()})
+        for i in (1, 2, 3)
+    ]
     answers = list(stubs[0].StreamPredictions2(iter(asked)))
     assert [(a.prediction, a.sequence_id) for a in answers] == [(b"1", "s"), (b"3", "s"), (b"6", "s")]
-    (refused,) = stubs[0].StreamPredictions2(iter([request("PredictionsRequest", model_name="talk", input={"data": b"1"})]))
+    (refused,) = stubs[0].StreamPredictions2(
+        iter([request("PredictionsRequest", model_name="talk", input={"data": b"1"})])
+    )
     assert refused.status.code == 13
     assert refused.status.message == "Parameter sequenceId is required."
 
@@ -104,7 +115,10 @@ def test_management(stubs, store):
     assert found["workers"][0]["status"] == "READY"
     scaled = management.ScaleWorker(request("ScaleWorkerRequest", model_name="g", min_worker=2, synchronous=True))
     assert scaled.msg == "Workers scaled to 2 for model: g"
-    assert "successfully updated" in management.SetDefault(request("SetDefaultRequest", model_name="g", model_version="1.0")).msg
+    assert (
+        "successfully updated"
+        in management.SetDefault(request("SetDefaultRequest", model_name="g", model_version="1.0")).msg
+    )
     assert management.UnregisterModel(request("UnregisterModelRequest", model_name="g")).msg == 'Model "g" unregistered'
 
 
@@ -113,14 +127,22 @@ def test_status_codes_of_management(stubs):
     assert code(management.RegisterModel, request("RegisterModelRequest"))[0] == "INVALID_ARGUMENT"
     assert code(management.RegisterModel, request("RegisterModelRequest", url="none.mar"))[0] == "NOT_FOUND"
     assert code(management.DescribeModel, request("DescribeModelRequest", model_name="none"))[0] == "NOT_FOUND"
-    assert code(management.SetDefault, request("SetDefaultRequest", model_name="echo", model_version="7"))[0] == "NOT_FOUND"
+    assert (
+        code(management.SetDefault, request("SetDefaultRequest", model_name="echo", model_version="7"))[0]
+        == "NOT_FOUND"
+    )
     wrong = request("ScaleWorkerRequest", model_name="echo", min_worker=2, max_worker=1)
     assert code(management.ScaleWorker, wrong)[0] == "INVALID_ARGUMENT"
-    assert code(management.ScaleWorker, request("ScaleWorkerRequest", model_name="echo", min_worker=-1))[0] == "INTERNAL"
+    assert (
+        code(management.ScaleWorker, request("ScaleWorkerRequest", model_name="echo", min_worker=-1))[0] == "INTERNAL"
+    )
 
 
 def test_open_inference(served: Client, stubs, store):
-    make_model(store, "tensors", """
+    make_model(
+        store,
+        "tensors",
+        """
         import json
 
         def handle(data, context):
@@ -129,7 +151,8 @@ def test_open_inference(served: Client, stubs, store):
             inputs = data[0]["body"]["inputs"]
             outputs = [{**t, "data": [2 * v for v in t["data"]]} for t in inputs]
             return [{"id": data[0]["body"]["id"], "outputs": outputs}]
-    """)
+    """,
+    )
     assert served.register("tensors.mar").status == 200
     open_inference = stubs[2]
     assert open_inference.ServerLive(CLASSES["ServerLiveRequest"]()).live
@@ -138,7 +161,9 @@ def test_open_inference(served: Client, stubs, store):
     assert open_inference.ModelReady(request("ModelReadyRequest", name="tensors")).ready
     assert list(open_inference.ModelMetadata(request("ModelMetadataRequest", name="tensors")).versions) == ["1.0"]
     tensor = {"name": "x", "datatype": "FP32", "shape": [2]}
-    plain = request("ModelInferRequest", model_name="tensors", id="q", inputs=[{**tensor, "contents": {"fp32_contents": [1.5, 2]}}])
+    plain = request(
+        "ModelInferRequest", model_name="tensors", id="q", inputs=[{**tensor, "contents": {"fp32_contents": [1.5, 2]}}]
+    )
     raw = request("ModelInferRequest", model_name="tensors", inputs=[tensor], raw_input_contents=[b"\0\0\xc0?\0\0\0@"])
     for asked in (plain, raw):
         answer = open_inference.ModelInfer(asked)
@@ -151,7 +176,9 @@ def test_open_inference(served: Client, stubs, store):
 
 
 def test_keys(start, tmp_path):
-    client = start(grpc_inference_port="0", grpc_management_port="0", disable_token_authorization="false", enable_model_api="false")
+    client = start(
+        grpc_inference_port="0", grpc_management_port="0", disable_token_authorization="false", enable_model_api="false"
+    )
     keys = json.loads((tmp_path / "key_file.json").read_text())
     inference, management = (grpc.insecure_channel(f"127.0.0.1:{a.port}") for a in client.server._grpc.addresses)
     stub = Stub(management, f"{MANAGEMENT}.ManagementAPIsService")

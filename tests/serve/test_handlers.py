@@ -80,12 +80,19 @@ class Gpt(nn.Module):
 
 def model_of(source: str, name: str):
     space: dict = {}
-    exec(source.replace("import torch\n", "import flambeau as torch\n").replace("from torch import", "from flambeau import"), space)
+    exec(
+        source.replace("import torch\n", "import flambeau as torch\n").replace(
+            "from torch import", "from flambeau import"
+        ),
+        space,
+    )
     torch.manual_seed(0)
     return space[name]()
 
 
-def package(store: Path, name: str, source: str, cls: str, handler: str, labels: dict | None = None, config: dict | None = None):
+def package(
+    store: Path, name: str, source: str, cls: str, handler: str, labels: dict | None = None, config: dict | None = None
+):
     model = model_of(source, cls)
     (store / f"{name}_net.py").write_text(source)
     torch.save(model.state_dict(), store / f"{name}.pt")
@@ -217,7 +224,17 @@ def test_sequences_keep_their_state(client: Client, store: Path):
 
 
 def context_for(count: int, headers: dict | None = None) -> Context:
-    context = Context("m", ".", {"model": {"modelName": "m", "modelVersion": "1.0"}}, count, None, "0", True, MetricsCacheYamlImpl(emit=lambda l: None), {})
+    context = Context(
+        "m",
+        ".",
+        {"model": {"modelName": "m", "modelVersion": "1.0"}},
+        count,
+        None,
+        "0",
+        True,
+        MetricsCacheYamlImpl(emit=lambda l: None),
+        {},
+    )
     context.request_ids = {i: f"id{i}" for i in range(count)}
     context.request_processor = [RequestProcessor(dict(headers or {})) for _ in range(count)]
     return context

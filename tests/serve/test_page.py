@@ -47,7 +47,10 @@ def test_in_a_browser(client: Client, store: Path, tmp_path: Path):
         page = browser.new_page(viewport={"width": 1100, "height": 1300})
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(("http://127.0.0.1", "blob:")) or problems.append(request.url))
+        page.on(
+            "request",
+            lambda request: request.url.startswith(("http://127.0.0.1", "blob:")) or problems.append(request.url),
+        )
         page.goto(f"{client.server.addresses['management']}/")
         page.wait_for_selector("section.card >> text=seen")
         page.select_option("#model", "seen")

@@ -43,12 +43,16 @@ def test_json_comes_decoded_and_goes_pretty(client: Client):
 def test_text_and_bytes_have_their_types(client: Client):
     assert client.predict("facts", b"x", {"Content-Type": "text/plain"}).json()["types"] == {"body": "str"}
     assert client.predict("facts", b"x", {"Content-Type": "image/png"}).json()["types"] == {"body": "bytearray"}
-    assert client.predict("facts", b"{bad", {"Content-Type": "application/json"}).json()["types"] == {"body": "bytearray"}
+    assert client.predict("facts", b"{bad", {"Content-Type": "application/json"}).json()["types"] == {
+        "body": "bytearray"
+    }
 
 
 def test_multipart_fields_are_the_handlers_names(client: Client):
-    body = (b"--B\r\nContent-Disposition: form-data; name=\"data\"; filename=\"a.png\"\r\nContent-Type: image/png\r\n\r\n\x00\r\n\x01\r\n"
-            b"--B\r\nContent-Disposition: form-data; name=\"target\"\r\n\r\n7\r\n--B--\r\n")
+    body = (
+        b'--B\r\nContent-Disposition: form-data; name="data"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n\x00\r\n\x01\r\n'
+        b'--B\r\nContent-Disposition: form-data; name="target"\r\n\r\n7\r\n--B--\r\n'
+    )
     answer = client.predict("facts", body, {"Content-Type": "multipart/form-data; boundary=B"}).json()
     assert answer["names"] == ["data", "target"]
     assert answer["sizes"] == {"data": 4, "target": 1}
@@ -98,9 +102,17 @@ def test_errors_of_inference(client: Client):
 def test_what_a_handler_does_wrong(client: Client):
     assert error(client.predict("moody", "raise")) == (503, "InternalServerException", "Prediction failed")
     assert error(client.predict("moody", "refuse")) == (418, "InternalServerException", "not today")
-    assert error(client.predict("moody", "many")) == (503, "InternalServerException", "number of batch response mismatched")
+    assert error(client.predict("moody", "many")) == (
+        503,
+        "InternalServerException",
+        "number of batch response mismatched",
+    )
     assert error(client.predict("moody", "none")) == (503, "InternalServerException", "Invalid model predict output")
-    assert error(client.predict("moody", "object")) == (503, "InternalServerException", "Unsupported model output data type.")
+    assert error(client.predict("moody", "object")) == (
+        503,
+        "InternalServerException",
+        "Unsupported model output data type.",
+    )
 
 
 def test_a_handlers_status_and_type(client: Client):
@@ -136,7 +148,9 @@ def test_list_has_pages(client: Client):
 
 def test_versions(client: Client, store):
     for version in ("1.0", "2.0"):
-        make_model(store, "both", f'def handle(data, context):\n    return data and ["{version}"] * len(data)', version=version)
+        make_model(
+            store, "both", f'def handle(data, context):\n    return data and ["{version}"] * len(data)', version=version
+        )
         assert client.register("both.mar").status == 200
     assert client.predict("both").body == b"1.0"
     assert client.ask("POST", "/predictions/both/2.0", b"").body == b"2.0"
@@ -157,7 +171,9 @@ def test_registering(client: Client):
     assert error(client.manage("POST", "/models")) == (400, "BadRequestException", "Parameter url is required.")
     assert error(client.register("none.mar")) == (404, "ModelNotFoundException", "Model not found at: none.mar")
     assert error(client.register("echo.mar", runtime="ruby", model_name="x"))[:2] == (400, "BadRequestException")
-    answer = client.manage("POST", "/models", {"url": "echo.mar", "model_name": "again", "batch_size": 4, "max_batch_delay": 7})
+    answer = client.manage(
+        "POST", "/models", {"url": "echo.mar", "model_name": "again", "batch_size": 4, "max_batch_delay": 7}
+    )
     assert answer.json() == {
         "status": 'Model "again" Version: 1.0 registered with 0 initial workers. Use scale workers API to add workers for the model.'}  # fmt: skip
     (found,) = client.manage("GET", "/models/again").json()
@@ -186,7 +202,9 @@ def test_metrics_are_prometheus_text(client: Client):
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     text = answer.body.decode()
     assert re.search(r'^Requests2XX\{Level="Host",Hostname="[^"]+",\} \d+\.0$', text, re.M)
-    assert re.search(r'^ts_inference_requests_total\{model_name="facts",model_version="default",hostname="[^"]+",\} ', text, re.M)
+    assert re.search(
+        r'^ts_inference_requests_total\{model_name="facts",model_version="default",hostname="[^"]+",\} ', text, re.M
+    )
     assert re.search(r'^Asked\{ModelName="facts",Level="Model",Hostname=', text, re.M)
     assert "# TYPE HandlerTime gauge" not in text or "HandlerTime{" in text
     only = client.ask("GET", "/metrics?name[]=Requests2XX", kind="metrics").body.decode()

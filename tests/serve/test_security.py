@@ -47,7 +47,10 @@ def test_a_body_too_large_is_refused_before_it_is_read(client: Client):
 def test_a_chunked_body_too_large_is_stopped(start):
     client = start(max_request_size="1000")
     chunk = b"190\r\n" + b"x" * 400 + b"\r\n"
-    answer = talk(client, b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 5 + b"0\r\n\r\n")
+    answer = talk(
+        client,
+        b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 5 + b"0\r\n\r\n",
+    )
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
@@ -85,7 +88,10 @@ def test_slow_clients_are_cut_off(client: Client, monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_lengths_are_refused(client: Client):
-    for headers in (b"Content-Length: 1\r\nContent-Length: 2\r\n", b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"):
+    for headers in (
+        b"Content-Length: 1\r\nContent-Length: 2\r\n",
+        b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+    ):
         answer = talk(client, b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n0\r\n\r\n", seconds=1)
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert answer.count(b"HTTP/1.1 ") == 1
@@ -94,13 +100,17 @@ def test_two_lengths_are_refused(client: Client):
 
 def test_negative_and_odd_lengths_are_refused(client: Client):
     for length in (b"-1", b"1e3", b"0x10", b"+5", b"99999999999999999999"):
-        answer = talk(client, b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + length + b"\r\n\r\n", seconds=1)
+        answer = talk(
+            client, b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + length + b"\r\n\r\n", seconds=1
+        )
         assert answer[9:12] in (b"400", b"413"), length
     assert alive(client)
 
 
 def test_protocol_upgrades_are_refused(client: Client):
-    answer = talk(client, b"GET /ping HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", seconds=1)
+    answer = talk(
+        client, b"GET /ping HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", seconds=1
+    )
     assert answer.startswith(b"HTTP/1.1 ")
     assert alive(client)
 
@@ -172,7 +182,11 @@ def test_a_redirection_must_be_allowed_too(start, tmp_path: Path):
 
 def test_the_model_api_is_off_unless_it_is_on(start):
     client = start(enable_model_api="false")
-    for method, path in (("POST", "/models?url=echo.mar"), ("DELETE", "/models/echo"), ("POST", "/workflows?url=x.war")):
+    for method, path in (
+        ("POST", "/models?url=echo.mar"),
+        ("DELETE", "/models/echo"),
+        ("POST", "/workflows?url=x.war"),
+    ):
         answer = client.manage(method, path)
         assert (answer.status, answer.json()["type"]) == (405, "MethodNotAllowedException")
 
@@ -196,7 +210,13 @@ def test_keys(start, tmp_path: Path):
     key = keys(tmp_path)
     refused = {"code": 400, "type": "InvalidKeyException",
                "message": "Token Authorization failed. Token either incorrect, expired, or not provided correctly"}  # fmt: skip
-    for headers in ({}, bearer("wrong"), bearer(key["management"]), {"Authorization": key["inference"]}, {"Authorization": "Bearer "}):
+    for headers in (
+        {},
+        bearer("wrong"),
+        bearer(key["management"]),
+        {"Authorization": key["inference"]},
+        {"Authorization": "Bearer "},
+    ):
         answer = client.ask("GET", "/ping", headers=headers)
         assert (answer.status, answer.json()) == (400, refused)
     assert client.ask("GET", "/ping", headers=bearer(key["inference"])).status == 200
@@ -209,13 +229,17 @@ def test_keys(start, tmp_path: Path):
 
 def test_keys_with_everything_on_one_address(start, tmp_path: Path):
     where = f"unix:{tmp_path / 'all.sock'}"
-    client = start(disable_token_authorization="false", inference_address=where, management_address=where, metrics_address=where)
+    client = start(
+        disable_token_authorization="false", inference_address=where, management_address=where, metrics_address=where
+    )
     key = keys(tmp_path)
 
     def status(path: str, token: str) -> bytes:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(tmp_path / "all.sock"))
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n".encode())
+            connection.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n".encode()
+            )
             return connection.recv(100)[9:12]
 
     assert client.server.addresses["management"].path
@@ -286,7 +310,20 @@ def test_malformed_requests_get_clean_answers(client: Client):
         b"PUT /models/echo?min_worker=1 HTTP/1.1\r\nHost: a\r\n\r\n",
         b"POST /models?url=x.mar&batch_size=2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ]
-    pieces = [b"\r\n", b"\0", b"%00", b"%zz", b"../", b"\xff" * 9, b":", b" ", b"HTTP/9.9", b"Content-Length: 5\r\n", b"?a[]=", b"//"]
+    pieces = [
+        b"\r\n",
+        b"\0",
+        b"%00",
+        b"%zz",
+        b"../",
+        b"\xff" * 9,
+        b":",
+        b" ",
+        b"HTTP/9.9",
+        b"Content-Length: 5\r\n",
+        b"?a[]=",
+        b"//",
+    ]
     for i in range(rounds):
         data = bytearray(dice.choice(good))
         for _ in range(dice.randint(1, 5)):

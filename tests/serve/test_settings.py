@@ -15,7 +15,14 @@ import pytest
 from flambeau.serve import snapshots
 from flambeau.serve.archive import ModelArchive
 from flambeau.serve.errors import InvalidModelException
-from flambeau.serve.settings import Address, ConfigurationError, ModelSettings, Settings, read_properties, write_properties
+from flambeau.serve.settings import (
+    Address,
+    ConfigurationError,
+    ModelSettings,
+    Settings,
+    read_properties,
+    write_properties,
+)
 
 
 def test_properties_files():
@@ -79,7 +86,11 @@ def test_settings_of_a_model(tmp_path: Path):
     plain = ModelSettings.of(archive(tmp_path, None), server, {})
     assert (plain.batch_size, plain.max_batch_delay, plain.response_timeout, plain.startup_timeout) == (6, 100, 33, 120)
     assert (plain.min_workers, plain.max_workers, plain.job_queue_size) == (2, 4, 9)
-    own = ModelSettings.of(archive(tmp_path, "batchSize: 3\nresponseTimeout: 5\njobQueueSize: 2\nuseJobTicket: true\n"), server, {"response_timeout": 70})
+    own = ModelSettings.of(
+        archive(tmp_path, "batchSize: 3\nresponseTimeout: 5\njobQueueSize: 2\nuseJobTicket: true\n"),
+        server,
+        {"response_timeout": 70},
+    )
     assert (own.batch_size, own.response_timeout, own.job_queue_size, own.use_job_ticket) == (3, 5, 2, True)
     asked = ModelSettings.of(archive(tmp_path, "batchSize: 3"), server, {"batch_size": 8, "max_batch_delay": 1})
     assert (asked.batch_size, asked.max_batch_delay) == (8, 1)
@@ -122,10 +133,14 @@ def test_damaged_snapshots_are_refused():
 def test_the_torchserve_command(store: Path, tmp_path: Path):
     """Starts in the background, says when it is ready, answers, and stops."""
     (tmp_path / "config.properties").write_text(
-        "inference_address=unix:{0}/inference.sock\nmanagement_address=unix:{0}/management.sock\n"
-        "metrics_address=unix:{0}/metrics.sock\ngrpc_inference_port=-1\ndefault_workers_per_model=1\n".format(tmp_path)
+        f"inference_address=unix:{tmp_path}/inference.sock\nmanagement_address=unix:{tmp_path}/management.sock\n"
+        f"metrics_address=unix:{tmp_path}/metrics.sock\ngrpc_inference_port=-1\ndefault_workers_per_model=1\n"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+    }
     environment.pop("LOG_LOCATION", None)
     environment.pop("METRICS_LOCATION", None)
 
@@ -151,7 +166,9 @@ def test_the_torchserve_command(store: Path, tmp_path: Path):
             assert time.monotonic() < deadline
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(str(tmp_path / "inference.sock"))
-                connection.sendall(b"POST /predictions/e HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+                connection.sendall(
+                    b"POST /predictions/e HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
+                )
                 answer = b"".join(iter(lambda: connection.recv(4096), b""))  # noqa: B023
         assert answer.endswith(b"hi")
         assert sorted(p.name for p in (tmp_path / "logs").glob("*.log")) == [

@@ -194,7 +194,7 @@ from flambeau.serve.settings import Settings
 async def main():
     settings = Settings({"single_process": "true", "model_store": sys.argv[1], "disable_token_authorization": "true",
                          "grpc_inference_port": "-1", "inference_address": "http://127.0.0.1:0",
-                         "management_address": "http://127.0.0.1:0"}, snapshots=False)
+                         "management_address": "http://127.0.0.1:0", "metrics_address": "http://127.0.0.1:0"}, snapshots=False)
     async with Server(settings, console=False) as server:
         print(*await server.registry.register(Registration("facts.mar", initial_workers=2)))
         reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses["inference"].port)

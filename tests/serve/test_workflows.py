@@ -52,9 +52,14 @@ def wars(store: Path) -> Path:
 
 def test_a_line(client: Client, wars: Path):
     answer = client.manage("POST", "/workflows?url=line.war")
-    assert (answer.status, answer.json()["status"]) == (200, "Workflow line has been registered and scaled successfully.")
+    assert (answer.status, answer.json()["status"]) == (
+        200,
+        "Workflow line has been registered and scaled successfully.",
+    )
     assert client.ask("POST", "/wfpredict/line", b"abc").body == b"ABCx"
-    assert client.manage("GET", "/workflows").json() == {"workflows": [{"workflowName": "line", "workflowUrl": "line.war"}]}
+    assert client.manage("GET", "/workflows").json() == {
+        "workflows": [{"workflowName": "line", "workflowUrl": "line.war"}]
+    }
     (words,) = client.manage("GET", "/workflows/line").json()
     assert words["workflowDag"] == "{before=[addx]}"
     assert client.manage("POST", "/workflows?url=line.war").status == 409
@@ -83,7 +88,13 @@ def test_a_failing_node_is_an_error(client: Client, wars: Path):
 
 
 def test_what_cannot_be_registered(client: Client, wars: Path):
-    for path, status in (("?url=circle.war", 400), ("?url=missing.war", 500), ("?url=none.war", 404), ("", 400), ("?url=", 404)):
+    for path, status in (
+        ("?url=circle.war", 400),
+        ("?url=missing.war", 500),
+        ("?url=none.war", 404),
+        ("", 400),
+        ("?url=", 404),
+    ):
         assert client.manage("POST", f"/workflows{path}").status == status, path
     assert client.manage("GET", "/workflows").json() == {"workflows": []}
     assert client.manage("DELETE", "/workflows/none").status == 404

@@ -49,4 +49,6 @@ def register_model_with_params(params: Any, address: str = "http://localhost:808
 
 def register_model(model_name: str, url: str) -> Any:
     """Registers a model with one worker, and waits for it."""
-    return register_model_with_params({"model_name": model_name, "url": url, "initial_workers": 1, "synchronous": "true"})
+    return register_model_with_params(
+        {"model_name": model_name, "url": url, "initial_workers": 1, "synchronous": "true"}
+    )

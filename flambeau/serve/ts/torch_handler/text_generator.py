@@ -47,7 +47,7 @@ class TextGenerator(BaseHandler):
         return new, [i for i in ids if i not in new]
 
     def _text(self, row: dict[str, Any]) -> Text:
-        asked = row.get("data") or row.get("body")
+        asked: Any = row.get("data") or row.get("body")
         if isinstance(asked, (bytes, bytearray, str)):
             asked = json.loads(asked)
         prompt = asked["prompt"]

@@ -35,7 +35,9 @@ class TextHandler(BaseHandler):
     def get_source_vocab_path(self, ctx: Any) -> str:
         path = os.path.join(ctx.system_properties.get("model_dir"), "source_vocab.pt")
         if not os.path.isfile(path):
-            raise Exception("Missing the source_vocab file. Refer default handler documentation for details on using text_handler.")
+            raise Exception(
+                "Missing the source_vocab file. Refer default handler documentation for details on using text_handler."
+            )
         return path
 
     def _expand_contractions(self, text: str) -> str:

@@ -94,7 +94,9 @@ def deprecated(version: Any, replacement: str = "", klass: type[Warning] = Pendi
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            warnings.warn(f"{function.__name__} is deprecated in {version} and moved to {replacement}", klass, stacklevel=2)
+            warnings.warn(
+                f"{function.__name__} is deprecated in {version} and moved to {replacement}", klass, stacklevel=2
+            )
             return function(*args, **kwargs)
 
         return wrapper
