@@ -50,18 +50,41 @@ class Handler(BaseHandler):
         return torch.tensor([row["body"]["x"] for row in data], dtype=torch.float32)
 """
 RESNET = """
-import torch, torchvision
-from ts.torch_handler.image_classifier import ImageClassifier
+import torch
+from torch import nn
+from ts.torch_handler.base_handler import BaseHandler
 
-class Handler(ImageClassifier):
-    def initialize(self, context):
+class Block(nn.Module):
+    def __init__(self, into, out, stride):
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.norm2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        same = stride == 1 and into == out
+        self.short = nn.Identity() if same else nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.short(x))
+
+def resnet18():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    for into, out, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+        layers += [Block(into, out, stride), Block(out, out, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+MODEL = []
+
+def handle(data, context):
+    if not MODEL:
         torch.manual_seed(0)
-        self.model = torchvision.models.resnet18(weights=None).eval()
-        self.device, self.context, self.mapping = torch.device("cpu"), context, None
-
-    def preprocess(self, data):
-        pixels = [torch.frombuffer(row["body"], dtype=torch.uint8).reshape(3, 224, 224) for row in data]
-        return torch.stack(pixels).float() / 255
+        torch.set_num_threads(1)
+        MODEL.append(resnet18().eval())
+    if data is None:
+        return None
+    pixels = [torch.frombuffer(row["body"], dtype=torch.uint8).reshape(3, 224, 224) for row in data]
+    with torch.inference_mode():
+        best = torch.softmax(MODEL[0](torch.stack(pixels).float() / 255), 1).topk(5)
+    return [dict(zip(map(str, c), p)) for c, p in zip(best.indices.tolist(), best.values.tolist())]
 """
 GPT = """
 import torch
@@ -106,6 +129,7 @@ MODEL = []
 def handle(data, context):
     if not MODEL:
         torch.manual_seed(0)
+        torch.set_num_threads(1)
         MODEL.append(Gpt().eval())
     if data is None:
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import inspect
 import io
 import json
 import logging
@@ -111,6 +113,7 @@ class Service:
         self.order = order
         self.send = send
         self.metric_lines: list[str] = []
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.decode = os.environ.get("TS_DECODE_INPUT_REQUEST", "true") == "true"
         self.metrics = MetricsCacheYamlImpl(order.get("metrics_config"), self.metric_lines.append)
         self.metrics.model_name = order["model"]
@@ -157,6 +160,8 @@ class Service:
         start = time.perf_counter()
         try:
             answers = self.handle(inputs, context)
+            if inspect.isawaitable(answers):
+                answers = self._awaited(answers)
         except MemoryError:
             logger.error("System out of memory", exc_info=True)
             return self._failure(ids, 507, "Out of resources")
@@ -181,6 +186,12 @@ class Service:
         spent = round((time.perf_counter() - start) * 1000, 2)
         self.prediction_time.add_or_update(spent, [context.model_name, "Model"], ",".join(ids.values()))
         return self._answers(answers, ids, 200, "Prediction success", last=True)
+
+    def _awaited(self, answers: Any) -> Any:
+        """What an `async def handle` gives, on an event loop that lives as long as the worker."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+        return self.loop.run_until_complete(answers)
 
     def _failure(self, ids: dict[int, str], code: int, message: str) -> tuple[int, str, list[Answer]]:
         return code, message, [(request_id, "", code, "", {}, b"error") for request_id in ids.values()]

@@ -195,7 +195,7 @@ def test_sequences_of_a_dead_worker_are_told():
 
 def test_continuous_sequences_are_stepped_together():
     batcher = ContinuousSequenceBatcher(
-        settings(sequence_batching=True, continuous_batching=True, sequence_max_idle_ms=60_000, max_num_sequence=4), ("id", "start", "end"))  # fmt: skip
+        settings(sequence_batching=True, continuous_batching=True, sequence_max_idle_ms=60_000, max_num_sequence=4, batch_size=2), ("id", "start", "end"))  # fmt: skip
     a, b = job("a")[0], job("b")[0]
     batcher.offer(a)
     assert batcher.take("w") == [a]

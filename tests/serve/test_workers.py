@@ -177,6 +177,25 @@ def test_settings_of_a_model_are_followed(client: Client, store):
     client.manage("DELETE", "/models/own")
 
 
+def test_handlers_may_be_async(client: Client, store):
+    source = """
+        import asyncio
+
+        class Waits:
+            def initialize(self, context):
+                self.turns = 0
+
+            async def handle(self, data, context):
+                await asyncio.sleep(0.01)
+                self.turns += 1
+                return [str(self.turns)] * len(data)
+    """
+    make_model(store, "waits", source, config={"asyncCommunication": True, "minWorkers": 1, "maxWorkers": 1})
+    assert client.register("waits.mar").status == 200
+    assert [client.predict("waits", b"").body for _ in range(3)] == [b"1", b"2", b"3"]
+    client.manage("DELETE", "/models/waits")
+
+
 def test_several_models_share_a_server_without_mixing(client: Client):
     with ThreadPoolExecutor(8) as pool:
         echoes = [pool.submit(client.predict, "echo", str(i).encode()) for i in range(20)]
