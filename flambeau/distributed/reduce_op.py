@@ -135,7 +135,7 @@ def combiner(op: RedOpType, d: Any) -> Callable[[Any, Any, Any], None]:
 def _ufunc(function: Any) -> Callable[[Any, Any, Any], None]:
     def combine(one: Any, other: Any, out: Any) -> None:
         with np.errstate(all="ignore"):  # overflow and NaN are the program's business
-            function(one, other, out)
+            function(one, other, out=out)
 
     return combine
 
