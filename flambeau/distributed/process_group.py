@@ -151,7 +151,7 @@ class ProcessGroup:
         if self._closed:
             raise RuntimeError(f"{what}: this process group was destroyed")
         self._sequence += 1
-        detail = self._detail(tensors)
+        detail = self._detail(what, tensors)
 
         def operate() -> None:
             began = time.perf_counter()
@@ -174,9 +174,12 @@ class ProcessGroup:
                 future.wait()
         return Work(future, what=what)
 
-    def _detail(self, tensors: Sequence[Tensor]) -> str:
+    def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
+        """At debug level DETAIL: number and shapes of an operation, which must be the same on all ranks."""
         if get_debug_level() is not DebugLevel.DETAIL:
             return ""
+        if what not in ("all_reduce", "broadcast", "reduce", "reduce_scatter", "scatter"):
+            return f" #{self._sequence}"  # shapes may differ
         shapes = ", ".join(f"{t.dtype} {tuple(t.shape)}" for t in tensors)
         return f" #{self._sequence} of {shapes}"
 
