@@ -6,6 +6,7 @@ multiprocessing, Slurm, Kubernetes or a notebook can start the ranks, no mpiexec
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -105,6 +106,13 @@ def start(store: Store, rank: int, size: int) -> Any:
     return MPI
 
 
+def world() -> Any:
+    """mpi4py's MPI, once `start` has made the world."""
+    if _State.ranks is None:
+        raise DistBackendError("there is no MPI world: init_process_group makes it where it is needed")
+    return _import_mpi()
+
+
 def _start_with_store(store: Store, rank: int, size: int) -> None:
     ours, theirs = socket.socketpair()
     theirs.set_inheritable(True)
@@ -120,6 +128,17 @@ def _start_with_store(store: Store, rank: int, size: int) -> None:
     if code != 0 or given.value != _THREAD_MULTIPLE:
         raise DistBackendError(f"MPI_Init_thread failed (code {code}, thread level {given.value})")
     _keep.append(theirs)
+    store.barrier("MPI world", size)
+    _unlink_shared_memory()
+
+
+def _unlink_shared_memory() -> None:
+    """All ranks of this machine have mapped MPI's shared memory by now: without a name it cannot outlive them."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "/dev/shm/mpich_shm" in line}
+    for path in paths:
+        with contextlib.suppress(OSError):  # another rank was faster
+            os.unlink(path)
 
 
 _keep: list[socket.socket] = []

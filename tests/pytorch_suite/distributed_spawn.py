@@ -4,6 +4,8 @@
 """
 
 import os
+import sys
+from types import ModuleType
 
 os.environ.setdefault("BACKEND", "gloo")
 os.environ.setdefault("WORLD_SIZE", "2")
@@ -11,7 +13,7 @@ os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 
 import torch
 
-if not hasattr(torch.autograd, "profiler") or not hasattr(torch.autograd.profiler, "profile"):
+if not isinstance(getattr(torch.autograd, "profiler", None), ModuleType):
     from tests.pytorch_suite import collective_events
 
     collective_events.install(torch)
@@ -24,6 +26,9 @@ from torch.testing._internal.distributed.distributed_test import (
     TestBucketCapacityConfigEdgeCases,
     TestDistBackend,
 )
+
+_name = DistributedTest.__module__  # models that the tests save are found again under Flambeau's name for torch
+sys.modules[_name.replace("torch", "flambeau", 1)] = sys.modules[_name]
 
 __all__ = [
     "TestBucketCapacityConfig",
