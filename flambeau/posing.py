@@ -31,7 +31,7 @@ from .torch_version import TorchVersion as _TorchVersion
 
 __all__ = ["install_as_torch"]
 
-_NAMES = ("torch", "torchvision")
+_NAMES = ("torch", "torchvision", "horovod")
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -59,7 +59,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
             return None
         real_name = naming.own_name(fullname)
         loaded = sys.modules.get(real_name)
-        search = path or sys.modules[naming.PACKAGE].__path__  # torchvision, though at the top, is in the package
+        search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod, though at the top, are in the package
         real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
         if real is None:
             return None
