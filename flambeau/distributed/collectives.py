@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..ops import namespace
 from . import groups
 from .groups import _rank_not_in_group, _resolve, _warn_not_in_group, get_group_rank
 from .options import AllreduceOptions, BarrierOptions
@@ -74,6 +75,9 @@ def supports_complex(reduceOp: Any) -> bool:
 def _check_complex(tensors: Sequence[Tensor], op: Any) -> None:
     if any(t.dtype.is_complex for t in tensors) and not supports_complex(op):
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
+
+
+_view_as_real = namespace("torch")["view_as_real"]
 
 
 def _left_out(group: Any, name: str) -> bool:
@@ -157,10 +161,11 @@ def all_reduce_coalesced(
 ) -> Work | None:
     """`all_reduce` of several tensors of one dtype."""
     tensors = [tensors] if isinstance(tensors, Tensor) else _tensors(tensors, "tensors")
+    _check_complex(tensors, op)
+    tensors = [_view_as_real(t.detach()) if t.dtype.is_complex else t for t in tensors]
     _same_dtype(tensors)
     if _left_out(group, "all_reduce_coalesced"):
         return None
-    _check_complex(tensors, op)
     pg = _resolve(group)
     options = AllreduceOptions()
     options.reduceOp = op

@@ -56,6 +56,11 @@ def _contiguous(tensor: Tensor) -> Tensor:
     return tensor if tensor._contig else unrecorded(tensor.contiguous)
 
 
+def _shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Shapes as a profiler shows them: complex numbers are pairs."""
+    return [[*t.shape, 2] if t.dtype.is_complex else list(t.shape) for t in tensors]
+
+
 def _written(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         tensor._storage.version += 1
@@ -159,9 +164,8 @@ class ProcessGroup:
             engine.detail = detail
             function(engine)
             if observers:
-                shapes = [list(t.shape) for t in tensors]
                 for observe in list(observers):
-                    observe(f"{self.backend_name}:{what}", shapes, began, time.perf_counter())
+                    observe(f"{self.backend_name}:{what}", _shapes(tensors), began, time.perf_counter())
 
         future: Future = Future()
         if wait and not self._unfinished:
@@ -457,7 +461,7 @@ class ProcessGroup:
         if observers:
             now = time.perf_counter()
             for observe in list(observers):
-                observe(f"{self.backend_name}:{what}", [list(t.shape) for t in tensors], now, now)
+                observe(f"{self.backend_name}:{what}", _shapes(tensors), now, now)
         return TransferWork(transfer, tensors, what != "send")
 
     # -- the barrier that tells who is missing --------------------------------------------------------------------------

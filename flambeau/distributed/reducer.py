@@ -140,7 +140,7 @@ class Reducer:
         """The forward pass is over: which gradients will come?"""
         if self.logger is not None:
             self.logger.forward_ends()
-        if self.expecting:
+        if self.expecting and self.began:  # without a backward pass in between, the last forward pass counts
             self._fail(self._unfinished())
         self.expecting, self.began = True, False
         self.ready_order = []

@@ -12,6 +12,7 @@ from ....core.generator import Generator
 from ....core.graph import unrecorded
 from ....core.tensor import Tensor
 from ....futures import Future
+from ....linalg import qr
 from ....ops import namespace
 from ... import collectives
 from ...buckets import GradBucket
@@ -72,14 +73,12 @@ class PowerSGDState:
 
 
 def _orthogonalize(matrix: Tensor, epsilon: float) -> None:
-    """Columns made orthonormal, one after the other, in place."""
-    for column in range(matrix.shape[1]):
-        v = matrix[:, column : column + 1]
-        norm = v.norm() + epsilon
-        v.div_(norm if float(norm) else 1.0)
-        rest = matrix[:, column + 1 :]
-        if rest.shape[1]:
-            rest.sub_(v @ (v.t() @ rest))
+    """Columns made orthonormal, in place; reflections do that even where columns depend on each other."""
+    if matrix.shape[1] == 1:
+        norm = matrix.norm() + epsilon
+        matrix.div_(norm if float(norm) else 1.0)
+    else:
+        matrix.copy_(qr(matrix)[0])
 
 
 def _start(state: PowerSGDState, key: tuple[int, int], rows: int, rank: int, like: Tensor) -> Tensor:
