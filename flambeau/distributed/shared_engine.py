@@ -18,7 +18,7 @@ from .errors import DistBackendError
 from .mailbox import Mailbox
 from .reduce_op import RedOpType, array_at, combiner
 from .store import Store
-from .window import Peers, Window, machine, memmove
+from .window import GaveUp, Missing, Peers, Window, machine, memmove
 
 _SMALL, _LARGE, _ALL_LARGE = 16 << 10, 2 << 20, 32 << 20  # bytes: of a slot in the small and in the large window; of that window
 
@@ -70,13 +70,27 @@ class SharedEngine:
         if window is None:
             capacity = max(_SMALL, min(_LARGE, _ALL_LARGE // (2 * self.size))) // 4096 * 4096 if large else _SMALL
             name = "large" if large else "small"
-            window = Window(self.store, name, self.rank, self.size, capacity, self.timeout, self.peers())
+            left = timedelta(seconds=max(0.001, self._deadline - time.monotonic()))
+            try:
+                window = Window(self.store, name, self.rank, self.size, capacity, left, self.peers())
+            except Missing as problem:
+                raise self._alone(problem) from None
             self._windows[large] = window
         return window
 
     def _explain(self, ranks: list[int]) -> str:
         names = ", ".join(str(self.ranks[r]) for r in ranks)
         return f"[Rank {self.ranks[self.rank]}]: {self._what}: rank {names}"
+
+    def _alone(self, problem: Missing) -> DistBackendError:
+        """The error for ranks that do not come."""
+        who = self._explain(problem.ranks)
+        if problem.dead:
+            pids = ", ".join(str(self.peers().pids[r]) for r in problem.ranks)
+            self._failure = f"{who} (process {pids}) has ended. Connection closed by peer"
+        else:
+            self._failure = f"{who} did not come. Timed out waiting {self._waits * 1000:.0f}ms for it"
+        return DistBackendError(self._failure)
 
     def _begin(self, what: str, timeout: float) -> None:
         if self._failure is not None:
@@ -86,13 +100,12 @@ class SharedEngine:
 
     def _meet(self, window: Window) -> int:
         try:
-            return window.meet(self._deadline, self._explain)
-        except TimeoutError as problem:
-            self._failure = f"{problem} did not come. Timed out waiting {self._waits * 1000:.0f}ms for it"
+            return window.meet(self._deadline)
+        except Missing as problem:
+            raise self._alone(problem) from None
+        except GaveUp as problem:
+            self._failure = self._explain([problem.rank]) + " gave up after an error of its own. Connection closed by peer"
             raise DistBackendError(self._failure) from None
-        except DistBackendError as problem:
-            self._failure = str(problem)
-            raise
         except BaseException:  # KeyboardInterrupt: the others wait in vain from now on
             self._failure = "it was interrupted"
             window.give_up()

@@ -15,11 +15,10 @@ import platform
 import select
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from ..core.shared_memory import SharedBlock
-from .errors import DistBackendError
 from .store import Store
 
 _SYSTEM_CALL = {"x86_64": 202}.get(platform.machine())  # futex; other machines would need fences between the stores
@@ -79,6 +78,22 @@ class Peers:
             os.close(self.descriptors.popitem()[1])
 
 
+class Missing(Exception):
+    """Some ranks did not come, or have ended."""
+
+    def __init__(self, ranks: list[int], dead: bool):
+        super().__init__(ranks)
+        self.ranks, self.dead = ranks, dead
+
+
+class GaveUp(Exception):
+    """A rank has met an error, and will not come."""
+
+    def __init__(self, rank: int):
+        super().__init__(rank)
+        self.rank = rank
+
+
 class Window:
     """Shared memory of the ranks of one group, all on one machine. `capacity` is the size of a slot."""
 
@@ -102,14 +117,26 @@ class Window:
             block = SharedBlock.allocate(nbytes)
             store.set(f"{name}/block", f"{os.getpid()} {block.fd}")
         else:
-            store.wait([f"{name}/block"], timeout)
+            self._await(store, {f"{name}/block": 0}, timeout)
             pid, descriptor = store.get(f"{name}/block").split()
             block = SharedBlock(os.open(f"/proc/{int(pid)}/fd/{int(descriptor)}", os.O_RDWR), nbytes, keep_fd=False)
-        if store.add(f"{name}/mapped", 1) == self.size:
-            store.set(f"{name}/all mapped", "1")
-        store.wait([f"{name}/all mapped"], timeout)
+        store.set(f"{name}/mapped/{self.rank}", "1")
+        self._await(store, {f"{name}/mapped/{r}": r for r in range(self.size)}, timeout)
         block.give_up_descriptor()
         return block
+
+    def _await(self, store: Store, keys: dict[str, int], timeout: timedelta) -> None:
+        """Wait for keys, each of which a rank sets; who has not is in the error."""
+        deadline = time.monotonic() + timeout.total_seconds()
+        while True:
+            try:
+                store.wait(list(keys), timedelta(seconds=max(0.001, min(1.0, deadline - time.monotonic()))))
+                return
+            except RuntimeError:
+                missing = [rank for key, rank in keys.items() if not store.check([key])]
+            dead = [r for r in self.peers.dead() if r in missing]
+            if dead or (missing and time.monotonic() >= deadline):
+                raise Missing(dead or missing, bool(dead))
 
     @property
     def half(self) -> int:
@@ -124,7 +151,7 @@ class Window:
         start = rank * _LINE + _TEXT + half * _TEXT_SIZE
         return bytes(self._memory[start : start + _TEXT_SIZE])
 
-    def meet(self, deadline: float, explain: Callable[[list[int]], str]) -> int:
+    def meet(self, deadline: float) -> int:
         """Wait until all ranks have come to the end of this phase; returns the half it was in."""
         half = self.phase & 1
         self.phase = target = (self.phase + 1) & 0xFFFFFFFF
@@ -134,40 +161,36 @@ class Window:
         for other in self._others:
             index = self._indices[other]
             if (words[index] - target) & 0x80000000:
-                self._wait(other, index, target, deadline, explain)
+                self._wait(other, index, target, deadline)
         return half
 
-    def _wait(
-        self, other: int, index: int, target: int, deadline: float, explain: Callable[[list[int]], str]
-    ) -> None:
+    def _wait(self, other: int, index: int, target: int, deadline: float) -> None:
         words = self._words
         for _ in range(_LOOKS):
             if not (words[index] - target) & 0x80000000:
                 return
         address = ctypes.c_void_p(self._addresses[other])
-        looks = 0
         while (words[index] - target) & 0x80000000:
             seen = words[index]
             if not (seen - target) & 0x80000000:
                 return
             _syscall(_SYSTEM_CALL, address, _WAIT, ctypes.c_uint32(seen), ctypes.byref(_ONE_SLICE), None, 0)
-            looks += 1
             if (words[index] - target) & 0x80000000:
-                self._check(target, deadline, explain)
+                self._check(target, deadline)
 
-    def _check(self, target: int, deadline: float, explain: Callable[[list[int]], str]) -> None:
+    def _check(self, target: int, deadline: float) -> None:
         missing = [r for r in self._others if (self._words[self._indices[r]] - target) & 0x80000000]
         dead = [r for r in self.peers.dead() if r in missing]
         if dead:
             self.give_up()
-            raise DistBackendError(explain(dead) + f" (process {self.peers.pids[dead[0]]}) has ended. Connection closed by peer")
+            raise Missing(dead, True)
         for r in missing:
             if self._words[self._indices[r] + _GAVE_UP]:
                 self.give_up()
-                raise DistBackendError(explain([r]) + " gave up after an error of its own. Connection closed by peer")
+                raise GaveUp(r)
         if time.monotonic() > deadline:
             self.give_up()
-            raise TimeoutError(explain(missing))
+            raise Missing(missing, False)
 
     def give_up(self) -> None:
         """Tell the others that this rank will not come any more."""
