@@ -28,6 +28,10 @@ from .work import TransferWork, Work
 observers: list[Callable[[str, list, float, float], None]] = []  # called with name, shapes, begin and end of every operation
 
 
+_DONE = Work(what="done")  # for whoever has waited, and asks no more
+_DONE.get_future().set_result([])
+
+
 def memory_of(tensor: Tensor) -> Memory:
     """The bytes of a tensor that has no gaps."""
     storage = tensor._storage
@@ -167,15 +171,14 @@ class ProcessGroup:
                 for observe in list(observers):
                     observe(f"{self.backend_name}:{what}", _shapes(tensors), began, time.perf_counter())
 
-        future: Future = Future()
         if wait and not self._unfinished:
             with self._order:
                 operate()
-            future.set_result(results)
-        else:
-            self._enqueue(operate, future, results)
-            if wait:
-                future.wait()
+            return _DONE
+        future: Future = Future()
+        self._enqueue(operate, future, results)
+        if wait:
+            future.wait()
         return Work(future, what=what)
 
     def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:

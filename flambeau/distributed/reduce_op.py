@@ -118,6 +118,7 @@ def array_at(address: int, count: int, d: Any) -> Any:
 _NUMPY = {d: d.numpy for d in dt.ALL_DTYPES if d.has_numpy and d.name != "float16"}
 
 
+@functools.cache
 def combiner(op: RedOpType, d: Any) -> Callable[[Any, Any, Any], None]:
     """A function of (one, other, out) for arrays of dtype `d`, made by `array_at`."""
     if op in (RedOpType.AVG, RedOpType.PREMUL_SUM):

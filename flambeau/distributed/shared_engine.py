@@ -6,6 +6,7 @@ messages go in as many rounds as it takes."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import struct
 import threading
@@ -18,7 +19,7 @@ from .errors import DistBackendError
 from .mailbox import Mailbox
 from .reduce_op import RedOpType, array_at, combiner
 from .store import Store
-from .window import GaveUp, Missing, Peers, Window, machine, memmove
+from .window import GaveUp, Missing, Peers, Window, announcement, machine, memmove
 
 _SMALL, _LARGE, _ALL_LARGE = 16 << 10, 2 << 20, 32 << 20  # bytes: of a slot in the small and in the large window; of that window
 
@@ -32,6 +33,11 @@ class Memory(NamedTuple):
 
 
 _NOTHING = Memory(0, 0, None)
+
+
+@functools.cache
+def _reduction(name: str, op: RedOpType, dtype: Any) -> str:
+    return f"{name} {op.name} of {dtype}"
 
 
 class SharedEngine:
@@ -115,8 +121,8 @@ class SharedEngine:
         """All ranks must be doing the same; `mine` is what this one has announced."""
         for other in range(self.size):
             theirs = window.announced(other, half)
-            if not theirs.startswith(mine):
-                said = theirs.rstrip(b"\0").decode(errors="replace")
+            if theirs != mine:
+                said = bytes(theirs).rstrip(b"\0").decode(errors="replace")
                 self._failure = (
                     f"Detected mismatch between collectives on ranks. Rank {self.ranks[self.rank]} is running collective:"
                     f" {mine.rstrip(bytes(1)).decode()}, but Rank {self.ranks[other]} is running collective: {said}."
@@ -146,7 +152,7 @@ class SharedEngine:
         self._begin(what, timeout)
         window = self._window(nbytes > _SMALL)
         piece = window.capacity // unit * unit
-        text = f"{self._what}, {nbytes} bytes\0".encode()
+        text = announcement(f"{self._what}, {nbytes} bytes")
         start = 0
         while start < nbytes:
             count = min(piece, nbytes - start)
@@ -164,7 +170,7 @@ class SharedEngine:
         if self.size > 1:
             self._begin(what, timeout)
             window = self._window(False)
-            text = f"{self._what}\0".encode()
+            text = announcement(self._what)
             window.announce(text)
             self._agree(window, self._meet(window), text)
 
@@ -210,7 +216,7 @@ class SharedEngine:
                 self._sum(memory.address + start, slots, count // dtype.itemsize, dtype, combine)
 
         if self.size > 1:
-            what = f"reduce {op.name} of {dtype} to {root}"
+            what = f"{_reduction('reduce', op, dtype)} to {root}"
             self._rounds(what, timeout, memory.nbytes, dtype.itemsize, put, take)
 
     def _sum(self, target: int, sources: Sequence[int], count: int, dtype: Any, combine: Callable) -> None:
@@ -233,16 +239,16 @@ class SharedEngine:
             def take(start: int, count: int, slots: list[int]) -> None:
                 self._sum(memory.address + start, slots, count // dtype.itemsize, dtype, combine)
 
-            self._rounds(f"all_reduce {op.name} of {dtype}", timeout, memory.nbytes, dtype.itemsize, put, take)
+            self._rounds(_reduction("all_reduce", op, dtype), timeout, memory.nbytes, dtype.itemsize, put, take)
         else:
             self._all_reduce_large(memory, dtype, op, combine, timeout)
 
     def _all_reduce_large(self, memory: Memory, dtype: Any, op: RedOpType, combine: Callable, timeout: float) -> None:
         """Each rank reduces a share of every piece, and gives the result to the others. Its own share of its own data stays
         where it is."""
-        self._begin(f"all_reduce {op.name} of {dtype}", timeout)
+        self._begin(_reduction("all_reduce", op, dtype), timeout)
         window, unit = self._window(True), dtype.itemsize
-        text = f"{self._what}, {memory.nbytes} bytes\0".encode()
+        text = announcement(f"{self._what}, {memory.nbytes} bytes")
         piece = window.capacity // (unit * self.size) * unit * self.size
         for start in range(0, memory.nbytes, piece):
             count = min(piece, memory.nbytes - start)
@@ -295,7 +301,7 @@ class SharedEngine:
             self._sum(memory.address + start, parts, count // dtype.itemsize, dtype, combine)
 
         outputs = [memory] * self.size
-        self._exchange(f"reduce_scatter {op.name} of {dtype}", inputs, outputs, timeout, dtype.itemsize, take)
+        self._exchange(_reduction("reduce_scatter", op, dtype), inputs, outputs, timeout, dtype.itemsize, take)
 
     def _exchange(
         self,
@@ -336,7 +342,7 @@ class SharedEngine:
         """Tells the others how much each of them gets; returns the longest message between any two."""
         window = self._window(False)
         row = struct.pack(f"<{self.size}q", *sizes)
-        text = f"{self._what}\0".encode()
+        text = announcement(self._what)
         window.announce(text)
         memmove(window.slots[window.half][self.rank], row, len(row))
         half = self._meet(window)

@@ -10,6 +10,7 @@ waiting takes no core from those who compute. A rank that dies is noticed throug
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import select
@@ -38,6 +39,12 @@ class _Time(ctypes.Structure):
 
 
 _ONE_SLICE = _Time(int(_SLICE), int(_SLICE % 1 * 1e9))
+
+
+@functools.lru_cache(maxsize=4096)
+def announcement(what: str) -> bytes:
+    """What a rank says it is doing, as long as the place for it."""
+    return what.encode(errors="replace")[: _TEXT_SIZE - 1].ljust(_TEXT_SIZE, b"\0")
 
 
 def supported() -> bool:
@@ -108,6 +115,7 @@ class Window:
         self._words = self._memory.cast("I")
         self._addresses = [base + r * _LINE for r in range(size)]
         self._indices = [r * _LINE // 4 for r in range(size)]
+        self._text_starts = [[r * _LINE + _TEXT + half * _TEXT_SIZE for r in range(size)] for half in (0, 1)]
         self._others = [r for r in range(size) if r != rank]
         self.phase = 0
 
@@ -143,13 +151,13 @@ class Window:
         return self.phase & 1
 
     def announce(self, text: bytes) -> None:
-        """Say what this rank is doing in this phase."""
-        start = self.rank * _LINE + _TEXT + self.half * _TEXT_SIZE
-        self._memory[start : start + _TEXT_SIZE] = text[: _TEXT_SIZE - 1].ljust(_TEXT_SIZE, b"\0")
+        """Say what this rank is doing in this phase; `text` is made by `announcement`."""
+        start = self._text_starts[self.phase & 1][self.rank]
+        self._memory[start : start + _TEXT_SIZE] = text
 
-    def announced(self, rank: int, half: int) -> bytes:
-        start = rank * _LINE + _TEXT + half * _TEXT_SIZE
-        return bytes(self._memory[start : start + _TEXT_SIZE])
+    def announced(self, rank: int, half: int) -> memoryview:
+        start = self._text_starts[half][rank]
+        return self._memory[start : start + _TEXT_SIZE]
 
     def meet(self, deadline: float) -> int:
         """Wait until all ranks have come to the end of this phase; returns the half it was in."""
