@@ -137,7 +137,9 @@ def bucket_times(lib: Any) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
 
     def see(name: str, shapes: list, begin: float, end: float) -> None:
-        events.append({"name": f"{name} {shapes}", "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "tid": "network"})
+        events.append(
+            {"name": f"{name} {shapes}", "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "tid": "network"}
+        )
 
     step = training_step(lib, "ResNet-18")
     for _ in range(3):
@@ -146,7 +148,9 @@ def bucket_times(lib: Any) -> list[dict[str, Any]]:
     for _ in range(2):
         begin = time.perf_counter()
         step()
-        events.append({"name": "step", "ph": "X", "ts": begin * 1e6, "dur": (time.perf_counter() - begin) * 1e6, "tid": "step"})
+        events.append(
+            {"name": "step", "ph": "X", "ts": begin * 1e6, "dur": (time.perf_counter() - begin) * 1e6, "tid": "step"}
+        )
     return events
 
 

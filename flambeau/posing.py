@@ -59,7 +59,9 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
             return None
         real_name = naming.own_name(fullname)
         loaded = sys.modules.get(real_name)
-        search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod, though at the top, are in the package
+        search = (
+            path or sys.modules[naming.PACKAGE].__path__
+        )  # torchvision and horovod, though at the top, are in the package
         real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
         if real is None:
             return None

@@ -54,11 +54,11 @@ _HOMES = {
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: int = 3600) -> None:
     """Stop in the debugger on one rank; the others wait for it."""
-    if get_rank() == rank:
+    if distributed_c10d.get_rank() == rank:
         import pdb  # noqa: PLC0415
 
         pdb.Pdb().set_trace(sys._getframe(1))
-    barrier(timeout=timedelta(seconds=timeout_s))
+    distributed_c10d.barrier(timeout=timedelta(seconds=timeout_s))
 
 
 def __getattr__(name: str) -> Any:

@@ -69,7 +69,7 @@ class BackendConfig:
                     raise ValueError(
                         f"The custom backend string argument is invalid: {backend}.\n                Custom backend string is an"
                         " experimental feature where the backend string must be in the format:\n               "
-                        ' "<device_type1>:<backend1>,<device_type2>:<backend2>...". e.g. \'cpu:gloo,cuda:nccl\''
+                        " \"<device_type1>:<backend1>,<device_type2>:<backend2>...\". e.g. 'cpu:gloo,cuda:nccl'"
                     )
                 if device in self.device_backend_map:
                     raise ValueError(f"Duplicate device type {device} in backend string: {backend}")

@@ -66,9 +66,10 @@ class Bucket:
         self.lengths = [p.numel() for p in self.parameters]
         self.offsets = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
         self.flat: Any = None if sparse else empty((sum(self.lengths),), self.parameters[0].dtype)
-        if not sparse:
+        self.views: list[Tensor] = []
+        if self.flat is not None:
             unrecorded(self.flat.zero_)
-        self.views = [] if sparse else self.views_of(self.flat)
+            self.views = self.views_of(self.flat)
 
     def views_of(self, flat: Tensor) -> list[Tensor]:
         """Parts of a flat tensor, each laid out like its parameter."""

@@ -398,18 +398,14 @@ def irecv(
     return pg.recv([tensor], _root(pg, src, group_src, "src"), tag)
 
 
-def send(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
-) -> None:
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
     """Send a tensor to one rank."""
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         work.wait()
 
 
-def recv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> int:
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
     """Receive a tensor; returns the rank of the sender."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -465,5 +461,3 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 def record_comm(name: str) -> Iterator[None]:
     """Names what happens inside for a profiler."""
     yield
-
-

@@ -67,7 +67,9 @@ class DeviceMesh:
     def _make_groups(self) -> None:
         size = groups.get_world_size()
         if self._array.size > size:
-            raise RuntimeError(f"Mesh should not be bigger than default world size {size}, but found {self._array.size} ranks!")
+            raise RuntimeError(
+                f"Mesh should not be bigger than default world size {size}, but found {self._array.size} ranks!"
+            )
         whole = self._array.ndim == 1 and self._array.size == size
         for dim in range(self._array.ndim):
             if whole:
@@ -121,7 +123,9 @@ class DeviceMesh:
             return 0
         if isinstance(mesh_dim, str):
             if self._mesh_dim_names is None or mesh_dim not in self._mesh_dim_names:
-                raise KeyError(f"Invalid mesh_dim_names {mesh_dim} specified. Valid mesh_dim_names are {self._mesh_dim_names}.")
+                raise KeyError(
+                    f"Invalid mesh_dim_names {mesh_dim} specified. Valid mesh_dim_names are {self._mesh_dim_names}."
+                )
             return self._mesh_dim_names.index(mesh_dim)
         return mesh_dim
 

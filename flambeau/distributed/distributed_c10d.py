@@ -1,6 +1,6 @@
 """PyTorch's one module for process groups; the parts live in `groups`, `collectives`, `object_collectives` and others."""
 
-# ruff: noqa: F401, F403
+# ruff: noqa: F401, F403, F405
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ from .shared_engine import SharedEngine
 from .store import PrefixStore, Store
 
 
-
 class _World:
     """The groups of this process."""
 
@@ -156,7 +155,14 @@ def _start_mpi(pg: ProcessGroup) -> None:
 
 
 def _new_process_group(
-    backend: str, store: Store, rank: int, members: list[int], timeout: timedelta, name: str, desc: str, ranks: list[int]
+    backend: str,
+    store: Store,
+    rank: int,
+    members: list[int],
+    timeout: timedelta,
+    name: str,
+    desc: str,
+    ranks: list[int],
 ) -> ProcessGroup | None:
     """The group of the world's ranks `members`; None for a rank that is not among them."""
     if rank not in members:
@@ -171,7 +177,10 @@ def _new_process_group(
         store.set(f"process/{own}", SharedEngine.describe())
         maker = engine_maker(cpu_backend or str(Backend(backend)), store, own, len(members), timeout, ranks)
         pg = ProcessGroup(store, own, len(members), maker, str(cpu_backend), timeout, ranks, name, desc)
-    _world.pg_map[pg] = (str(Backend(backend)) if ":" not in backend and backend != "undefined" else str(cpu_backend), store)
+    _world.pg_map[pg] = (
+        str(Backend(backend)) if ":" not in backend and backend != "undefined" else str(cpu_backend),
+        store,
+    )
     _world.pg_names[pg] = name
     _world.pg_group_ranks[pg] = {world: position for position, world in enumerate(members)}
     _world.pg_backend_config[pg] = repr(config)
@@ -184,7 +193,9 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     pg = _world.default_pg if group is None else group
     if pg is None:
-        raise AssertionError("Default process group has not been initialized, please make sure to call init_process_group.")
+        raise AssertionError(
+            "Default process group has not been initialized, please make sure to call init_process_group."
+        )
     if pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
     if group is None or pg is _world.default_pg:
@@ -254,7 +265,9 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
         return int(os.environ["LOCAL_RANK"])
     if fallback_rank is not None:
         return int(fallback_rank)
-    raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work")
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work"
+    )
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
@@ -357,11 +370,15 @@ def new_group(
     default = _get_default_group()
     world_backend, store = _world.pg_map[default]
     backend = backend or world_backend
-    limit = timeout if timeout is not None else default._timeout if backend == world_backend else _default_timeout(backend)
+    limit = (
+        timeout if timeout is not None else default._timeout if backend == world_backend else _default_timeout(backend)
+    )
     rank, size = default.rank(), default.size()
     members = list(range(size)) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
     if len(members) > size:
-        raise ValueError("the new group's world size should be less or equal to the world size set by init_process_group")
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
     if len(set(members)) != len(members):
         raise ValueError("The rank list of new_group has duplicate entries")
     for member in members:
@@ -438,7 +455,9 @@ def new_subgroups_by_enumeration(
     for position, ranks in enumerate(ranks_per_subgroup_list):
         for rank in ranks:
             if rank in seen:
-                raise ValueError(f"Rank {rank} has appeared in both subgroup {ranks_per_subgroup_list[seen[rank]]} and {ranks}")
+                raise ValueError(
+                    f"Rank {rank} has appeared in both subgroup {ranks_per_subgroup_list[seen[rank]]} and {ranks}"
+                )
             seen[rank] = position
         made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
         subgroups.append(made)

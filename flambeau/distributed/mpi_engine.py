@@ -37,7 +37,14 @@ class _Request:
     """A message between two ranks."""
 
     def __init__(self, engine: MpiEngine, request: Any, peer: int | None, what: str, timeout: float, owner: Any):
-        self.engine, self.request, self.peer, self.what, self.timeout, self.owner = engine, request, peer, what, timeout, owner
+        self.engine, self.request, self.peer, self.what, self.timeout, self.owner = (
+            engine,
+            request,
+            peer,
+            what,
+            timeout,
+            owner,
+        )
         self.status = engine.MPI.Status()
         self._done = False
 
@@ -100,7 +107,9 @@ class MpiEngine:
         dead = [r for r in dead if suspects is None or r in suspects]
         if dead:
             names = ", ".join(str(self.ranks[r]) for r in dead)
-            raise DistBackendError(f"[Rank {self.ranks[self.rank]}]: {what}: rank {names} has ended. Connection closed by peer")
+            raise DistBackendError(
+                f"[Rank {self.ranks[self.rank]}]: {what}: rank {names} has ended. Connection closed by peer"
+            )
 
     def _late(self, what: str, timeout: float, suspects: Sequence[int] | None) -> None:
         """Says who has not come as far as this rank has."""
@@ -153,7 +162,9 @@ class MpiEngine:
         share = -(-count // self.size)
         bounds = [min(r * share, count) for r in range(self.size + 1)]
         parts = [
-            Memory(memory.address + bounds[r] * dtype.itemsize, (bounds[r + 1] - bounds[r]) * dtype.itemsize, memory.owner)
+            Memory(
+                memory.address + bounds[r] * dtype.itemsize, (bounds[r + 1] - bounds[r]) * dtype.itemsize, memory.owner
+            )
             for r in range(self.size)
         ]
         self.reduce_scatter(parts[self.rank], parts, dtype, op, timeout)
@@ -188,7 +199,9 @@ class MpiEngine:
     def scatter(self, memory: Memory, inputs: Sequence[Memory], root: int, timeout: float) -> None:
         nothing = Memory(0, 0, None)
         sources = list(inputs) if self.rank == root else [nothing] * self.size
-        self._exchange(f"scatter from {root}", sources, [memory if r == root else nothing for r in range(self.size)], timeout)
+        self._exchange(
+            f"scatter from {root}", sources, [memory if r == root else nothing for r in range(self.size)], timeout
+        )
 
     def all_to_all(self, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
         self._exchange("all_to_all", inputs, outputs, timeout)

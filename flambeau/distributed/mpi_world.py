@@ -67,9 +67,7 @@ def _import_mpi() -> Any:
     try:
         import mpi4py  # noqa: PLC0415  an optional package
     except ModuleNotFoundError:
-        raise DistBackendError(
-            "MPI needs the packages mpi4py and mpich: pip install flambeau[distributed]"
-        ) from None
+        raise DistBackendError("MPI needs the packages mpi4py and mpich: pip install flambeau[distributed]") from None
     mpi4py.rc.initialize = False
     mpi4py.rc.finalize = False  # a rank must be able to end although others have died
     from mpi4py import MPI  # noqa: PLC0415

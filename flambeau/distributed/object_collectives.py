@@ -69,7 +69,11 @@ def all_gather_object(object_list: list, obj: Any, group: Any = None) -> None:
 
 
 def gather_object(
-    obj: Any, object_gather_list: list | None = None, dst: int | None = None, group: Any = None, group_dst: int | None = None
+    obj: Any,
+    object_gather_list: list | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
 ) -> None:
     """Everybody's object into the list of rank `dst`."""
     if _left_out(group, "gather_object"):
@@ -168,7 +172,9 @@ def send_object_list(
     pg = _resolve(group)
     peer = collectives._root(pg, dst, group_dst, "dst")
     if pg.rank() == peer:
-        raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
+        raise ValueError(
+            "Invalid destination rank: destination rank should not be the same as the rank of the current process."
+        )
     parts = [_object_to_tensor(obj)[0] for obj in object_list]
     sizes = copy_of_array(np.array([part.numel() for part in parts]), _int64)
     data = copy_of_array(np.concatenate([part.numpy() for part in parts]), _uint8)

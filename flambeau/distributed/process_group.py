@@ -25,7 +25,9 @@ from .sparse_reduce import sparse_all_reduce
 from .store import Store
 from .work import TransferWork, Work
 
-observers: list[Callable[[str, list, float, float], None]] = []  # called with name, shapes, begin and end of every operation
+observers: list[
+    Callable[[str, list, float, float], None]
+] = []  # called with name, shapes, begin and end of every operation
 
 
 _DONE = Work(what="done")  # for whoever has waited, and asks no more
@@ -223,12 +225,18 @@ class ProcessGroup:
             return kind_of(opts), getattr(opts, "factor", None), NO_TIMEOUT
         return kind_of(opts.reduceOp), getattr(opts.reduceOp, "factor", None), opts.timeout
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, _wait: bool = False) -> Work:
+    def allreduce(
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, _wait: bool = False
+    ) -> Work:
         tensor = _one(tensors, "allreduce")
         op, factor, limit = self._reduce_settings(opts)
         if tensor.is_sparse:
             return self._run(
-                "all_reduce", lambda e: sparse_all_reduce(e, tensor, op, self._seconds(limit)), [tensor], [tensor], _wait
+                "all_reduce",
+                lambda e: sparse_all_reduce(e, tensor, op, self._seconds(limit)),
+                [tensor],
+                [tensor],
+                _wait,
             )
         _check(tensor, "all_reduce")
         memory, dtype, seconds = memory_of(tensor), tensor.dtype, self._seconds(timeout or limit)
@@ -316,7 +324,9 @@ class ProcessGroup:
 
         for output in outputs:
             if output.dtype is not tensor.dtype:
-                raise TypeError(f"Invalid usage of tensors with different dtypesFound {tensor.dtype} and  {output.dtype}")
+                raise TypeError(
+                    f"Invalid usage of tensors with different dtypesFound {tensor.dtype} and  {output.dtype}"
+                )
         return self._run("all_gather", function, [list(outputs)], [tensor], _wait)
 
     def _allgather_base(self, output: Tensor, tensor: Tensor, opts: Any = None, *, _wait: bool = False) -> Work:
@@ -401,10 +411,14 @@ class ProcessGroup:
     ) -> Work:
         return [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)][-1]
 
-    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False) -> Work:
+    def alltoall(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
+    ) -> Work:
         limit = self._seconds(getattr(opts, "timeout", None))
         if len(inputs) != self._size or len(outputs) != self._size:
-            raise RuntimeError(f"alltoall: expected {self._size} inputs and outputs, got {len(inputs)} and {len(outputs)}")
+            raise RuntimeError(
+                f"alltoall: expected {self._size} inputs and outputs, got {len(inputs)} and {len(outputs)}"
+            )
         for output in outputs:
             _check(output, "all_to_all")
         sources = [_contiguous(t) for t in inputs]
@@ -447,12 +461,16 @@ class ProcessGroup:
     def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
         tensor = _one(tensors, "send")
         _check(tensor, "send")
-        return self._message("send", [tensor], self.engine().isend(memory_of(tensor), dstRank, tag, self._seconds(None)))
+        return self._message(
+            "send", [tensor], self.engine().isend(memory_of(tensor), dstRank, tag, self._seconds(None))
+        )
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
         tensor = _one(tensors, "recv")
         _check(tensor, "recv")
-        return self._message("recv", [tensor], self.engine().irecv(memory_of(tensor), srcRank, tag, self._seconds(None)))
+        return self._message(
+            "recv", [tensor], self.engine().irecv(memory_of(tensor), srcRank, tag, self._seconds(None))
+        )
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         tensor = _one(tensors, "recv")
@@ -492,7 +510,7 @@ class ProcessGroup:
     def _monitor(self, key: str, limit: timedelta, wait_all_ranks: bool) -> None:
         deadline = time.monotonic() + limit.total_seconds()
         milliseconds = int(limit.total_seconds() * 1000)
-        failed = []
+        failed: list[int] = []
         for other in range(1, self._size):
             left = deadline - time.monotonic()
             if left <= 0 and not failed:
@@ -536,7 +554,9 @@ class ProcessGroup:
 
 
 def _pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
-    return unrecorded(lambda: tensor.detach().reshape(-1).chunk(count) if tensor.numel() else (tensor.detach(),) * count)
+    return unrecorded(
+        lambda: tensor.detach().reshape(-1).chunk(count) if tensor.numel() else (tensor.detach(),) * count
+    )
 
 
 def _split(tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tensor]:
@@ -577,5 +597,3 @@ def _put_back(places: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         if place is not output:
             unrecorded(output.detach().copy_, place)
     _written(outputs)
-
-

@@ -55,7 +55,7 @@ class ReduceOp(metaclass=_ReduceOpMeta):
     BAND, BOR, BXOR = RedOpType.BAND, RedOpType.BOR, RedOpType.BXOR
     PREMUL_SUM, UNUSED = RedOpType.PREMUL_SUM, RedOpType.UNUSED
 
-    def __init__(self, op: RedOpType, factor: Any = None):
+    def __init__(self, op: int, factor: Any = None):
         self.op = RedOpType(op)
         self.factor = factor
 

@@ -31,7 +31,9 @@ def get_args_parser() -> argparse.ArgumentParser:
     """The command line of torchrun."""
     parser = argparse.ArgumentParser(prog="torchrun", description="Torch Distributed Elastic Training Launcher")
 
-    def option(name: str, default: Any = None, help: str = "", kind: Any = str, choices: Any = None, short: str = "") -> None:
+    def option(
+        name: str, default: Any = None, help: str = "", kind: Any = str, choices: Any = None, short: str = ""
+    ) -> None:
         old = name.replace("-", "_")
         names = ([short] if short else []) + [f"--{name}"] + ([f"--{old}"] if old != name else [])
         told = os.environ.get(f"PET_{old.upper()}")
@@ -53,14 +55,21 @@ def get_args_parser() -> argparse.ArgumentParser:
     flag("standalone", "one node with a rendezvous of its own on a free port; other rendezvous options are ignored")
     option("max-restarts", 0, "how often the workers may be started again", int)
     option("monitor-interval", 0.1, "seconds between looks at the workers", float)
-    option("start-method", "spawn", "how workers that are functions are started", choices=["spawn", "fork", "forkserver"])
+    option(
+        "start-method", "spawn", "how workers that are functions are started", choices=["spawn", "fork", "forkserver"]
+    )
     option("event-log-handler", "null", "name of a handler for events")
     option("role", "default", "role of the workers")
     flag("module", "the program is a module, as in python -m", "-m")
     flag("no-python", "the program is no Python program: it is executed directly")
     flag("run-path", "run the program in the worker's interpreter with runpy.run_path")
     option("log-dir", None, "directory for log files; a subdirectory is made for the job")
-    option("redirects", "0", "streams that go to files: 3 for all, 0:1,1:2 for stdout of worker 0 and stderr of worker 1", short="-r")
+    option(
+        "redirects",
+        "0",
+        "streams that go to files: 3 for all, 0:1,1:2 for stdout of worker 0 and stderr of worker 1",
+        short="-r",
+    )
     option("tee", "0", "streams that go to files and to the screen", short="-t")
     option("local-ranks-filter", "", "workers whose output is shown: 0,1,2")
     option("duplicate-stdout-filters", "", "words; lines of stdout with one of them are copied to a file")

@@ -21,7 +21,11 @@ from .reduce_op import RedOpType, array_at, combiner
 from .store import Store
 from .window import GaveUp, Missing, Peers, Window, announcement, machine, memmove
 
-_SMALL, _LARGE, _ALL_LARGE = 16 << 10, 2 << 20, 32 << 20  # bytes: of a slot in the small and in the large window; of that window
+_SMALL, _LARGE, _ALL_LARGE = (
+    16 << 10,
+    2 << 20,
+    32 << 20,
+)  # bytes: of a slot in the small and in the large window; of that window
 
 
 class Memory(NamedTuple):
@@ -110,7 +114,9 @@ class SharedEngine:
         except Missing as problem:
             raise self._alone(problem) from None
         except GaveUp as problem:
-            self._failure = self._explain([problem.rank]) + " gave up after an error of its own. Connection closed by peer"
+            self._failure = (
+                self._explain([problem.rank]) + " gave up after an error of its own. Connection closed by peer"
+            )
             raise DistBackendError(self._failure) from None
         except BaseException:  # KeyboardInterrupt: the others wait in vain from now on
             self._failure = "it was interrupted"
@@ -283,7 +289,9 @@ class SharedEngine:
 
     def scatter(self, memory: Memory, inputs: Sequence[Memory], root: int, timeout: float) -> None:
         outputs = [memory if r == root else _NOTHING for r in range(self.size)]
-        self._exchange(f"scatter from {root}", inputs if self.rank == root else [_NOTHING] * self.size, outputs, timeout)
+        self._exchange(
+            f"scatter from {root}", inputs if self.rank == root else [_NOTHING] * self.size, outputs, timeout
+        )
 
     def all_to_all(self, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
         self._exchange("all_to_all", inputs, outputs, timeout)

@@ -353,7 +353,7 @@ class FileStore(Store):
         """The file, locked against others, with all its records read."""
         with self._guard:
             while True:
-                file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+                file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")  # noqa: SIM115  closed below
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if os.path.exists(self.path) and os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
                     break

@@ -157,7 +157,6 @@ class _Server:
 
 def errno_name(problem: OSError) -> str:
 
-
     return errno.errorcode.get(problem.errno or 0, "?")
 
 

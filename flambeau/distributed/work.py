@@ -29,7 +29,9 @@ class Work:
             finished = threading.Event()
             self._future.add_done_callback(lambda _: finished.set())
             if not finished.wait(seconds):
-                raise DistBackendError(f"{self._what}: Timed out waiting {seconds * 1000:.0f}ms for send operation to complete")
+                raise DistBackendError(
+                    f"{self._what}: Timed out waiting {seconds * 1000:.0f}ms for send operation to complete"
+                )
         self._future.wait()
         return True
 
@@ -61,7 +63,9 @@ class Work:
     def source_rank(self) -> int:
         """Who sent what was received from any rank."""
         if self._source is None:
-            raise RuntimeError("sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call.")
+            raise RuntimeError(
+                "sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call."
+            )
         return self._source()
 
     _source_rank = source_rank

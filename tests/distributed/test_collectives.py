@@ -8,10 +8,11 @@ import time
 from datetime import timedelta
 
 import pytest
-from . import worlds
 
 import flambeau as torch
 import flambeau.distributed as dist
+
+from . import worlds
 
 SIZES = [0, 1, 7, 5000, 700_001]
 

@@ -6,7 +6,6 @@ import copy
 import io
 
 import pytest
-from . import worlds
 
 import flambeau as torch
 import flambeau.distributed as dist
@@ -14,6 +13,8 @@ from flambeau import nn
 from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, quantization_hooks
 from flambeau.distributed.algorithms.model_averaging import averagers
 from flambeau.nn.parallel import DistributedDataParallel as DDP
+
+from . import worlds
 
 
 def network():

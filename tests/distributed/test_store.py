@@ -121,7 +121,12 @@ def test_strangers_get_nowhere(monkeypatch):
 
 def test_nonsense_after_the_secret():
     store = dist.TCPStore("127.0.0.1", 0, 1, True)
-    for nonsense in (b"\xff\xff\xff\xff", b"\x01\x00\x00\x00\xff\xff\xff\xff", b"\x01\0\0\0\x04\0\0\0what", b"\x02\0\0\0\x03\0\0\0\x01\0\0\0addx"):
+    for nonsense in (
+        b"\xff\xff\xff\xff",
+        b"\x01\x00\x00\x00\xff\xff\xff\xff",
+        b"\x01\0\0\0\x04\0\0\0what",
+        b"\x02\0\0\0\x03\0\0\0\x01\0\0\0addx",
+    ):
         with socket.create_connection(("127.0.0.1", store.port)) as known:
             secret.introduce(known, secret.shared_secret())
             known.sendall(nonsense)

@@ -47,7 +47,9 @@ x = torch.ones(1); dist.all_reduce(x); print("sum", x.item(), flush=True)
 
 
 def test_a_failed_rank_restarts_the_group(tmp_path):
-    code, out, err = finish(start(["--standalone", "--nproc-per-node", "2", "--max-restarts", "2"], RESTARTED, tmp_path))
+    code, out, err = finish(
+        start(["--standalone", "--nproc-per-node", "2", "--max-restarts", "2"], RESTARTED, tmp_path)
+    )
     assert code == 0, err
     lines = out.splitlines()
     assert sum(line.startswith("start 0 0 0 2 2 0 default 2 True 2.13") for line in lines) == 1
@@ -107,7 +109,16 @@ while dist.get_world_size() == 1 and time.time() < end:
 
 def test_a_node_joins_while_another_trains(tmp_path):
     port = torchrun_port()
-    settings = ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "grow"]
+    settings = [
+        "--nnodes",
+        "1:2",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        f"localhost:{port}",
+        "--rdzv-id",
+        "grow",
+    ]
     settings += ["--rdzv-conf", "last_call_timeout=1", "--nproc-per-node", "1", "--max-restarts", "1"]
     first = start(settings, GROWING, tmp_path)
     assert first.stdout.readline() == "rank 0 of 1\n"

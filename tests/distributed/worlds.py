@@ -12,7 +12,9 @@ from datetime import timedelta
 import flambeau.distributed as dist
 
 
-def _rank(rank: int, size: int, path: str, backend: str, checks: list[Callable], results: multiprocessing.Queue) -> None:
+def _rank(
+    rank: int, size: int, path: str, backend: str, checks: list[Callable], results: multiprocessing.Queue
+) -> None:
     import flambeau
 
     flambeau.set_num_threads(1)
@@ -37,7 +39,8 @@ def run(checks: list[Callable], size: int, backend: str = "gloo", limit: float =
     results = context.Queue()
     path = tempfile.mktemp()
     ranks = [
-        context.Process(target=_rank, args=(rank, size, path, backend, checks, results), daemon=True) for rank in range(size)
+        context.Process(target=_rank, args=(rank, size, path, backend, checks, results), daemon=True)
+        for rank in range(size)
     ]
     for rank in ranks:
         rank.start()

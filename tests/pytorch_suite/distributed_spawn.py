@@ -1,6 +1,6 @@
 """PyTorch's tests of process groups, which are part of its wheel: each in several processes.
 
-    BACKEND=gloo WORLD_SIZE=2 python -m tests.pytorch_suite tests/pytorch_suite/distributed_spawn.py
+BACKEND=gloo WORLD_SIZE=2 python -m tests.pytorch_suite tests/pytorch_suite/distributed_spawn.py
 """
 
 import os

@@ -51,7 +51,9 @@ class ZeroRedundancyOptimizer(Optimizer):
         for group in self.param_groups:
             own = [p for p in group["params"] if self._owner[p] == self.rank]
             mine.append({**group, "params": own})
-        self.optim = self._optim_constructor([g for g in mine if g["params"]] or [{"params": [_placeholder()]}], **self._defaults)
+        self.optim = self._optim_constructor(
+            [g for g in mine if g["params"]] or [{"params": [_placeholder()]}], **self._defaults
+        )
         self._places = [i for i, g in enumerate(mine) if g["params"]]
 
     def _copy_settings(self) -> None:

@@ -1,7 +1,7 @@
 """`horovodrun`: start the ranks of a program, here or on other machines through ssh.
 
-    horovodrun -np 4 python train.py
-    horovodrun -np 8 -H host1:4,host2:4 python train.py
+horovodrun -np 4 python train.py
+horovodrun -np 8 -H host1:4,host2:4 python train.py
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="horovodrun", description="Start the ranks of a Horovod program.")
     parser.add_argument("-np", "--num-proc", type=int, required=True, help="how many processes")
     parser.add_argument("-H", "--hosts", default=None, help="where: <host>:<slots>,...")
-    parser.add_argument("-hostfile", "--hostfile", default=None, help="a file with a line `<host> slots=<n>` for each host")
+    parser.add_argument(
+        "-hostfile", "--hostfile", default=None, help="a file with a line `<host> slots=<n>` for each host"
+    )
     parser.add_argument("-p", "--ssh-port", type=int, default=None)
     parser.add_argument("--gloo", action="store_true", help="accepted: this is how ranks are always started")
     parser.add_argument("--mpi", action="store_true", help="start under mpiexec yourself instead")
@@ -87,7 +89,9 @@ def _copy(stream: Any, target: TextIO, prefix: str) -> None:
         target.flush()
 
 
-def _environment(rank: int, size: int, local: int, locals_: int, cross: int, crosses: int, address: str, port: int) -> dict:
+def _environment(
+    rank: int, size: int, local: int, locals_: int, cross: int, crosses: int, address: str, port: int
+) -> dict:
     names = {
         "HOROVOD_RANK": rank, "HOROVOD_SIZE": size, "HOROVOD_LOCAL_RANK": local, "HOROVOD_LOCAL_SIZE": locals_,
         "HOROVOD_CROSS_RANK": cross, "HOROVOD_CROSS_SIZE": crosses, "HOROVOD_CONTROLLER": "gloo",

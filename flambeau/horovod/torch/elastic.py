@@ -162,7 +162,9 @@ class ElasticSampler(Sampler[int]):
         if self.shuffle:
             Random(self.seed + self.epoch).shuffle(self.remaining_indices)
         self.num_samples = -(-len(self.remaining_indices) // count)
-        padded = self.remaining_indices + self.remaining_indices[: self.num_samples * count - len(self.remaining_indices)]
+        padded = (
+            self.remaining_indices + self.remaining_indices[: self.num_samples * count - len(self.remaining_indices)]
+        )
         self.indices = padded[rank::count][: self.num_samples]
 
     def __iter__(self) -> Iterator[int]:

@@ -61,6 +61,8 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     """Everybody's object, in the order of ranks."""
     data = _as_tensor(obj)
     size = copy_of_array(np.array([data.numel()]), BY_NAME["int64"])
-    sizes = operations.synchronize(operations.allgather_async(size, None if name is None else f"{name}.size", process_set))
+    sizes = operations.synchronize(
+        operations.allgather_async(size, None if name is None else f"{name}.size", process_set)
+    )
     joined = operations.synchronize(operations.allgather_async(data, name, process_set))
     return [_as_object(part) for part in joined.split(sizes.tolist())]

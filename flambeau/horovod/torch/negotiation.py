@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-
 from ...core.graph import unrecorded
 from ...core.tensor import Tensor
 from ...distributed.reducer import _gather_objects
@@ -109,7 +108,9 @@ class Negotiator:
                 self._changed.wait_for(lambda: self._pending or self._stopping)
                 if self._stopping:
                     return
-                mine = {name: request.description() for name, request in self._pending.items() if request.kind != "join"}
+                mine = {
+                    name: request.description() for name, request in self._pending.items() if request.kind != "join"
+                }
                 joined = self._joining is not None
             try:
                 progressed = self._round(mine, joined)
@@ -202,7 +203,12 @@ def _setting(name: str) -> Callable[[dict], Any]:
     return lambda told: told.get(name)
 
 
-_REDUCTION = [(_dtypes, "data types"), (_shapes, "shapes"), (_setting("op"), "operations"), (_setting("scale"), "factors")]
+_REDUCTION = [
+    (_dtypes, "data types"),
+    (_shapes, "shapes"),
+    (_setting("op"), "operations"),
+    (_setting("scale"), "factors"),
+]
 _CHECKS: dict[str, list[tuple[Callable[[dict], Any], str]]] = {
     "allreduce": _REDUCTION,
     "reducescatter": _REDUCTION,

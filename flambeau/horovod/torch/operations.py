@@ -77,7 +77,9 @@ def _operation(op: str | None, average: bool | None) -> str:
     return Sum if average is False else Average
 
 
-def _reduce_settings(op: str, pre: float, post: float, process_set: ProcessSet, in_place: bool = False) -> dict[str, Any]:
+def _reduce_settings(
+    op: str, pre: float, post: float, process_set: ProcessSet, in_place: bool = False
+) -> dict[str, Any]:
     if op == Adasum:
         size = process_set.size() or 1
         if process_set is not global_process_set:
@@ -147,7 +149,9 @@ def allreduce(
     prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Tensor:  # fmt: skip
     """The average of a tensor over all processes."""
-    return grouped_allreduce([tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set)[0]
+    return grouped_allreduce([tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set)[
+        0
+    ]
 
 
 def grouped_allreduce(
@@ -171,7 +175,9 @@ def grouped_allreduce_(
     tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:  # fmt: skip
-    return synchronize(grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
+    )
 
 
 def sparse_allreduce_async(
@@ -297,14 +303,18 @@ def _start_alltoall(tensor: Tensor, splits: Any, name: str | None, process_set: 
     size = process_set.size() or 1
     if splits is None:
         if not tensor.dim() or tensor.shape[0] % size:
-            raise ValueError("alltoall: the first dimension of the tensor must be a multiple of the number of processes")
+            raise ValueError(
+                "alltoall: the first dimension of the tensor must be a multiple of the number of processes"
+            )
         sizes = [tensor.shape[0] // size] * size
     else:
         if isinstance(splits, Tensor) and splits.dtype not in (BY_NAME["int32"], BY_NAME["int64"]):
             raise ValueError("alltoall expects `splits` to contain 32-bit integer elements.")
         sizes = [int(n) for n in (splits.tolist() if isinstance(splits, Tensor) else splits)]
         if len(sizes) != size or sum(sizes) > tensor.shape[0]:
-            raise ValueError("alltoall: the sum of the splits exceeds the first dimension, or there are not as many as processes")
+            raise ValueError(
+                "alltoall: the sum of the splits exceeds the first dimension, or there are not as many as processes"
+            )
         tensor = tensor[: sum(sizes)]
     request = process_set.member().submit("alltoall", name, _checked([tensor]), {"splits": sizes})
     return _handle(request, take)
@@ -421,5 +431,3 @@ def join(device: int = -1) -> int:
     """This process has no more data: it takes part in the others' reductions with zeros until all have joined; returns the rank
     that joined last."""
     return global_process_set.member().call("join", None, [], {})
-
-

@@ -26,7 +26,7 @@ class _Distributed:
         self._handles: dict[Tensor, tuple[Any, Any]] = {}
         self._left = dict.fromkeys(self._parameter_names, passes)
         self._synchronized, self._should_synchronize = False, True
-        self._nodes = []
+        self._nodes: list[Any] = []
         if (process_set.size() or 1) > 1 or op == Adasum:
             for parameter in self._parameter_names:
                 if parameter.requires_grad:
@@ -39,11 +39,15 @@ class _Distributed:
         parameters = self._parameters()
         named = list(named_parameters) if named_parameters is not None else []
         if any(not isinstance(pair, tuple) for pair in named):
-            raise ValueError("named_parameters should be a sequence of tuples (name, parameter), usually model.named_parameters()")
+            raise ValueError(
+                "named_parameters should be a sequence of tuples (name, parameter), usually model.named_parameters()"
+            )
         labels = [name for name, _ in named]
         twice = {name for name in labels if labels.count(name) > 1}
         if twice:
-            raise ValueError(f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(sorted(twice))}")
+            raise ValueError(
+                f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(sorted(twice))}"
+            )
         if not named:
             return {p: f"allreduce.noname.{number}" for number, p in enumerate(parameters)}
         known = {p: name for name, p in named}
@@ -157,6 +161,12 @@ def DistributedOptimizer(
     kind = type(optimizer)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {"__module__": kind.__module__})
     optimizer._distribute(
-        named_parameters, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
+        named_parameters,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        sparse_as_dense,
+        process_set,
     )
     return optimizer

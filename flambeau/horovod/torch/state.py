@@ -48,7 +48,9 @@ class ProcessSet:
         return self.negotiator
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProcessSet) and self.ranks == other.ranks and self.process_set_id == other.process_set_id
+        return (
+            isinstance(other, ProcessSet) and self.ranks == other.ranks and self.process_set_id == other.process_set_id
+        )
 
     def __hash__(self) -> int:
         return id(self)

@@ -248,7 +248,9 @@ class DistributedDataParallel(Module, Joinable):
         return parameters, sparse
 
     def _assign_modules_buffers(self) -> None:
-        named = [(buffer, name) for name, buffer in self.module.named_buffers() if name not in self.parameters_to_ignore]
+        named = [
+            (buffer, name) for name, buffer in self.module.named_buffers() if name not in self.parameters_to_ignore
+        ]
         self.modules_buffers = [buffer for buffer, _ in named]
         self.named_module_buffers = {name: buffer for buffer, name in named}
 
@@ -404,8 +406,14 @@ class DistributedDataParallel(Module, Joinable):
                 for future in futures or ():
                     future.wait()
                 return
-            authority = self._find_common_rank(self.process_group.rank(), self._join_config.enable) if self._join_config.enable else 0
-            _broadcast_coalesced(self.process_group, [b.detach() for b in self.modules_buffers], _BROADCAST_BYTES, authority)
+            authority = (
+                self._find_common_rank(self.process_group.rank(), self._join_config.enable)
+                if self._join_config.enable
+                else 0
+            )
+            _broadcast_coalesced(
+                self.process_group, [b.detach() for b in self.modules_buffers], _BROADCAST_BYTES, authority
+            )
 
     def _find_common_rank(self, rank: int, eligible: bool) -> int:
         """The highest rank that still has inputs."""
@@ -427,7 +435,9 @@ class DistributedDataParallel(Module, Joinable):
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Join:
         """A context in which ranks may have different numbers of inputs."""
-        return Join([self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size)
+        return Join(
+            [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
+        )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
         return _DDPJoinHook(self, kwargs.get("divide_by_initial_world_size", True))
@@ -449,7 +459,9 @@ class DistributedDataParallel(Module, Joinable):
     def _check_and_sync_module_buffers(self) -> None:
         if self.will_sync_module_buffers():
             authority = self._find_common_rank(self.process_group.rank(), False)
-            _broadcast_coalesced(self.process_group, [b.detach() for b in self.modules_buffers], _BROADCAST_BYTES, authority)
+            _broadcast_coalesced(
+                self.process_group, [b.detach() for b in self.modules_buffers], _BROADCAST_BYTES, authority
+            )
 
     def _match_backward(self) -> None:
         """Zeros into the others' averages."""
@@ -469,7 +481,12 @@ class DistributedDataParallel(Module, Joinable):
         """The model of one of the ranks that trained longest, to all."""
         authority = self._find_common_rank(self.process_group.rank(), is_last_joiner)
         _sync_module_states(
-            self.module, self.process_group, _BROADCAST_BYTES, authority, self.parameters_to_ignore, self.broadcast_buffers
+            self.module,
+            self.process_group,
+            _BROADCAST_BYTES,
+            authority,
+            self.parameters_to_ignore,
+            self.broadcast_buffers,
         )
 
     # -- communication hooks ------------------------------------------------------------------------------------------------
@@ -500,7 +517,9 @@ class DistributedDataParallel(Module, Joinable):
     # -- the rest of PyTorch's interface --------------------------------------------------------------------------------------
 
     @staticmethod
-    def _set_params_and_buffers_to_ignore_for_model(module: Module, params_and_buffers_to_ignore: Sequence[str]) -> None:
+    def _set_params_and_buffers_to_ignore_for_model(
+        module: Module, params_and_buffers_to_ignore: Sequence[str]
+    ) -> None:
         """Names of parameters and buffers that DistributedDataParallel is to leave alone."""
         module._ddp_params_and_buffers_to_ignore = params_and_buffers_to_ignore
         for name, value in [*module.named_parameters(), *module.named_buffers()]:

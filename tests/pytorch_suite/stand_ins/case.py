@@ -46,7 +46,9 @@ class TestCase(SparseCases, unittest.TestCase):
 
     # -- equality -------------------------------------------------------------------------------------------------------------
 
-    def assertGreaterAlmostEqual(self, first: Any, second: Any, places: Any = None, msg: Any = None, delta: Any = None) -> None:
+    def assertGreaterAlmostEqual(
+        self, first: Any, second: Any, places: Any = None, msg: Any = None, delta: Any = None
+    ) -> None:
         """first > second, or almost equal to it."""
         if not first >= second:
             self.assertAlmostEqual(first, second, places, msg, delta)

@@ -12,7 +12,15 @@ from . import post_localSGD_hook as post_localSGD
 from . import powerSGD_hook as powerSGD
 from . import quantization_hooks as quantization
 
-__all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
+__all__ = [
+    "DDPCommHookType",
+    "debugging",
+    "default",
+    "post_localSGD",
+    "powerSGD",
+    "quantization",
+    "register_ddp_comm_hook",
+]
 
 
 def _plain(hook: Any, model: Any, state: Any) -> None:

@@ -12,7 +12,13 @@ from ....futures import Future
 from ... import groups
 from ...buckets import GradBucket
 
-__all__ = ["allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook", "fp16_compress_wrapper"]
+__all__ = [
+    "allreduce_hook",
+    "bf16_compress_hook",
+    "bf16_compress_wrapper",
+    "fp16_compress_hook",
+    "fp16_compress_wrapper",
+]
 
 
 def _group(process_group: Any) -> Any:

@@ -14,9 +14,14 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 class PostLocalSGDState:
     """Which groups are used, and when the change comes."""
 
-    def __init__(self, process_group: Any, subgroup: Any, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True):
+    def __init__(
+        self, process_group: Any, subgroup: Any, start_localSGD_iter: int, post_local_gradient_allreduce: bool = True
+    ):
         self.process_group, self.subgroup = process_group, subgroup
-        self.start_localSGD_iter, self.post_local_gradient_allreduce = start_localSGD_iter, post_local_gradient_allreduce
+        self.start_localSGD_iter, self.post_local_gradient_allreduce = (
+            start_localSGD_iter,
+            post_local_gradient_allreduce,
+        )
         self.iter = 0
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:

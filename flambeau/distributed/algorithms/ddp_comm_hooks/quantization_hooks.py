@@ -20,7 +20,9 @@ def _quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of numbers as bytes, and for each row its smallest number and the width of a step."""
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     step = ((high - low) / 255).clamp_min(1e-12)
-    return ((rows - low) / step).round().clamp(0, 255).to(_torch["zeros"](1).byte().dtype), _torch["cat"]([low, step], 1)
+    return ((rows - low) / step).round().clamp(0, 255).to(_torch["zeros"](1).byte().dtype), _torch["cat"](
+        [low, step], 1
+    )
 
 
 def _restored(data: Tensor, scales: Tensor) -> Tensor:

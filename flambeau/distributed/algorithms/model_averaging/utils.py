@@ -42,5 +42,3 @@ def get_params_to_average(params: Iterable[Any]) -> list[Tensor]:
 
 def average_parameters_or_parameter_groups(params: Iterable[Any], process_group: Any) -> None:
     average_parameters(iter(get_params_to_average(params)), process_group)
-
-

@@ -93,13 +93,13 @@ class WorkerLogs:
                 self.files[name] = None
                 continue
             path = os.path.join(self.folder, f"{name}.log")
-            self.files[name] = open(path, "wb", buffering=0)
+            self.files[name] = open(path, "wb", buffering=0)  # noqa: SIM115  until the worker ends
             if tee & flag:
                 self.tails.append(_Tail(path, screen, self.prefix, None))
             elif words is not None and not redirect & flag:
                 self.tails.append(_Tail(path, screen, "", None))
             if words:
-                target = open(os.path.join(os.path.dirname(folder), f"filtered_{name}.log"), "a")
+                target = open(os.path.join(os.path.dirname(folder), f"filtered_{name}.log"), "a")  # noqa: SIM115  until the worker ends
                 self.tails.append(_Tail(path, target, self.prefix, words))
 
     def close(self) -> None:

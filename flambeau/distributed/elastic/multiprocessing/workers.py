@@ -70,7 +70,9 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _call(function: Callable, args: tuple, environment: dict[str, str], files: dict[str, str], parent: int, pipe: Any) -> None:
+def _call(
+    function: Callable, args: tuple, environment: dict[str, str], files: dict[str, str], parent: int, pipe: Any
+) -> None:
     """What a worker that is a function does."""
     _die_with_parent(parent)
     os.environ.update(environment)
@@ -170,7 +172,10 @@ class Workers:
                     made: Any = _Function(entrypoint, args, environment, logs, start_method)
                 else:
                     path = os.environ.get("PYTHONPATH", "")
-                    inherited = {**os.environ, "PYTHONPATH": path if root in path.split(":") else f"{path}:{root}".strip(":")}
+                    inherited = {
+                        **os.environ,
+                        "PYTHONPATH": path if root in path.split(":") else f"{path}:{root}".strip(":"),
+                    }
                     command = [str(part).replace(LOCAL_RANK_MARK, str(rank)) for part in (entrypoint, *args)]
                     made = _Command(command, {**inherited, **environment}, logs)
                 self.processes[rank] = made

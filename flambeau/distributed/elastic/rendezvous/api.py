@@ -86,7 +86,14 @@ class RendezvousParameters:
     """What a rendezvous is made from."""
 
     def __init__(
-        self, backend: str, endpoint: str, run_id: str, min_nodes: int, max_nodes: int, local_addr: str | None = None, **kwargs: Any
+        self,
+        backend: str,
+        endpoint: str,
+        run_id: str,
+        min_nodes: int,
+        max_nodes: int,
+        local_addr: str | None = None,
+        **kwargs: Any,
     ) -> None:
         if not backend:
             raise ValueError("The rendezvous backend name must be a non-empty string.")
@@ -108,7 +115,9 @@ class RendezvousParameters:
         try:
             return default if value is None else int(value)
         except ValueError:
-            raise ValueError(f"The rendezvous configuration option '{key}' does not represent a valid integer value.") from None
+            raise ValueError(
+                f"The rendezvous configuration option '{key}' does not represent a valid integer value."
+            ) from None
 
     def get_as_bool(self, key: str, default: bool | None = None) -> bool | None:
         value = self.get(key)
@@ -130,7 +139,9 @@ def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
     else:
         host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
     if port and not port.isdigit():
-        raise ValueError(f"The port number of the rendezvous endpoint '{endpoint}' must be an integer between 0 and 65536.")
+        raise ValueError(
+            f"The port number of the rendezvous endpoint '{endpoint}' must be an integer between 0 and 65536."
+        )
     return host or "localhost", int(port) if port else default_port
 
 
@@ -153,5 +164,7 @@ def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
     if params.backend == "c10d":
         return importlib.import_module(f"{__package__}.c10d_rendezvous").create_handler(params)
     if params.backend in ("etcd", "etcd-v2"):
-        raise NotImplementedError(f"the rendezvous backend {params.backend} is not there yet: use c10d, which needs no server")
+        raise NotImplementedError(
+            f"the rendezvous backend {params.backend} is not there yet: use c10d, which needs no server"
+        )
     raise ValueError(f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?")

@@ -30,7 +30,13 @@ class StaticRendezvous(RendezvousHandler):
     def next_rendezvous(self) -> RendezvousInfo:
         if self._store is None:
             self._store = TCPStore(
-                self.host, self.port, self.world_size, self.rank == 0, self.timeout, wait_for_workers=False, multi_tenant=True
+                self.host,
+                self.port,
+                self.world_size,
+                self.rank == 0,
+                self.timeout,
+                wait_for_workers=False,
+                multi_tenant=True,
             )
             self.port = self._store.port
         self._round += 1

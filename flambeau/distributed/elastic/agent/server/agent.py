@@ -105,7 +105,14 @@ class Agent:
         self.attempt += 1
         spec = self.spec
         self.workers = Workers(
-            spec.entrypoint, spec.args, environments, spec.logs, folder, spec.role, spec.start_method, spec.shutdown_timeout
+            spec.entrypoint,
+            spec.args,
+            environments,
+            spec.logs,
+            folder,
+            spec.role,
+            spec.start_method,
+            spec.shutdown_timeout,
         )
 
     def _environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
@@ -136,7 +143,11 @@ class Agent:
         self.ranks = {}
         for local in range(spec.local_world_size):
             self.ranks[local] = first + local
-            own = {"LOCAL_RANK": 0 if spec.virtual_local_rank else local, "RANK": first + local, "ROLE_RANK": first_of_role + local}
+            own = {
+                "LOCAL_RANK": 0 if spec.virtual_local_rank else local,
+                "RANK": first + local,
+                "ROLE_RANK": first_of_role + local,
+            }
             environments[local] = {name: str(value) for name, value in {**common, **own}.items()}
         return environments
 

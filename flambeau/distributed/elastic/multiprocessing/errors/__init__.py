@@ -72,7 +72,11 @@ class ProcessFailure:
         else:
             self.error_file = "<N/A>"
         if not self.message:
-            self.message = f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}" if self.exitcode < 0 else _NO_TRACEBACK
+            self.message = (
+                f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}"
+                if self.exitcode < 0
+                else _NO_TRACEBACK
+            )
 
     def signal_name(self) -> str:
         if self.exitcode >= 0:
@@ -102,9 +106,17 @@ class ChildFailedError(Exception):
         others = [r for r in sorted(self.failures) if r != root]
         parts = [self._entry(position, rank) for position, rank in enumerate(others, 1)]
         title = f"{self.name} FAILED"
-        text = [title, "Failures:", *(parts or ["  <NO_OTHER_FAILURES>"]), "Root Cause (first observed failure):", self._entry(0, root)]
+        text = [
+            title,
+            "Failures:",
+            *(parts or ["  <NO_OTHER_FAILURES>"]),
+            "Root Cause (first observed failure):",
+            self._entry(0, root),
+        ]
         width = min(60, max(len(line) for part in text for line in part.split("\n")))
-        return "\n".join(["", boundary * width, title, section * width, *text[1:-2], section * width, *text[-2:], boundary * width])
+        return "\n".join(
+            ["", boundary * width, title, section * width, *text[1:-2], section * width, *text[-2:], boundary * width]
+        )
 
     def _entry(self, position: int, rank: int) -> str:
         failure = self.failures[rank]
