@@ -84,12 +84,32 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
+        if name == "distributed" or name.startswith("distributed."):
+            return _from_wheel(fullname)
         file = STAND_INS / f"{name}.py"
         if file.exists():
             return importlib.util.spec_from_file_location(fullname, file)
         return importlib.util.spec_from_file_location(
             fullname, STAND_INS / "unwritten.py", submodule_search_locations=["unwritten"]
         )
+
+
+def wheel_file(fullname: str) -> Path | None:
+    """Where PyTorch's wheel keeps a module: some of its tests are in there."""
+    for folder in sys.path:
+        file = Path(folder, *fullname.split("."))
+        for candidate in (file.with_suffix(".py"), file / "__init__.py"):
+            if candidate.exists():
+                return candidate
+    return None
+
+
+def _from_wheel(fullname: str) -> importlib.machinery.ModuleSpec | None:
+    file = wheel_file(fullname)
+    if file is None:
+        raise ModuleNotFoundError(f"{fullname} is a part of PyTorch's wheel, which is not installed", name=fullname)
+    package = [str(file.parent)] if file.name == "__init__.py" else None
+    return importlib.util.spec_from_file_location(fullname, file, submodule_search_locations=package)
 
 
 class _MissingFinder(importlib.abc.MetaPathFinder):
@@ -153,10 +173,18 @@ def load(path: Path) -> ModuleType:
 def _statements(path: Path) -> Iterator[ast.AST]:
     """What importing the file evaluates, in the test files beside it that it imports from too."""
     for node in _run_at_import(ast.parse(path.read_text())):
+<<<<<<< HEAD
         if isinstance(node, ast.ImportFrom) and node.module:
             beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
             if beside != path and beside.exists():
                 yield from _statements(beside)
+=======
+        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{INTERNAL}.distributed."):
+            beside = wheel_file(str(node.module)) or path
+        if beside != path and beside.exists():
+            yield from _statements(beside)
+>>>>>>> dist
         yield node
 
 

@@ -49,6 +49,8 @@ TEST_CUDA_PYTHON_BINDINGS = TEST_Z3 = TEST_LIBROSA = TEST_FAIRSEQ = TEST_SAVE_XM
 TEST_OPT_EINSUM = importlib.util.find_spec("opt_einsum") is not None
 MI200_ARCH = MI300_ARCH = MI350_ARCH = NAVI_ARCH = ()
 GRADCHECK_NONDET_TOL = 0.0
+FILE_SCHEMA = "file://"
+skip_but_pass_in_sandcastle, skip_but_pass_in_sandcastle_if = unittest.skip, unittest.skipIf
 NoTest = object
 
 # About builds, systems and modes that are never met here.
