@@ -173,18 +173,12 @@ def load(path: Path) -> ModuleType:
 def _statements(path: Path) -> Iterator[ast.AST]:
     """What importing the file evaluates, in the test files beside it that it imports from too."""
     for node in _run_at_import(ast.parse(path.read_text())):
-<<<<<<< HEAD
         if isinstance(node, ast.ImportFrom) and node.module:
-            beside = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
-            if beside != path and beside.exists():
+            beside: Path | None = path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            if node.module.startswith(f"{INTERNAL}.distributed."):
+                beside = wheel_file(node.module)
+            if beside is not None and beside != path and beside.exists():
                 yield from _statements(beside)
-=======
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{INTERNAL}.distributed."):
-            beside = wheel_file(str(node.module)) or path
-        if beside != path and beside.exists():
-            yield from _statements(beside)
->>>>>>> dist
         yield node
 
 
