@@ -1,0 +1,1 @@
+from .tracing_state import active
