@@ -37,9 +37,11 @@ from .types import (
     unshaped,
 )
 from .values import (
+    BuiltinFunction,
     ClassValue,
     FunctionValue,
     IterableTree,
+    MagicMethod,
     RangeValue,
     SimpleValue,
     SpecialForm,
@@ -175,6 +177,24 @@ class Calls:
     def form_hasattr(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         condition = self.condition_of_call(node)
         return SimpleValue(condition.value)
+
+    def form_len(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if len(node.args) != 1:
+            raise error(place, f"len() takes exactly one argument ({len(node.args)} given)")
+        thing = self.sugared(node.args[0])
+        if not isinstance(thing, (SimpleValue, SugaredTuple)):
+            return SimpleValue(thing.length(place, self))
+        value = thing.as_value(place, self)
+        if isinstance(value.type, TupleType):
+            return SimpleValue(self.constant(len(value.type.elements), INT, place))
+        return MagicMethod("__len__", BuiltinFunction("aten::len")).call(place, self, [Named(value, place)], [])
+
+    def form_assert_(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch._assert(condition, message)`."""
+        condition = self.condition(node.args[0])
+        message = self.expression(node.args[1])
+        self.branches(place, condition, lambda: None, lambda: self.raise_exception(place, message, ""))
+        return SimpleValue(self.none(place))
 
     form_is_scripting = form_is_tracing = form_hasattr
 

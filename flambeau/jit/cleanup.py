@@ -212,6 +212,7 @@ def _skip_loop(node: Node) -> None:
 def pool_constants(graph: Graph) -> None:
     """One node for equal constants, at the beginning of the graph."""
     known: dict[Any, Node] = {}
+    kept: list[Node] = []
 
     def visit(block: Block) -> None:
         for node in list(block.nodes_):
@@ -227,11 +228,12 @@ def pool_constants(graph: Graph) -> None:
                 continue
             if key is not None:
                 known[key] = node
-            first = graph.nodes_[0]
-            if node is not first:
-                node.move_before(first)
+            kept.append(node)
 
     visit(graph)
+    for node in reversed(kept):
+        if graph.nodes_[0] is not node:
+            node.move_before(graph.nodes_[0])
 
 
 def _constant_key(node: Node) -> Any:
@@ -255,7 +257,6 @@ def order_outputs(block: Block) -> None:
             places[node] = len(places)
             for inner in node.blocks_:
                 number(inner)
-                places[inner.ret] = len(places)
         places[b.ret] = len(places)
 
     number(block)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .conditions import Condition, Refinements
 from .ir import Value
 from .matching import Named
-from .source import FrontendError, Range, error
+from .source import FrontendError, NotSupportedError, Range, UnsupportedNodeError, error
 from .types import (
     ANY,
     BOOL,
@@ -65,7 +65,7 @@ class Expressions:
         """What an expression stands for."""
         method = getattr(self, f"of_{type(node).__name__}", None)
         if method is None:
-            raise error(self.at(node).first(), f"{_spoken(node)} aren't supported", FrontendError)
+            raise error(self.at(node).first(), f"{_spoken(node)} aren't supported", UnsupportedNodeError)
         return method(node, wanted)
 
     # -- literals --------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Expressions:
                 values += [s.as_value(place, self) for s in self.sugared(element.value).as_tuple(place, self)]
             else:
                 values.append(self.expression(element, kind))
-        return SimpleValue(self.graph.tuple_of(values, place))
+        return SimpleValue(self.graph.tuple_of(values))
 
     def of_List(self: Any, node: ast.List, wanted: Type | None) -> Sugared:
         place = self.at(node)
@@ -500,17 +500,17 @@ class Expressions:
                 dim += 1 if dim < 0 else 0
                 continue
             if kind == "none":
-                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(dim, INT, place)])
+                where = dim - 1 if dim < 0 else dim
+                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(where, INT, place)])
                 self._note(tensors, dim, None)
                 dim += 0 if dim < 0 else 1
                 continue
             if kind == "slice":
                 low, high, step = given
-                if low is not None or high is not None or step is not None:
-                    low = self.none(place) if low is None else low
-                    high = self.none(place) if high is None else high
-                    step = self.constant(1, INT, place) if step is None else step
-                    value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
+                low = self.none(place) if low is None else low
+                high = self.none(place) if high is None else high
+                step = self.constant(1, INT, place) if step is None else step
+                value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
                 self._note(tensors, dim, None)
             else:
                 if dim < 0:
@@ -608,7 +608,7 @@ class Expressions:
         place, part = self.at(node), self._generator(node)
         hint = _hinted(wanted, ListType)
         iterable = self.sugared(part.iter).iterate(place, self)
-        if iterable.unrolled and not part.ifs:
+        if iterable.unrolled:
             values = self._unrolled(place, node, part, iterable, hint)
             return self._list_of_values(place, values, hint)
         made = self.graph.list_of(hint.element if hint is not None else TENSOR, [], place)
@@ -656,23 +656,13 @@ class Expressions:
         return SimpleValue(made)
 
     def _comprehend(self: Any, place: Range, part: ast.comprehension, iterable: Sugared, body: Any) -> None:
-        def guarded() -> None:
-            tests = list(part.ifs)
-
-            def run() -> None:
-                if not tests:
-                    body()
-                    return
-                condition = self.condition(tests.pop(0))
-                self.branches(place, condition, run, lambda: None)
-
-            run()
-
-        self.for_each(place, part.target, iterable, guarded)
+        self.for_each(place, part.target, iterable, body)
 
     def _generator(self: Any, node: Any) -> ast.comprehension:
         if len(node.generators) != 1:
-            raise error(self.at(node), "Only a single generator is currently supported", NotSupported)
+            raise error(self.at(node), "Only a single generator is currently supported", NotSupportedError)
+        if node.generators[0].ifs:
+            raise error(self.at(node).first(), "Comprehension ifs are not supported yet", NotSupportedError)
         return node.generators[0]
 
     def of_Lambda(self: Any, node: ast.Lambda, wanted: Type | None) -> Sugared:
@@ -683,7 +673,6 @@ class Expressions:
 
 
 _REVERSED = ("aten::add", "aten::sub", "aten::mul", "aten::div")
-NotSupported = FrontendError
 
 
 def _decides(node: ast.Compare) -> bool:

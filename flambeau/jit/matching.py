@@ -161,7 +161,7 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
                     return f"Cannot match {formal} to {actual}"
                 joined = step
             return bind_variables(formal.element, joined, known)
-        return f"Cannot match {formal} to {actual}"
+        return f"Cannot match {formal.code} to {actual.code}"
     pairs: Sequence[tuple[Type, Type]] = ()
     if isinstance(formal, TupleType) and isinstance(actual, TupleType) and len(formal.elements) == len(actual.elements):
         pairs = list(zip(formal.elements, actual.elements))
@@ -170,7 +170,7 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
     elif isinstance(formal, FutureType) and isinstance(actual, FutureType):
         pairs = [(formal.element, actual.element)]
     else:
-        return f"Cannot match {formal} to {actual}"
+        return f"Cannot match {formal.code} to {actual.code}"
     for f, a in pairs:
         wrong = bind_variables(f, a, known) if has_variables(f) else None
         if wrong is not None:
@@ -291,7 +291,7 @@ def try_match(
                 used[found] = True
                 given = kwargs[found]
             elif argument.default is not REQUIRED:
-                plans.append(_plan_default(graph, place, argument, filled(argument.type, known)))
+                plans.append(_plan_default(graph, argument, filled(argument.type, known)))
                 continue
             else:
                 wrong.append(f"Argument {schema.arguments[index].name} not provided.\n")
@@ -344,11 +344,11 @@ def _plan_rest(
     return lambda: graph.list_of(element, [p() for p in plans], place)
 
 
-def _plan_default(graph: Graph, place: Range | None, argument: Argument, kind: Type) -> Plan:
+def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
     default = argument.default
     if isinstance(argument.size, int) and isinstance(without_none(kind), ListType) and isinstance(default, (int, float)) and not isinstance(default, bool):
         default = [default] * argument.size
-    return lambda: insert_constant(graph, default, kind, place)
+    return lambda: insert_constant(graph, default, kind)
 
 
 def insert_constant(graph: Graph, value: Any, kind: Type, place: Range | None = None) -> Value:
@@ -396,7 +396,7 @@ def match_call(
         raise error(place, f"\n{schema}:\n{text.rstrip(chr(10))}")
     lines = ["Arguments for call are not valid.\nThe following variants are available:\n"]
     lines += [f"  \n  {schema}:\n  {text}" for schema, text in reports]
-    lines.append("  \nThe original call is")
+    lines.append("\nThe original call is")
     raise error(place, "".join(lines))
 
 

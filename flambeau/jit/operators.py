@@ -139,15 +139,13 @@ def _calling(function: Callable, schema: Schema) -> Callable:
 @functools.cache
 def find(key: str) -> Callable | None:
     """What runs for an operator, from `aten::add.Tensor`."""
-    if key in TABLE:
-        return TABLE[key]
     name = key.partition(".")[0]
     schema = next((s for s in schemas_of(name) if s.key == key), None)
     return None if schema is None else implementation(schema)
 
 
 def implementation(schema: Schema) -> Callable | None:
-    if schema.key in TABLE:
+    if schema.overload and schema.key in TABLE:
         return TABLE[schema.key]
     space, _, name = schema.name.partition("::")
     plain = TABLE.get(schema.name)

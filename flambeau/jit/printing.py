@@ -210,7 +210,7 @@ class _Body:
         elif len(values) == 1:
             self.put(f"{self.use(values[0])} = {text}")
         else:
-            self.put("".join(f"{self.use(v)}, " for v in values) + f"= {text}")
+            self.put(", ".join(map(self.use, values)) + f" = {text}")
 
     # -- statements ------------------------------------------------------------------------------------------------------
     def node(self, node: Node) -> None:
@@ -294,7 +294,15 @@ class _Body:
         self.level -= 1
 
     def write_fork(self, node: Node) -> None:
-        raise RuntimeError("programs with fork cannot be written as source here")
+        """The forked block as a local function."""
+        block = node.blocks_[0]
+        name = self.fresh("__forked_function")
+        self.put(f"def {name}():")
+        self.level += 1
+        self.block(block, True)
+        self.leave(block)
+        self.level -= 1
+        self.assign(node.outputs_, f"fork({name})")
 
     # -- expressions ------------------------------------------------------------------------------------------------------
     def expression(self, node: Node) -> str:

@@ -102,13 +102,17 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     for name in all_names():
         space, _, short = name.partition("::")
         function = operators.tensor_function(short) if space == "aten" else None
-        if function is not None and id(function) not in table and callable(function):
+        if function is None or not callable(function):
+            continue
+        if id(function) not in table or getattr(getattr(function, "op", None), "name", None) == short:
             put(function, functools.partial(BuiltinFunction, name))
     return table
 
 
 class Resolver:
     """Resolves names; subclasses say where they look."""
+
+    trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
         """Whether a name is known, and the Python object it stands for."""

@@ -80,16 +80,16 @@ class Range:
         return "".join(out)
 
 
-class ScriptError(RuntimeError):
-    """A program that TorchScript does not have; says where."""
-
-
-class FrontendError(ScriptError):
-    """Syntax that TorchScript does not have."""
+class FrontendError(Exception):
+    """Syntax that TorchScript does not have; says where."""
 
 
 class NotSupportedError(FrontendError):
-    pass
+    """Syntax that TorchScript may have one day."""
+
+
+class UnsupportedNodeError(NotSupportedError):
+    """A kind of statement or expression that TorchScript does not have."""
 
 
 _calls = threading.local()
@@ -106,9 +106,10 @@ def compiling(name: str, place: Range | None) -> Iterator[None]:
         stack.pop()
 
 
-def error(place: Range | None, message: str, kind: type[ScriptError] = ScriptError) -> ScriptError:
+def error(place: Range | None, message: str, kind: type[Exception] = RuntimeError) -> Exception:
     """An exception with a message, the place it speaks of, and the calls that led there."""
-    parts = ["\n", message, ":\n" if not message.endswith("\n") else ""]
+    frontend = issubclass(kind, FrontendError)
+    parts = ["" if frontend else "\n", message, ":\n" if not message.endswith("\n") else ""]
     if place is not None:
         parts.append(place.highlight())
     for name, caller in reversed(_calls.__dict__.get("stack", [])):

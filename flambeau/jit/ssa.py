@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .ir import Block, Graph, Node, Value, copy_node
-from .types import BOOL, Type, unify, unshaped
+from .ir import Block, Graph, Node, Value, constant_of, copy_node
+from .types import BOOL, INT, Type, unify, unshaped
 
+INT_MAX = 9223372036854775807
 _LEAVING = ("prim::ReturnStmt", "prim::BreakStmt", "prim::ContinueStmt", "prim::RaiseException", "prim::LoopContinuation")
 
 
@@ -19,6 +20,85 @@ def convert(graph: Graph) -> None:
     _Variables(graph).block(graph, {})
     _Exits(graph, "prim::LoopContinuation").run()
     _Exits(graph, "prim::ReturnStmt").run()
+    _merge_ifs(graph)
+    _plain_loops(graph)
+
+
+def _merge_ifs(block: Block) -> None:
+    """Where an if only asks which way the if before it went, the two become one."""
+    for node in list(block.nodes_):
+        for inner in node.blocks_:
+            _merge_ifs(inner)
+    number = 0
+    while number + 1 < len(block.nodes_):
+        first, second = block.nodes_[number : number + 2]
+        if first.kind_ == second.kind_ == "prim::If" and second.inputs_[0] in first.outputs_:
+            index = first.outputs_.index(second.inputs_[0])
+            ways = [constant_of(inner.outputs_[index]) for inner in first.blocks_]
+            if all(known for known, _ in ways):
+                _merge(first, second, [truth for _, truth in ways])
+                continue
+        number += 1
+
+
+def _merge(first: Node, second: Node, ways: Sequence[bool]) -> None:
+    outs = [first.add_output(v.type) for v in second.outputs_]
+    for inner, way in zip(first.blocks_, ways):
+        known = dict(zip(first.outputs_, inner.outputs_))
+        chosen = second.blocks_[0 if way else 1]
+        for node in chosen.nodes_:
+            inner.append(copy_node(node, inner.graph, known))
+        for value in chosen.outputs_:
+            inner.add_output(known.get(value, value))
+    for out, old in zip(outs, second.outputs_):
+        name = old.name if old.has_name() else ""
+        old.replace_by(out)
+        old.set_name("")
+        if name:
+            out.set_name(name)
+    second.destroy()
+
+
+def _plain_loops(block: Block) -> None:
+    """A loop that has both a limit and a condition becomes one with a condition only, which counts for itself."""
+    graph = block.graph
+    for node in list(block.nodes_):
+        for inner in node.blocks_:
+            _plain_loops(inner)
+        if node.kind_ != "prim::Loop":
+            continue
+        body = node.blocks_[0]
+        limited = constant_of(node.inputs_[0]) != (True, INT_MAX)
+        free = constant_of(node.inputs_[1]) == (True, True) and constant_of(body.outputs_[0]) == (True, True)
+        if limited and not free:
+            _count_by_hand(graph, node, body)
+
+
+def _count_by_hand(graph: Graph, node: Node, body: Block) -> None:
+    limit, start = node.inputs_[:2]
+    with graph.at(node):
+        node.replace_input(0, graph.constant(INT_MAX, INT, node.range))
+        zero = graph.constant(0, INT, node.range)
+        some = graph.op("aten::gt", [limit, zero], BOOL, node.range)
+        node.replace_input(1, some if constant_of(start) == (True, True) else _both(graph, some, start))
+        node.add_input(zero)
+    before = body.inputs_[0]
+    counter = body.add_input("", INT)
+    before.replace_by(counter)
+    if before.has_name():
+        counter.set_name(before.name)
+        before.set_name("")
+    with graph.at(body):
+        one = graph.constant(1, INT, node.range)
+        after = graph.op("aten::add", [counter, one], INT, node.range)
+        less = graph.op("aten::lt", [after, limit], BOOL, node.range)
+        body.ret.replace_input(0, _both(graph, less, body.outputs_[0]))
+    body.add_output(after)
+    node.add_output(INT)
+
+
+def _both(graph: Graph, a: Value, b: Value) -> Value:
+    return graph.op("aten::__and__", [a, b], BOOL)
 
 
 # -- variables --------------------------------------------------------------------------------------------------------------
@@ -198,10 +278,13 @@ class _Exits:
 
     def __init__(self, graph: Graph, kind: str):
         self.graph, self.kind = graph, kind
+        self.empties: dict[Type, Value] = {}
 
     def run(self) -> None:
         if self.kind == "prim::ReturnStmt":
-            self.finish(self.graph, self.block(self.graph))
+            kinds = [v.type for v in self.graph.outputs_]  # what stands there so far is only a placeholder
+            self.graph.ret.drop_inputs()
+            self.finish(self.graph, self.block(self.graph), kinds)
         else:
             self.loops(self.graph)
 
@@ -214,18 +297,12 @@ class _Exits:
                 body = node.blocks_[0]
                 kinds = [BOOL, *(v.type for v in body.inputs_[1:])]
                 outcome = self.block(body)
-                if outcome.status == THROWS:
-                    with self.graph.at(body):
-                        outcome.values = [self.graph.op("prim::Uninitialized", [], t) for t in kinds]
-                self.finish(body, outcome)
+                self.finish(body, outcome, kinds)
 
-    def finish(self, block: Block, outcome: _Outcome) -> None:
-        kinds = [v.type for v in block.outputs_]
-        block.ret.drop_inputs()
+    def finish(self, block: Block, outcome: _Outcome, kinds: Sequence[Type]) -> None:
         values = outcome.values
-        if outcome.status == THROWS and block is self.graph:
-            with self.graph.at(block):
-                values = [self.graph.op("prim::Uninitialized", [], t) for t in kinds]
+        if outcome.status == THROWS:
+            values = self.nothing(block, kinds)
         for value in values:
             block.add_output(value)
 
@@ -258,14 +335,20 @@ class _Exits:
         made = {value for node in dead for value in node.outputs_}
         for index, value in enumerate(list(block.outputs_)):
             if value in made:
-                with self.graph.at(block):
-                    block.ret.replace_input(index, self.graph.op("prim::Uninitialized", [], value.type))
+                block.ret.replace_input(index, self.empty(value.type))
         for node in reversed(dead):
             node.destroy()
 
     def nothing(self, block: Block, kinds: Sequence[Type]) -> list[Value]:
-        with self.graph.at(block):
-            return [self.graph.op("prim::Uninitialized", [], t) for t in kinds]
+        return [self.empty(kind) for kind in kinds]
+
+    def empty(self, kind: Type) -> Value:
+        """A value of a type that nobody will read: one for each type, at the beginning of the graph."""
+        if kind in self.empties:
+            return self.empties[kind]
+        made = self.graph.prepend(self.graph.create("prim::Uninitialized"))
+        self.empties[kind] = made.outputs_[0].set_type(kind)
+        return made.outputs_[0]
 
     def truth(self, block: Block, value: bool) -> Value:
         with self.graph.at(block):
@@ -307,8 +390,7 @@ class _Exits:
             inner.ret.drop_inputs()
         for value in node.outputs_:
             if value.uses:
-                with self.graph.at(node):
-                    value.replace_by(self.graph.op("prim::Uninitialized", [], value.type))
+                value.replace_by(self.empty(value.type))
         while node.outputs_:
             node.erase_output(0)
 
@@ -332,7 +414,7 @@ class _Exits:
         for moved in rest:
             block.nodes_.remove(moved)
             home.append(moved)
-        wanted = list(block.outputs_)
+        self._hand_on(block, node, stays)
         outcome = self.block(home)
         exits = [o.values for o in outcomes if o.status == GOES][0]
         values: list[Sequence[Value] | None] = [None, None]
@@ -341,20 +423,13 @@ class _Exits:
         if outcome.values:
             kinds = self._joined([exits, outcome.values])
         if outcome.status in (GOES, THROWS):
-            self._forget(block, node, wanted)
             return _Outcome(GOES, None, self.hand_out(node, values, kinds))
         flags: list[Sequence[Value] | None] = [None, None]
         flags[1 - stays] = [self.truth(node.blocks_[1 - stays], True)]
         flags[stays] = [outcome.flag if outcome.flag is not None else self.truth(home, False)]
         flag = self.hand_out(node, flags, [BOOL])[0]
         handed = self.hand_out(node, values, kinds)
-        self._hand_on(block, node, home, stays)
         return _Outcome(MAY, flag, handed)
-
-    def _forget(self, block: Block, node: Node, wanted: Sequence[Value]) -> None:
-        for index, value in enumerate(wanted):
-            if self._inside(value, node):
-                block.ret.replace_input(index, self.nothing(block, [value.type])[0])
 
     def _inside(self, value: Value, node: Node) -> bool:
         place = value.node.owner
@@ -364,7 +439,7 @@ class _Exits:
             place = place.owning_node.owner if place.owning_node is not None else None
         return False
 
-    def _hand_on(self, block: Block, node: Node, home: Block, stays: int) -> None:
+    def _hand_on(self, block: Block, node: Node, stays: int) -> None:
         """The block's outputs that are now made inside the branch become outputs of the if."""
         for index, value in enumerate(list(block.outputs_)):
             if self._inside(value, node):
@@ -395,7 +470,7 @@ class _Exits:
         kinds = [unshaped(v.type) for v in outcome.values]
         with self.graph.at(node):
             start = [self.graph.constant(False, BOOL, node.range)]
-            start += [self.graph.op("prim::Uninitialized", [], t) for t in kinds]
+            start += self.nothing(body, kinds)
         for value in start:
             node.add_input(value)
             body.add_input("", unshaped(value.type))

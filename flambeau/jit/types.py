@@ -456,6 +456,14 @@ def unshaped(t: Type) -> Type:
     return t.with_contained([unshaped(p) for p in parts]) if parts and any(_has_shape(p) for p in parts) else t
 
 
+def unnamed(t: Type) -> Type:
+    """The type with its NamedTuples as plain tuples."""
+    parts = [unnamed(p) for p in t.contained()]
+    if isinstance(t, TupleType):
+        return TupleType(parts)
+    return t.with_contained(parts) if parts else t
+
+
 def _has_shape(t: Type) -> bool:
     return isinstance(t, ShapedTensor) or any(map(_has_shape, t.contained()))
 

@@ -623,16 +623,17 @@ class ExceptionClass(Sugared):
         return ExceptionClass(self.name, m.call_operator(place, "aten::str", [Named(values[0] if len(values) == 1 else m.graph.tuple_of(values, place), place)], []))
 
 
-class ClosureValue(Sugared):
-    """A function defined inside another one, for `fork`."""
+class LocalFunction(Sugared):
+    """A function without arguments defined inside another one, for `fork`."""
 
-    kind = "closure"
+    kind = "local function"
 
-    def __init__(self, value: Value):
-        self.value = value
+    def __init__(self, tree: Any):
+        self.tree = tree
 
-    def as_value(self, place: Range | None, m: Emitter) -> Value:
-        return self.value
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        m.statements(self.tree.body[:-1])
+        return m.sugared(self.tree.body[-1].value)
 
 
 class PythonObject(Sugared):
