@@ -190,7 +190,7 @@ class Emitter(Expressions, Calls):
         self.frame.sugared.pop(name, None)
         self.frame.broken.pop(name, None)
         node = self.graph.create("prim::Store", [value], 0, place)
-        node.attributes["name"] = name
+        node.attributes.update(name=name, type=type)
         self.graph.insert(node)
 
     def get(self, name: str, place: Range | None, required: bool = True) -> Sugared | None:
@@ -232,11 +232,7 @@ class Emitter(Expressions, Calls):
                 if isinstance(before, ListType) and isinstance(before.element, TensorType) and isinstance(value.type, ListType):
                     text += "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)"
                 raise error(place, text)
-            if annotated is None:
-                annotated_type: Type = before
-            else:
-                annotated_type = annotated
-            self.store(name, value, annotated_type, place)
+            self.store(name, value, annotated or value.type, place)
             return
         if value is None:
             frame.sugared[name] = thing

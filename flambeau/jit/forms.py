@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Tuple  # noqa: UP035  the spelling of To
 
 import flambeau as torch
 from flambeau import Tensor
-from flambeau.jit.broadcasting import BroadcastingList1, BroadcastingList2, BroadcastingList3
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
 from .values import OperatorNamespace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import collections
 import functools
 import inspect
 import math
@@ -70,7 +71,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
 
     forms = {
         "isinstance": (builtins.isinstance, jit.isinstance), "print": (print,), "getattr": (getattr,), "hasattr": (hasattr,),
-        "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict,),
+        "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
         "reversed": (reversed,), "len": (len,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
         "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,),
@@ -112,6 +113,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
 class Resolver:
     """Resolves names; subclasses say where they look."""
 
+    is_library = False  # whether the code is Flambeau's own
     trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
@@ -370,6 +372,7 @@ class PythonResolver(Resolver):
 
     def __init__(self, function: Any, more: dict[str, Any] | None = None, owner: Any = None):
         self.globals = function.__globals__
+        self.is_library = str(self.globals.get("__name__", "")).startswith("flambeau.") and "jit" not in self.globals["__name__"]
         self.more = more or {}
         self.owner = owner
         cells = function.__closure__ or ()

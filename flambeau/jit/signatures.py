@@ -246,7 +246,7 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
             given = m.resolver.argument_type(m, tree, parameter.arg)
             if given is not None:
                 kind = given
-            elif parameter.annotation is not None:
+            elif parameter.annotation is not None and not _says_nothing(m, parameter.annotation):
                 kind = type_of(m, parameter.annotation)
         default = defaults.get(parameter.arg, REQUIRED)
         if default is not REQUIRED:
@@ -254,11 +254,16 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
         arguments.append(Argument(parameter.arg, kind, default, number >= len(names), size))
     if comment_types is not None:
         returns = [comment_result] if comment_result is not None else []
-    elif tree.returns is not None:
+    elif tree.returns is not None and not _says_nothing(m, tree.returns):
         returns = [type_of(m, tree.returns)]
     else:
         returns = []
     return Schema(tree.name, "", arguments, returns)
+
+
+def _says_nothing(m: Any, node: ast.expr) -> bool:
+    """The library's own layers are annotated with Any where Python does not care: a tensor, or what the code returns."""
+    return m.resolver.is_library and dotted(node) == "Any"
 
 
 def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: Type, size: int | None) -> Any:

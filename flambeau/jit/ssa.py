@@ -138,14 +138,14 @@ def stored(block: Block) -> set[str]:
 class _Variables:
     def __init__(self, graph: Graph):
         self.graph = graph
+        self.declared: dict[tuple[Value, str], Type] = {}
 
     def block(self, block: Block, known: Variables, loop: _Loop | None = None) -> Variables:
         """Replace the loads of a block; the variables at its end."""
         for node in list(block.nodes_):
             kind = node.kind_
             if kind == "prim::Store":
-                known[node.attributes["name"]] = node.inputs_[0]
-                node.destroy()
+                self.store(known, node)
             elif kind == "prim::Load":
                 node.outputs_[0].replace_by(known[node.attributes["name"]])
                 node.destroy()
@@ -163,6 +163,16 @@ class _Variables:
                     self.block(inner, dict(known), loop)
         return known
 
+    def store(self, known: Variables, node: Node) -> None:
+        """The variable holds another value now; what it may hold (a loop could put that there) is its declared type."""
+        name, value = node.attributes["name"], node.inputs_[0]
+        known[name] = value
+        self.declared[value, name] = node.attributes["type"]
+        node.destroy()
+
+    def type_of(self, name: str, value: Value) -> Type:
+        return unshaped(self.declared.get((value, name), value.type))
+
     def branch(self, node: Node, known: Variables, loop: _Loop | None) -> None:
         ends = [self.block(inner, dict(known), loop) for inner in node.blocks_]
         gone = [leaves(inner) for inner in node.blocks_]
@@ -174,14 +184,15 @@ class _Variables:
                 known.pop(name, None)
                 continue
             there = [end[name] for end, left in zip(ends, gone) if not left]
-            kind: Type | None = unshaped(there[0].type) if len(there) == 1 else unify(there[0].type, there[1].type)
+            types = [self.type_of(name, value) for value in there]
+            kind: Type | None = types[0] if len(there) == 1 else unify(*types)
             if kind is None:
                 known.pop(name, None)
                 continue
             for inner, end, left in zip(node.blocks_, ends, gone):
                 inner.add_output(self.nothing(inner, kind) if left else end[name])
             out = node.add_output(unshaped(kind))
-            if there[0].has_name() and not name.startswith("$"):
+            if not name.startswith(("$", "_")):
                 out.set_name(name)
             known[name] = out
 
@@ -200,7 +211,7 @@ class _Variables:
         for name in names:
             before = known[name]
             node.add_input(before)
-            value = body.add_input("", before.type)
+            value = body.add_input("", self.type_of(name, before))
             if not name.startswith("$"):
                 value.set_name(name)
             inside[name] = value
@@ -211,7 +222,7 @@ class _Variables:
         node.blocks_.pop()
         checking.destroy()
         for name in names:
-            out = node.add_output(known[name].type)
+            out = node.add_output(self.type_of(name, known[name]))
             if not name.startswith("$"):
                 out.set_name(name)
             known[name] = out
@@ -234,8 +245,7 @@ class _Variables:
             node.outputs_[0].replace_by(known[node.attributes["name"]])
             node.destroy()
         elif node.kind_ == "prim::Store":
-            known[node.attributes["name"]] = node.inputs_[0]
-            node.destroy()
+            self.store(known, node)
         elif node.kind_ == "prim::If":
             self.branch(node, known, None)
         elif node.kind_ == "prim::Loop":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +51,6 @@ from .types import (
 )
 from .values import FunctionValue
 
-_PACKAGE = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _FORWARD = "prim::TracedModuleForward"
 
 # Operators of Flambeau that are called otherwise in graphs.
@@ -510,7 +508,7 @@ def tensor_type(tensor: Tensor) -> Type:
 
 def _user_frame() -> tuple[Any, int]:
     frame, level = sys._getframe(1), 1
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
         frame, level = frame.f_back, level + 1  # type: ignore[assignment]
     return frame, level
 
@@ -804,8 +802,19 @@ def trace_module(
         kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
         if check_trace:
             checked = [args] if check_inputs is None else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TracerWarning)  # the same ones again
+                again = trace_module(mod, {name: example}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg)
+            _compare_graphs(kind.methods[name].graph, again.script_type.methods[name].graph)
             _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance)
     return made
+
+
+def _compare_graphs(first: Graph, second: Graph) -> None:
+    """Two traces of the same code must record the same operators."""
+    kinds = [[n.kind_ for n in g.nodes_ if n.kind_ != "prim::Constant"] for g in (first, second)]
+    if kinds[0] != kinds[1]:
+        raise TracingCheckError(f"Graphs differed across invocations!\n{first}\n{second}", None)
 
 
 def _is_fresh(inner: Any, mod: Any) -> bool:

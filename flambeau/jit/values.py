@@ -264,7 +264,7 @@ def short_name(kind: ClassType) -> str:
 
 def class_attribute(place: Range | None, m: Emitter, value: Value, kind: ClassType, name: str) -> Sugared | None:
     if name in kind.attributes:
-        node = m.graph.create("prim::GetAttr", [value], 1, place)
+        node = m.graph.create("prim::GetAttr", [value])
         node.attributes["name"] = name
         out = m.graph.insert(node).outputs_[0]
         out.type = kind.attributes[name]

@@ -137,12 +137,15 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def _statements(path: Path) -> Iterator[ast.AST]:
-    """What importing the file evaluates, in the test files beside it that it imports from too."""
+def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = None) -> Iterator[ast.AST]:
+    """What importing the file evaluates, in the test files beside it (or in folders there) that it imports from too."""
+    root, seen = root or path.parent, {path} if seen is None else seen
     for node in _run_at_import(ast.parse(path.read_text())):
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
-        if beside != path and beside.exists():
-            yield from _statements(beside)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            beside = root.joinpath(*node.module.split(".")).with_suffix(".py")
+            if beside not in seen and beside.exists():
+                seen.add(beside)
+                yield from _statements(beside, root, seen)
         yield node
 
 
@@ -150,9 +153,9 @@ def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes that are evaluated when the file is imported: all but the bodies of functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for decorator in child.decorator_list:
-                yield decorator
-                yield from _run_at_import(decorator)
+            for part in [*child.decorator_list, child.args, *([child.returns] if child.returns is not None else [])]:
+                yield part
+                yield from _run_at_import(part)
         elif not isinstance(child, ast.Lambda):
             yield child
             yield from _run_at_import(child)

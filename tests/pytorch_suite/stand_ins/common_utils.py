@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import contextlib
 import functools
 import gc
@@ -359,6 +360,18 @@ def bytes_to_scalar(byte_list: list[int], dtype: Any, device: Any) -> Any:
 def is_coalesced_indices(s: Any) -> bool:
     columns = [tuple(column) for column in s._indices().T.tolist()]
     return columns == sorted(set(columns))
+
+
+
+class ProfilingMode(enum.Enum):
+    """The executors of PyTorch's TorchScript; here there is one way to run a graph."""
+
+    LEGACY = 1
+    SIMPLE = 2
+    PROFILING = 3
+
+
+GRAPH_EXECUTOR = ProfilingMode.SIMPLE
 
 
 def __getattr__(name: str) -> Any:
