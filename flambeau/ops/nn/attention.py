@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...backends.cuda import attention_kernels
 from ...core import dtype as dt
 from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.layout import broadcast_two, expand_strides
+from ...core.settings import attention_kernels
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, empty_strided, numel_of
 from ...kernels.library import attention as kernels
