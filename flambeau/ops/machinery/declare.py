@@ -163,6 +163,7 @@ def declare_primitive(
     saves: tuple[str, ...] = (),
     returns: Callable | None = None,
     runs_empty: bool = False,
+    shortcut: Callable | None = None,
     **declared: Any,
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
@@ -171,6 +172,7 @@ def declare_primitive(
     and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
     `saves` names results at the end of the list that are kept for the derivative and not returned; `returns` makes what the
     user gets of the list of the others. Kernels are not called for results without elements, unless it `runs_empty`.
+    `shortcut` has the operator's arguments and may give the whole result at once, or None: for what kernels remember of earlier calls.
     Without `layout`, an operator that `writes` changes its first argument and returns it. `declared` are faces (see `_declare`)
     and other fields of the record."""
     impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
@@ -178,7 +180,7 @@ def declare_primitive(
     run = _calling(impl, fn, quirks.former or former)
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
-        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
     elif face.op.writes:
         impl.fn = changed_argument(face.op)
     face.on = face.op.on

@@ -19,6 +19,7 @@ from .record import Op
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """
 def compute({signature}):
+    {shortcut}
     described = layout({arguments})
     if type(described) is not tuple:
         return several(described, {arguments})
@@ -33,6 +34,12 @@ def compute({signature}):
         {checks}
         kernel(out, {arguments})
     return out
+"""
+
+_SHORTCUT = """
+    found = known({arguments})
+    if found is not None:
+        return found
 """
 
 _SEVERAL = """
@@ -66,8 +73,11 @@ _MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
 _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
 
 
-def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only."""
+def new_results(
+    op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
+) -> Callable:
+    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only; where
+    the `shortcut` knows the whole result, it is asked first."""
     names = op.impl.saves
 
     def finish(results: list[Tensor]) -> Any:
@@ -82,7 +92,8 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
         "runs": "True" if runs_empty else "0 not in out.shape",
         "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
     }
-    return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
+    runs["shortcut"] = "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op))
+    return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish, known=shortcut)
 
 
 def changed_argument(op: Op) -> Callable:
@@ -110,13 +121,17 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
     )
     source = template.format(
         signature=_signature(parameters),
-        arguments=", ".join(_passed(p) for p in parameters),
+        arguments=_arguments(op),
         first=parameters[0].name if parameters else "",
         checks="\n        ".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
     return space["compute"]
+
+
+def _arguments(op: Op) -> str:
+    return ", ".join(_passed(p) for p in op.arguments.values())
 
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
