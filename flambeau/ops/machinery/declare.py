@@ -16,7 +16,7 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
-from .door import changed_argument, new_results
+from .door import changed_argument, new_results, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -191,6 +191,20 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 
 
 internal: Any = takes_options(declare_internal)
+
+
+def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> Any:
+    """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
+    its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
+    op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
+    op.writes = (next(iter(op.arguments)),)
+    op.function = face = watched_change(op)
+    face.on = op.on
+    face.__doc__ = fn.__doc__
+    return register(op).function
+
+
+effect: Any = takes_options(declare_effect)
 
 
 def declare_view(fn: Callable, **options: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
+from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
 from .primitive import Saved
 from .record import Op
@@ -47,6 +48,7 @@ def several(described, {signature}):
 
 _CHANGED = """
 def compute({signature}):
+    {test}
     where = {first}.device
     kernel = kernel_on(where.type)
     if kernel is None:
@@ -59,11 +61,9 @@ def compute({signature}):
     return {first}
 """
 
-# Parameters annotated like this hold no tensors.
-_PLAIN = frozenset(
-    ("int", "float", "bool", "str", "dtype", "dtype_type", "device", "Size", "tuple[int, ...]", "Window", "int | None")
-    + ("float | None", "bool | None", "str | None")
-)
+# Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
+_MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
+_NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
 
 
 def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
@@ -87,7 +87,17 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
 
 def changed_argument(op: Op) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {})
+    return _written(op, _CHANGED, {"test": ""})
+
+
+def watched_change(op: Op) -> Any:
+    """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
+    passed = "".join(f"{n}, " for n in op.arguments)
+    test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
+    face: Any = _written(op, _CHANGED, {"test": test}, active=active, watching=watching, intercept=intercept)
+    face.op, face._unwatched = op, changed_argument(op)
+    face.__name__ = face.__qualname__ = op.name
+    return face
 
 
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
@@ -132,7 +142,7 @@ def _passed(p: inspect.Parameter) -> str:
 def _check_text(p: inspect.Parameter) -> list[str]:
     """What makes sure that tensors given for a parameter are where the result is."""
     kind = p.annotation if isinstance(p.annotation, str) else "Any"
-    if kind in _PLAIN:
+    if kind in _NEVER_HOLD or not any(word in kind for word in _MAY_HOLD):
         return []
     if kind == "Tensor" and p.kind is not p.VAR_POSITIONAL:
         return [f"if {p.name}.device is not where: refuse(op, where, {p.name})"]

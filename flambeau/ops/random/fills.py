@@ -12,16 +12,15 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
 from ...core import random_integers as integers
-from ...core.device import cpu
 from ...core.dtype import dtype
 from ...core.generator import Generator
 from ...core.promotion import get_default_dtype
 from ...core.size import Size, make_size
-from ...core.tensor import Tensor, numel_of
+from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..creation.filled import empty_as, finish, new, prepare_out
 from ..machinery.arguments import Options, as_int, as_ints, as_shape, is_int, need_tensor, read_options
-from ..machinery.declare import composite
+from ..machinery.declare import composite, effect
 from ..machinery.dtype_rules import unsupported
 from ..machinery.plan import NATIVE
 from .random_fill import as_generator, fill, fill_inplace
@@ -266,11 +265,19 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     """Each element of `t` becomes 1 with the probability in `p`. No autograd, no version bump."""
     if not p.dtype.is_floating_point:
         raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
-    p = p.detach().expand(t.shape)  # type: ignore[attr-defined]
-    if NATIVE and t.device is cpu and t._contig and t.dtype in _FLOATS and numel_of(t.shape):
+    return _bernoulli_fill(t, p.detach().expand(t.shape), generator)  # type: ignore[attr-defined]
+
+
+@effect(name="bernoulli_fill", draws=True)
+def _bernoulli_fill(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
+    """Each element of `t` becomes 1 with the probability in `p`, which has its shape."""
+
+
+@_bernoulli_fill.on("cpu")
+def _(t: Tensor, p: Tensor, generator: Generator) -> None:
+    if NATIVE and t._contig and t.dtype in _FLOATS:
         bernoulli_samples(generator, t, p if p._contig else p.contiguous())  # type: ignore[attr-defined]
-    elif t.device is cpu:
-        chances = algorithms.visited(p._array(), t.shape, t._strides, p._strides)
-        flat = algorithms.bernoulli_tensor(generator, chances, p.dtype, t.dtype)
-        t._array()[...] = algorithms.place(flat, t.shape, t._strides, p._strides)
-    return t
+        return
+    chances = algorithms.visited(p._array(), t.shape, t._strides, p._strides)
+    flat = algorithms.bernoulli_tensor(generator, chances, p.dtype, t.dtype)
+    t._array()[...] = algorithms.place(flat, t.shape, t._strides, p._strides)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.device import cpu
 from ...core.generator import Generator, default_generator
 from ...core.graph import grad_mode
 from ...core.random_algorithms import place
 from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ..machinery.arguments import need_tensor
+from ..machinery.declare import effect
 from ..machinery.inplace import check_writable, rebase_history
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import Primitive
@@ -39,22 +39,24 @@ def store(t: Tensor, flat: np.ndarray) -> None:
         ctypes.memmove(t.data_ptr(), flat.ctypes.data, flat.nbytes)
 
 
+@effect(name="random_fill", draws=True)
 def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
     """Every element of `t` becomes a random number. No autograd, no version bump."""
-    if t.device is not cpu:
-        return t
+
+
+@fill.on("cpu")
+def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
     n = numel_of(t.shape)
-    if NATIVE and n:
+    if NATIVE:
         if t._contig:
             if sample.native(t, n, generator, True):
-                return t
+                return
         else:
-            flat = empty((n,), t.dtype)
+            flat = empty((n,), t.dtype, t.device)
             if sample.native(flat, n, generator, False):
                 store(t, flat._array())
-                return t
+                return
     store(t, sample.flat(generator, n, t.dtype, t._contig))
-    return t
 
 
 def _forgotten(label: str) -> Primitive:
