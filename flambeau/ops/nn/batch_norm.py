@@ -13,7 +13,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare, is_last, layout_like, new_like, without_gaps
+from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
 from ..machinery.together import in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
@@ -22,7 +22,7 @@ _FUNCTIONAL = ("nn.functional",)
 
 def _packed(t: Any) -> Any:
     """An optional parameter as kernels read it."""
-    return None if t is None else bare(t)
+    return t if t is None or t._contig else bare(t)
 
 
 # -- the recorded operator ------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def _columns(x: Tensor) -> tuple[int, int, int]:
 def _in_format(t: Tensor, like: Tensor) -> Tensor:
     """t laid out as `like` is."""
     if t._strides == like._strides:
-        return t._bare_alias()
+        return t
     return new_like(like, t.shape, t.dtype).copy_(t._bare_alias())
 
 
@@ -99,12 +99,12 @@ def _(
         rows, _, chunks = _columns(input)
         partial, factors = empty((chunks, 2, channels), kept, where), empty((3, channels), kept, where)
         kernels.backward_columns(
-            dx, dw, db, partial, factors, _in_format(g, input), input._bare_alias(), mean, rstd, _packed(weight),
+            dx, dw, db, partial, factors, _in_format(g, input), input, mean, rstd, _packed(weight),
             rows, channels, chunks, training=training,
         )  # fmt: skip
     else:
         kernels.backward_planes(
-            dx, dw, db, bare(g), bare(input), mean, rstd, _packed(weight), *_planes(input), training=training
+            dx, dw, db, dense(g), dense(input), mean, rstd, _packed(weight), *_planes(input), training=training
         )
     for narrow, wide in zip(results, (dw, db)):
         if narrow is not None and narrow is not wide:
@@ -181,10 +181,10 @@ def _train(
         rows, channels, chunks = _columns(input)
         partial, factors = (empty((*s, channels), mean.dtype, mean.device) for s in ((chunks, 2), (2,)))
         kernels.normalise_columns(
-            out, mean, rstd, partial, factors, input._bare_alias(), *parameters, rows, channels, chunks, momentum, eps
+            out, mean, rstd, partial, factors, input, *parameters, rows, channels, chunks, momentum, eps
         )
     else:
-        kernels.normalise_planes(out, mean, rstd, bare(input), *parameters, *_planes(input), momentum, eps)
+        kernels.normalise_planes(out, mean, rstd, dense(input), *parameters, *_planes(input), momentum, eps)
     for statistics, written in zip(running, parameters[2:]):
         if statistics is not None:
             if written._storage is not statistics._storage:
@@ -202,7 +202,7 @@ def _evaluate(
             out,
             rstd,
             factors,
-            input._bare_alias(),
+            input,
             mean,
             _packed(var),
             _packed(weight),
@@ -213,7 +213,7 @@ def _evaluate(
         )
     else:
         kernels.apply_planes(
-            out, rstd, bare(input), mean, _packed(var), _packed(weight), _packed(bias), *_planes(input), eps
+            out, rstd, dense(input), mean, _packed(var), _packed(weight), _packed(bias), *_planes(input), eps
         )
 
 

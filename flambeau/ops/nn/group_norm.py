@@ -11,7 +11,7 @@ from ...kernels.library import group_norm as kernels
 from ..creation.filled import fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare, is_last, layout_like, without_gaps
+from ..machinery.memory import dense, is_last, layout_like, without_gaps
 from ..machinery.together import in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
@@ -86,16 +86,16 @@ def _(
             fill_raw(t, 0)
         return
     dx, dw, db = in_place_of(wanted, out)
-    input, factor = without_gaps(input), None if weight is None else bare(weight)
+    input, factor = without_gaps(input), None if weight is None else dense(weight)
     dots, sums, *work = (empty((batch, groups * channels), mean.dtype, mean.device) for _ in range(4))
     if is_last(input):
         kernels.group_norm_last_backward(
-            dx, dots, sums, in_format_of(input, g._bare_alias()), input._bare_alias(), mean, scale, factor, *work,
+            dx, dots, sums, in_format_of(input, g._bare_alias()), input, mean, scale, factor, *work,
             batch, groups, channels, space,
         )  # fmt: skip
     else:
         kernels.group_norm_backward(
-            dx, dots, sums, bare(g), bare(input), mean, scale, factor, batch, groups, channels, space
+            dx, dots, sums, dense(g), dense(input), mean, scale, factor, batch, groups, channels, space
         )
     for total, parts in ((dw, dots), (db, sums)):
         if total is not None:
@@ -129,15 +129,15 @@ def _(out: list[Tensor], input: Any, weight: Any, bias: Any, groups: int, eps: f
     batch, _, channels, space = _geometry(input.shape, groups)
     mean, rstd = out[-2:]
     if 0 not in input.shape:
-        factor, shift = None if weight is None else bare(weight), None if bias is None else bare(bias)
+        factor, shift = None if weight is None else dense(weight), None if bias is None else dense(bias)
         input = without_gaps(input)
         if is_last(input):
             work = [empty((batch, input.shape[1]), mean.dtype, mean.device) for _ in range(2)]
             kernels.group_norm_last(
-                out[0], mean, rstd, input._bare_alias(), factor, shift, *work, batch, groups, channels, space, eps
+                out[0], mean, rstd, input, factor, shift, *work, batch, groups, channels, space, eps
             )
         else:
-            kernels.group_norm(out[0], mean, rstd, bare(input), factor, shift, batch, groups, channels, space, eps)
+            kernels.group_norm(out[0], mean, rstd, dense(input), factor, shift, batch, groups, channels, space, eps)
     if statistics:
         raw_copy(out[1], mean)
         raw_copy(out[2], rstd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ...core.dtype import opmath
@@ -12,6 +13,7 @@ from ...kernels.library import layer_norm as row_kernels
 from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
+from ..machinery.memory import bare, dense
 from ..machinery.together import in_place_of, together
 from .group_norm import group_norm_apply
 
@@ -21,7 +23,7 @@ Wanted = tuple[bool, bool, bool]  # whether the gradients of input, weight and b
 
 def _packed(t: Any) -> Any:
     """An optional parameter as kernels read it."""
-    return None if t is None else t.contiguous()
+    return t if t is None or t._contig else bare(t)
 
 
 def _need_float(name: str, t: Tensor) -> None:
@@ -32,6 +34,7 @@ def _need_float(name: str, t: Tensor) -> None:
 # -- layer norm -----------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(1024)
 def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
     n = numel_of(shape[len(shape) - inner :])
     return (numel_of(shape) // n if n else 0), n
@@ -79,9 +82,7 @@ def _(
     dx, dw, db = in_place_of(wanted, out)
     chunks = min(rows, 32)
     partial = empty((chunks, 2, n), mean.dtype, mean.device) if wanted[1] or wanted[2] else None
-    row_kernels.layer_norm_backward(
-        dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks
-    )
+    row_kernels.layer_norm_backward(dx, partial, dense(g), dense(input), mean, rstd, _packed(weight), rows, n, chunks)
     if partial is not None:
         row_kernels.add_pairs(dw, db, partial, chunks, n)
 
@@ -120,7 +121,7 @@ def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, i
 @layer_norm_rows.on("any")
 def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> None:
     rows, n = _rows(input.shape, inner)
-    row_kernels.layer_norm(*out, input.contiguous(), _packed(weight), _packed(bias), rows, n, float(eps))
+    row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
 def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
