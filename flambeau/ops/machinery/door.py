@@ -24,7 +24,7 @@ def compute({signature}):
     if type(described) is not tuple:
         return several(described, {arguments})
     where = described[2]
-    out = new(*described)
+    out = empty(*described) if len(described) == 3 else new(*described)
     kernel = kernel_on(where.type)
     if kernel is None:
         kernel = kernel_for(op, where)
@@ -45,12 +45,14 @@ _SHORTCUT = """
 _SEVERAL = """
 def several(described, {signature}):
     where = described[0][2]
-    results = [new(*one) for one in described]
-    kernel = kernel_for(op, where)
+    results = [empty(*one) if len(one) == 3 else new(*one) for one in described]
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
     if kernel is not None and ({any_runs}):
         {checks}
         kernel(results, {arguments})
-    return finish(results)
+    return {finished}
 """
 
 _CHANGED = """
@@ -78,22 +80,20 @@ def new_results(
 ) -> Callable:
     """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only; where
     the `shortcut` knows the whole result, it is asked first."""
-    names = op.impl.saves
-
-    def finish(results: list[Tensor]) -> Any:
-        public = results[: len(results) - hidden] if hidden else results
-        if returns is not None:
-            result = returns(public)
-        else:
-            result = public[0] if len(public) == 1 else tuple(public)
-        return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
-
-    runs = {
+    public = f"results[:-{hidden}]" if hidden else "results"
+    finished = f"results[0] if len(results) == {hidden + 1} else tuple({public})"
+    if returns is not None:
+        finished = f"returns({public})"
+    if hidden:
+        kept = ", ".join(f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves))
+        finished = f"Saved({finished}, {kept})"
+    texts = {
+        "finished": finished,
         "runs": "True" if runs_empty else "0 not in out.shape",
         "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+        "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
     }
-    runs["shortcut"] = "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op))
-    return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish, known=shortcut)
+    return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
 
 
 def changed_argument(op: Op) -> Callable:
@@ -117,8 +117,9 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
     checks = [check for p in parameters for check in _check_text(p)]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
-        names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.kernels.get, refuse=_refuse, look_into=_look_into
-    )
+        names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
+        look_into=_look_into,
+    )  # fmt: skip
     source = template.format(
         signature=_signature(parameters),
         arguments=_arguments(op),
@@ -175,10 +176,13 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     """The kernel that computes an operator on a device; None where there is nothing to compute."""
     kind = where.type
     kernel = op.kernels.get(kind)
-    if kernel is not None or kind == "meta":
+    if kernel is None and kind == "meta":
+        return None
+    if kernel is None and "any" in op.kernels and (where is cpu or backend_of(where).compiles):
+        kernel = op.kernels["any"]
+    if kernel is not None:
+        op.chosen[kind] = kernel
         return kernel
-    if "any" in op.kernels and (where is cpu or backend_of(where).compiles):
-        return op.kernels["any"]
     known = ", ".join(sorted(op.kernels)) or "none"
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"

@@ -22,6 +22,13 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
     return empty(shape, d or x.dtype, x.device)
 
 
+def layout_like(x: Tensor) -> tuple:
+    """What a result in the memory format of x, gaps left out, looks like (see `Op.layout`)."""
+    if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
+        return x.shape, x.dtype, x.device, channels_last_strides(x.shape)
+    return x.shape, x.dtype, x.device
+
+
 def without_gaps(x: Tensor) -> Tensor:
     """x itself, or the values of a part of a channels-last tensor as a channels-last tensor without gaps or history."""
     if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
