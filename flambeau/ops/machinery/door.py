@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
@@ -64,10 +64,20 @@ def compute({signature}):
         kernel = kernel_for(op, where)
         if kernel is None:
             return {first}
-    if 0 not in {first}.shape:
+    if {runs}:
         {checks}
         kernel({arguments})
     return {first}
+"""
+
+_FOUND = """
+def compute({signature}):
+    where = {first}.device
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where) or refuse_meta(op)
+    {checks}
+    return kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
@@ -78,43 +88,57 @@ _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]
 def new_results(
     op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
 ) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only; where
-    the `shortcut` knows the whole result, it is asked first."""
+    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
+    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
     public = f"results[:-{hidden}]" if hidden else "results"
     finished = f"results[0] if len(results) == {hidden + 1} else tuple({public})"
     if returns is not None:
         finished = f"returns({public})"
-    if hidden:
-        kept = ", ".join(f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves))
-        finished = f"Saved({finished}, {kept})"
+    kept = [f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
+    kept += [f"{name}=results[{position}]" for name, position in op.impl.keeps.items()]
+    if kept:
+        finished = f"Saved({finished}, {', '.join(kept)})"
     texts = {
         "finished": finished,
         "runs": "True" if runs_empty else "0 not in out.shape",
-        "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+        "any_runs": "True"
+        if runs_empty
+        else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
         "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
     }
     return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
 
 
-def changed_argument(op: Op) -> Callable:
+def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {"test": ""})
+    return _written(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)})
 
 
-def watched_change(op: Op) -> Any:
+def watched_change(op: Op, runs_empty: bool = False) -> Any:
     """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
-    face: Any = _written(op, _CHANGED, {"test": test}, active=active, watching=watching, intercept=intercept)
-    face.op, face._unwatched = op, changed_argument(op)
+    texts = {"test": test, "runs": _runs(op, runs_empty)}
+    face: Any = _written(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept)
+    face.op, face._unwatched = op, changed_argument(op, runs_empty)
     face.__name__ = face.__qualname__ = op.name
     return face
+
+
+def _runs(op: Op, runs_empty: bool) -> str:
+    return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
+
+
+def found_results(op: Op) -> Callable:
+    """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
+    return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
 
 
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
     checks = [check for p in parameters for check in _check_text(p)]
+    margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
         names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
@@ -124,7 +148,7 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
         signature=_signature(parameters),
         arguments=_arguments(op),
         first=parameters[0].name if parameters else "",
-        checks="\n        ".join(checks) or "pass",
+        checks=f"\n{margin}".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
@@ -187,6 +211,12 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"
         f" arguments with .to(), or declare one with the operator's `.on({kind!r})`."
+    )
+
+
+def _refuse_meta(op: Op) -> NoReturn:
+    raise NotImplementedError(
+        f"{op.name}: what the result looks like depends on the values of the arguments, and tensors on the meta device have none"
     )
 
 
