@@ -28,6 +28,7 @@ from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
 from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
 from ..machinery.declare import composite
+from ..machinery.door import new as laid_out
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_values, resize_out
 from ..machinery.watched import watched
@@ -147,13 +148,14 @@ def _fill_kernel(t: Tensor, value: Any) -> None:
         fn(first, t._storage.ptr + t._offset * t.dtype.itemsize, value)
 
 
-def allocate(shape: Size, d: dtype, where: device, fmt: memory_format | None = None) -> Tensor:
+def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple:
+    """What a tensor in a memory format looks like (see `Op.layout`)."""
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
         if len(shape) != rank:
             raise RuntimeError(f"required rank {rank} tensor to use {fmt.name} format")
-        return raw_empty_strided(shape, channels_last_strides(shape), d, where)
-    return raw_empty(shape, d, where)
+        return shape, d, where, channels_last_strides(shape)
+    return shape, d, where
 
 
 def new(shape: Size, options: Options, d: dtype, where: device | None = None) -> Tensor:
@@ -163,7 +165,7 @@ def new(shape: Size, options: Options, d: dtype, where: device | None = None) ->
         raise RuntimeError(
             "memory format option is only supported by strided tensors and cannot be preserve_format here"
         )
-    return allocate(shape, options.dtype or d, place, options.format)
+    return laid_out(*format_layout(shape, options.dtype or d, place, options.format))
 
 
 def prepare_out(name: str, out: Any, shape: Size, options: Options) -> Tensor:
@@ -297,18 +299,22 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 # -- like another tensor -------------------------------------------------------------------------------------------
 
 
+def layout_as(
+    t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
+) -> tuple:
+    """What a new tensor of t's shape looks like (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
+    shape, d, where = t.shape, d or t.dtype, where or t.device
+    if fmt is None or fmt is preserve_format:
+        strides = t._strides if t._contig and 0 not in shape else dense_strides(shape, t._strides)
+        return (shape, d, where) if strides == contiguous_strides(shape) else (shape, d, where, strides)
+    return format_layout(shape, d, where, fmt)
+
+
 def empty_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> Tensor:
     """An uninitialised tensor of t's shape; its strides too unless a memory format says otherwise."""
-    d, where = d or t.dtype, where or t.device
-    if fmt is None or fmt is preserve_format:
-        if t._contig:
-            if t._strides == contiguous_strides(t.shape):
-                return raw_empty(t.shape, d, where)
-            return raw_empty_strided(t.shape, t._strides if 0 not in t.shape else contiguous_strides(t.shape), d, where)
-        return raw_empty_strided(t.shape, dense_strides(t.shape, t._strides), d, where)
-    return allocate(t.shape, d, where, fmt)
+    return laid_out(*layout_as(t, d, where, fmt))
 
 
 def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Options]:

@@ -16,7 +16,7 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
-from .door import changed_argument, new_results, watched_change
+from .door import changed_argument, found_results, new_results, planned_result, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -161,23 +161,32 @@ def declare_primitive(
     saves: tuple[str, ...] = (),
     returns: Callable | None = None,
     runs_empty: bool = False,
+    keeps: dict[str, int] | None = None,
+    planned: bool = False,
     **declared: Any,
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
     `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
     and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
-    `saves` names results at the end of the list that are kept for the derivative and not returned; `returns` makes what the
-    user gets of the list of the others. Kernels are not called for results without elements, unless it `runs_empty`.
-    Without `layout`, an operator that `writes` changes its first argument and returns it. `declared` are faces (see `_declare`)
-    and other fields of the record."""
+    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` those that are
+    returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
+    results without elements, unless it `runs_empty`. The rule of an operator that is `planned` gives (shape, dtype, device, strides
+    or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an operator
+    that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` return its results.
+    `declared` are faces (see `_declare`) and other fields of the record."""
     impl = Primitive(fn, grads or {}, label, kind == "view", multi_view)
-    impl.saves = saves
+    impl.saves, impl.keeps = saves, keeps or {}
     face = _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), layout=layout, **declared)
     if layout is not None:
-        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+        if planned:
+            impl.fn = planned_result(face.op, layout)
+        else:
+            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
     elif face.op.writes:
-        impl.fn = changed_argument(face.op)
+        impl.fn = changed_argument(face.op, runs_empty)
+    elif face.op.reads_values:
+        impl.fn = found_results(face.op)
     face.on = face.op.on
     return face
 

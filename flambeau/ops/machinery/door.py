@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
@@ -46,6 +46,20 @@ def several(described, {signature}):
     return finish(results)
 """
 
+_PLANNED = """
+def compute({signature}):
+    shape, d, where, strides, plan = layout({arguments})
+    out = empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
+        if kernel is None:
+            return out
+    if 0 not in shape:
+        kernel(out, plan, {arguments})
+    return out
+"""
+
 _CHANGED = """
 def compute({signature}):
     {test}
@@ -55,10 +69,20 @@ def compute({signature}):
         kernel = kernel_for(op, where)
         if kernel is None:
             return {first}
-    if 0 not in {first}.shape:
+    if {runs}:
         {checks}
         kernel({arguments})
     return {first}
+"""
+
+_FOUND = """
+def compute({signature}):
+    where = {first}.device
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where) or refuse_meta(op)
+    {checks}
+    return kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
@@ -67,8 +91,9 @@ _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]
 
 
 def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only."""
-    names = op.impl.saves
+    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
+    also reads those that it `keeps`, by their positions."""
+    names, keeps = op.impl.saves, op.impl.keeps
 
     def finish(results: list[Tensor]) -> Any:
         public = results[: len(results) - hidden] if hidden else results
@@ -76,6 +101,8 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
             result = returns(public)
         else:
             result = public[0] if len(public) == 1 else tuple(public)
+        if keeps:
+            return Saved(result, **{name: results[i] for name, i in keeps.items()})
         return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
 
     runs = {
@@ -85,34 +112,59 @@ def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None,
     return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
 
 
-def changed_argument(op: Op) -> Callable:
+def changed_argument(op: Op, runs_empty: bool) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {"test": ""})
+    return _written(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)})
+
+
+def _runs(op: Op, runs_empty: bool) -> str:
+    return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
 
 
 def watched_change(op: Op) -> Any:
     """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
-    face: Any = _written(op, _CHANGED, {"test": test}, active=active, watching=watching, intercept=intercept)
-    face.op, face._unwatched = op, changed_argument(op)
+    texts = {"test": test, "runs": _runs(op, False)}
+    face: Any = _written(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept)
+    face.op, face._unwatched = op, changed_argument(op, False)
     face.__name__ = face.__qualname__ = op.name
     return face
+
+
+def found_results(op: Op) -> Callable:
+    """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
+    return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
+
+
+def planned_result(op: Op, layout: Callable) -> Callable:
+    """The function that computes a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans
+    are made for devices, so that there is nothing left to check."""
+    return _written(op, _PLANNED, {}, layout=layout)
 
 
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
     checks = [check for p in parameters for check in _check_text(p)]
+    margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
-        names, op=op, new=new, kernel_for=kernel_for, kernel_on=op.kernels.get, refuse=_refuse, look_into=_look_into
+        names,
+        op=op,
+        new=new,
+        empty=empty,
+        empty_strided=empty_strided,
+        kernel_for=kernel_for,
+        kernel_on=op.kernels.get,
+        refuse=_refuse,
+        look_into=_look_into,
     )
     source = template.format(
         signature=_signature(parameters),
         arguments=", ".join(_passed(p) for p in parameters),
         first=parameters[0].name if parameters else "",
-        checks="\n        ".join(checks) or "pass",
+        checks=f"\n{margin}".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
@@ -168,6 +220,12 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"
         f" arguments with .to(), or declare one with the operator's `.on({kind!r})`."
+    )
+
+
+def _refuse_meta(op: Op) -> NoReturn:
+    raise NotImplementedError(
+        f"{op.name}: what the result looks like depends on the values of the arguments, and tensors on the meta device have none"
     )
 
 
