@@ -37,6 +37,7 @@ def _as_strided_backward(
     g: Tensor, size: Any, stride: Any, storage_offset: Any, input_shape: Any, input_strides: Any, input_offset: int
 ) -> Any:
     """Sum the gradient back to the memory cells, then read them through the input's own geometry."""
+    size, stride = tuple(size), tuple(stride)
     offset = input_offset if storage_offset is None else storage_offset
     low = min(offset, input_offset)
     high = max(memory_span(size, stride, offset)[1], memory_span(input_shape, input_strides, input_offset)[1])
