@@ -393,7 +393,7 @@ def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
     return (overwritten_with(self, value) if isinstance(value, Tensor) else overwritten(self)).grad_fn
 
 
-@composite(function=False)
+@composite
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`."""
     return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")

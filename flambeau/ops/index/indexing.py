@@ -20,6 +20,7 @@ from ...kernels.library import advanced_index as kernels
 from ..machinery.declare import composite, internal, view
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 from ..shape.dimensions import select, slice_dim, unsqueeze
 from .positions import places, split_positions, take_dense, take_spread, true_positions
 
@@ -353,7 +354,7 @@ def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
         np.add.at(array, where, new)  # type: ignore[arg-type]
 
 
-@composite(inplace=_put_into, shared=_put_shared)
+@composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True))
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)
