@@ -26,6 +26,14 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
     return empty(shape, d or x.dtype, x.device)
 
 
+def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple:
+    """What a result in the memory format of x, gaps left out, looks like (see `Op.layout`)."""
+    shape, d = x.shape if shape is None else shape, d or x.dtype
+    if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
+        return shape, d, x.device, channels_last_strides(shape)
+    return shape, d, x.device
+
+
 def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tuple:
     """What a result of this shape in the memory format of x looks like (see `Op.layout`)."""
     if is_last(x):
