@@ -114,18 +114,6 @@ class LineOperator:
         elif plan.kernel is not None:
             plan.kernel(out, *sources, *plan.lines, **self.constants)
 
-    def fill(self, out: Tensor, dim: int, *inputs: Tensor) -> None:
-        """The kernel into contiguous memory that exists; all inputs are like `out`."""
-        plan = self.plans.get((out.dtype, out.shape, dim, out.device))
-        if plan is None:
-            plan = self._plan(out, dim)
-        sources = [x if x._contig else bare(x) for x in inputs]
-        if plan.native is not None:
-            size = out.dtype.itemsize
-            plan.native(out._storage.ptr, *[x._storage.ptr + x._offset * size for x in sources], *plan.lines)
-        elif plan.kernel is not None:
-            plan.kernel(out, *sources, *plan.lines, **self.constants)
-
     def fill_from(self, out: Tensor, dim: int, x: Tensor) -> None:
         """`fill` from one tensor, with as little as possible around the native call."""
         plan = self.plans.get((out.dtype, out.shape, dim, out.device))

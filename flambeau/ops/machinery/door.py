@@ -55,6 +55,20 @@ def several(described, {signature}):
     return {finished}
 """
 
+_PLANNED = """
+def compute({signature}):
+    shape, d, where, strides, plan = layout({arguments})
+    out = empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
+        if kernel is None:
+            return out
+    if 0 not in shape:
+        kernel(out, plan, {arguments})
+    return out
+"""
+
 _CHANGED = """
 def compute({signature}):
     {test}
@@ -134,6 +148,12 @@ def found_results(op: Op) -> Callable:
     return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
 
 
+def planned_result(op: Op, layout: Callable) -> Callable:
+    """The function that computes a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans
+    are made for devices, so that there is nothing left to check."""
+    return _written(op, _PLANNED, {}, layout=layout)
+
+
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
@@ -142,7 +162,7 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
         names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
-        look_into=_look_into,
+        look_into=_look_into, empty_strided=empty_strided,
     )  # fmt: skip
     source = template.format(
         signature=_signature(parameters),
