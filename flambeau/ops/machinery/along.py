@@ -102,22 +102,6 @@ class LineOperator:
             plan.kernel(out, source, *plan.lines, **self.constants)
         return out
 
-    def two(self, x: Tensor, y: Tensor, dim: int) -> Tensor:
-        """The kernel of two tensors, which the caller knows to have one dtype and shape."""
-        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
-        if plan is None:
-            plan = self._plan(x, dim)
-        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
-        a, b = x if x._contig else bare(x), y if y._contig else bare(y)
-        if plan.native is not None:
-            size = a.dtype.itemsize
-            plan.native(
-                out._storage.ptr, a._storage.ptr + a._offset * size, b._storage.ptr + b._offset * size, *plan.lines
-            )
-        elif plan.kernel is not None:
-            plan.kernel(out, a, b, *plan.lines, **self.constants)
-        return out
-
     def fill(self, out: Tensor, dim: int, *inputs: Tensor) -> None:
         """The kernel into contiguous memory that exists; all inputs are like `out`."""
         plan = self.plans.get((out.dtype, out.shape, dim, out.device))

@@ -51,9 +51,7 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
-    chosen: dict[str, Callable] = field(
-        default_factory=dict
-    )  # the kernels that run, by type of device, as they are asked for
+    chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
