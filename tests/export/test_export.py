@@ -352,3 +352,12 @@ def test_the_program_of_a_dataclass() -> None:
     program = export(Adding(), (Pair(flambeau.ones(2)),))
     assert isinstance(program, ExportedProgram)
     assert flambeau.equal(program.module()(Pair(flambeau.zeros(2))).a, flambeau.ones(2))
+
+
+def test_decompositions_of_sizes_that_may_change() -> None:
+    net, args, shapes = _batch()
+    program = export(net, args, dynamic_shapes=shapes).run_decompositions()
+    assert "aten.addmm.default" in {str(n.target) for n in program.graph.nodes}
+    for size in (4, 7, 40):
+        given = (flambeau.randn(size, 6), flambeau.randn(2 * size - 4, 6), 3)
+        _close(program.module()(*given), net(*given))
