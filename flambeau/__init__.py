@@ -35,7 +35,7 @@ from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
 from .core.dtype import BY_NAME as _DTYPES
 from .core.dtype import dtype
-from .core.errors import AcceleratorError, OutOfMemoryError
+from .core.errors import AcceleratorError, FatalError, OutOfMemoryError
 from .core.layout import (
     channels_last,
     channels_last_3d,
