@@ -436,13 +436,21 @@ def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     """Uninitialised, with the given strides; the storage is just large enough."""
-    shape = shape if type(shape) is Size else make_size(shape)
-    if numel_of(shape) == 0:
-        extent = 0
-    else:
-        extent = 1 + sum([(size - 1) * stride for size, stride in zip(shape, strides)])
-    storage = UntypedStorage(extent * d.itemsize, where)
-    return new_tensor(storage, shape, tuple(strides), 0, d, where, is_contiguous_layout(shape, strides))
+    known = _STRIDED.get((shape, tuple(strides)))
+    if known is None:
+        known = _strided_layout(shape, strides)
+    size, strides, extent, contig = known
+    return new_tensor(UntypedStorage(extent * d.itemsize, where), size, strides, 0, d, where, contig)
+
+
+_STRIDED: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
+
+
+def _strided_layout(shape: Iterable[int], strides: Iterable[int]) -> tuple[Size, tuple[int, ...], int, bool]:
+    """Size, strides, number of elements from the first to the last, and whether that is contiguous."""
+    size, strides = make_size(tuple([int(n) for n in shape])), tuple([int(n) for n in strides])
+    extent = 1 + sum([(n - 1) * step for n, step in zip(size, strides)]) if numel_of(size) else 0
+    return remember(_STRIDED, (size, strides), (size, strides, extent, is_contiguous_layout(size, strides)))
 
 
 _addressof: Any = ctypes.addressof
