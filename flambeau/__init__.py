@@ -35,7 +35,7 @@ from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
 from .core.dtype import BY_NAME as _DTYPES
 from .core.dtype import dtype
-from .core.errors import AcceleratorError, OutOfMemoryError
+from .core.errors import AcceleratorError, FatalError, OutOfMemoryError
 from .core.layout import (
     channels_last,
     channels_last_3d,
@@ -139,7 +139,7 @@ _HOMES = {
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
-_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_tensor", "_utils")
+_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_ops", "_tensor", "_utils")
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

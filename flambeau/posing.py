@@ -27,12 +27,13 @@ from typing import Any
 from . import serialization  # noqa: F401  the whole room before its parts: see naming.load
 from .core import naming
 from .serialization.names import written_name
+from .serve import alias as serving_names
 from .torch_version import TORCH_VERSION, TORCHVISION_VERSION
 from .torch_version import TorchVersion as _TorchVersion
 
 __all__ = ["install_as_torch"]
 
-_NAMES = ("torch", "torchvision")
+_NAMES = ("torch", "torchvision", "horovod")
 _OWN_VERSION = importlib.import_module(naming.PACKAGE).__version__  # before it becomes PyTorch's
 
 
@@ -66,7 +67,9 @@ def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.mach
     """How the import system gets this package's module for a name of PyTorch's or torchvision's."""
     real_name = naming.own_name(fullname)
     loaded = sys.modules.get(real_name)
-    search = path or sys.modules[naming.PACKAGE].__path__  # torchvision, though at the top, is in the package
+    search = (
+        path or sys.modules[naming.PACKAGE].__path__
+    )  # torchvision and horovod, though at the top, are in the package
     real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
     if real is None:
         return None
@@ -230,4 +233,5 @@ def install_as_torch() -> None:
             _present(module)
     sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
     sys.meta_path += [_MxnetFinder(), _LastFinder()]
+    serving_names.install(first=False)
     _prepare_new_processes()

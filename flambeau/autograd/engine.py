@@ -72,6 +72,7 @@ class Pass:
         self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
         self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
+        self.outermost: Pass = self  # the pass in whose backward this one runs, where passes are nested
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
         counts, reachable = dependencies([r[0] for r in roots])
@@ -408,6 +409,7 @@ def run_backward(
     run = kind(retain_graph, create_graph, captures, len(inputs or ()), accumulate_grad)
     before, grad_mode.enabled = grad_mode.enabled, create_graph
     outer, running.current = running.current, run
+    run.outermost = run if outer is None else outer.outermost
     try:
         if asks_arguments():  # subclasses override what users call, not what derivatives are made of
             with DisableTorchFunctionSubclass():

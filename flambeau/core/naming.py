@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 PACKAGE = "flambeau"
-_VISION = f"{PACKAGE}.vision"
+_VISION, _HOROVOD = f"{PACKAGE}.vision", f"{PACKAGE}.horovod"
 
 
 class _State:
@@ -26,7 +26,7 @@ def is_posing() -> bool:
 
 def torch_name(name: str) -> str:
     """`flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
-    for ours, theirs in ((_VISION, "torchvision"), (PACKAGE, "torch")):
+    for ours, theirs in ((_VISION, "torchvision"), (_HOROVOD, "horovod"), (PACKAGE, "torch")):
         if name == ours or name.startswith(f"{ours}."):
             return theirs + name[len(ours) :]
     return name
@@ -35,7 +35,7 @@ def torch_name(name: str) -> str:
 def own_name(name: str) -> str:
     """`torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
     head, dot, rest = name.partition(".")
-    return {"torch": PACKAGE, "torchvision": _VISION}.get(head, head) + dot + rest
+    return {"torch": PACKAGE, "torchvision": _VISION, "horovod": _HOROVOD}.get(head, head) + dot + rest
 
 
 def not_there(name: str) -> str:

@@ -13,6 +13,7 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
 
@@ -392,7 +393,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
-@composite(out="exact", inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True))
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
