@@ -457,7 +457,7 @@ _addressof: Any = ctypes.addressof
 _first_byte: Any = ctypes.c_char.from_buffer
 
 
-def _address(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
     """Where a contiguous array begins. array.ctypes.data alone would do, but takes four times as long, and data sets do
     this for every sample."""
     return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
@@ -472,7 +472,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     contig = flags.c_contiguous  # NumPy's rule is the same: sizes 0 and 1 do not count
     if not array.size:
         return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contig)
-    storage = UntypedStorage.borrow(_address(array) if contig else array.ctypes.data, array.nbytes, array)
+    storage = UntypedStorage.borrow(address_of(array) if contig else array.ctypes.data, array.nbytes, array)
     if not contig:
         storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * size
     return new_tensor(storage, shape, strides, 0, d, cpu, contig)
@@ -483,5 +483,5 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
     t = empty(array.shape, d)
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
-        ctypes.memmove(t._storage.ptr, _address(array), t._storage.size_bytes)
+        ctypes.memmove(t._storage.ptr, address_of(array), t._storage.size_bytes)
     return t

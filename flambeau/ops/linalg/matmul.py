@@ -311,7 +311,7 @@ _known_addmm = heavy.known_product("addmm")
 
 
 def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> Tensor | None:
-    return _known_addmm(mat1, mat2, input) if beta == 1 and alpha == 1 else None
+    return _known_addmm(mat1, mat2, input) if len(input.shape) == 1 and beta == 1 and alpha == 1 else None
 
 
 @primitive(

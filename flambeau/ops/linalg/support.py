@@ -13,7 +13,7 @@ from ...core.device import device
 from ...core.dtype import dtype
 from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
-from ...core.tensor import Tensor, contiguous_strides
+from ...core.tensor import Tensor, address_of, contiguous_strides
 from ..machinery.arguments import need_tensor
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.memory import values_on_host
@@ -110,7 +110,7 @@ def store(out: Tensor, array: Any) -> None:
 
 def _copy(out: Tensor, array: np.ndarray) -> None:
     array = np.ascontiguousarray(array)
-    ctypes.memmove(out._storage.ptr, array.ctypes.data, array.nbytes)
+    ctypes.memmove(out._storage.ptr, address_of(array), array.nbytes)
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
