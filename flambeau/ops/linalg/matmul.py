@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...backends.cpu import heavy
+from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
@@ -14,7 +15,7 @@ from ..machinery.dtype_rules import cpp_name, type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..methods.attributes import result_type
-from ..pointwise.arithmetic import add, addcmul, mul
+from ..pointwise.arithmetic import add, addcmul
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -54,14 +55,13 @@ def _check_device(a: Tensor, *others: Tensor | None) -> None:
 
 def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple) -> None:
     """The product of the matrices `made` (result, left, right), which are out, a and b seen as matrices. Calls like this one find
-    their way by `known_product` from now on, if the product has a `form`."""
+    their way by `known_product` from now on."""
     result, left, right = made
     if 0 in left.shape:
         raw_copy(out, 0 if bias is None else bias)
         return
     heavy.matmul(result, _dense(left), _dense(right), bias)
-    if form:
-        heavy.keep_product(form, a, b, bias, out, made)
+    heavy.keep_product(form, a, b, bias, out, made)
 
 
 def _column(vec: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ _known_addmm = heavy.known_product("addmm")
 
 
 def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> Tensor | None:
-    return _known_addmm(mat1, mat2, input) if beta == 1 and alpha == 1 else None
+    return _known_addmm(mat1, mat2, input) if len(input.shape) == 1 and beta == 1 and alpha == 1 else None
 
 
 @primitive(
@@ -339,11 +339,24 @@ def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alph
     if out.dtype is not opmath(out.dtype):  # half-width floats: rounded once, at the end
         raw_copy(out, addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha))
         return
-    _multiply("", out, mat1, mat2, None, (out, mat1, mat2))
-    if alpha != 1:
-        mul.op.impl.into(out, (out, alpha))
-    if beta != 0:
-        add.op.impl.into(out, (_scaled(input, beta), out), (1,))
+    product = _scaled(mm(mat1, mat2), alpha)
+    if beta == 0:
+        raw_copy(out, product)
+    else:
+        _sum_into(out, _scaled(input, beta), product)
+
+
+_sum_plans: dict[tuple, Any] = {}
+
+
+def _sum_into(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """out = a + b, where b lies like out. How that is done is kept for each layout: finding it takes longer than a small sum."""
+    key = (a.shape, a._strides, out.shape, out.dtype)
+    plan = _sum_plans.get(key)
+    if plan is None:
+        remember(_sum_plans, key, add.op.impl.into(out, (a, b), (1,)))
+    else:
+        plan.run(out, (a, b, *add.op.impl.runtime_params((1,))))
 
 
 def _conj(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from ...core.device import device
 from ...core.dtype import dtype
 from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
-from ...core.tensor import Tensor, contiguous_strides
+from ...core.tensor import Tensor, address_of, contiguous_strides
 from ..machinery.arguments import need_tensor
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.memory import values_on_host
 from ..machinery.watched import watched
 
 SUPPORTED = frozenset({dt.float32, dt.float64, dt.complex64, dt.complex128})
@@ -77,10 +80,15 @@ def batch_of(*tensors: Tensor) -> tuple[int, ...]:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(4096)
+def _column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    *outer, near, far = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
+    return *outer, far, near
+
+
 def columns(shape: tuple[int, ...], d: dtype, where: device) -> tuple:
     """The layout of a result whose matrices are stored column after column."""
-    *outer, near, far = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
-    return shape, d, where, (*outer, far, near)
+    return shape, d, where, _column_strides(shape)
 
 
 def infos(A: Tensor) -> tuple:
@@ -89,9 +97,20 @@ def infos(A: Tensor) -> tuple:
 
 
 def store(out: Tensor, array: Any) -> None:
-    """Kernels: the array's values become those of a result."""
+    """Kernels: the array's values become those of a result, in one copy of memory where they lie in the same order."""
+    array = np.asarray(array)
+    if array.dtype == out.dtype.numpy and array.shape == out.shape and array.size:
+        if out._contig:
+            return _copy(out, array)
+        if out._strides == _column_strides(out.shape):
+            return _copy(out, array.swapaxes(-2, -1))
     with np.errstate(over="ignore"):  # what overflows single precision is infinite, without a warning
         out._array()[...] = array
+
+
+def _copy(out: Tensor, array: np.ndarray) -> None:
+    array = np.ascontiguousarray(array)
+    ctypes.memmove(out._storage.ptr, address_of(array), array.nbytes)
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
@@ -116,7 +135,7 @@ def raise_failures(name: str, info: Tensor, reason: str) -> None:
     """Raise LinAlgError for the first matrix whose info is not 0."""
     if info.is_meta:
         return
-    codes = info.cpu()._array()
+    codes = values_on_host(info)
     if not codes.any():
         return
     codes = codes.reshape(-1)

@@ -58,9 +58,10 @@ def _compressed(
 ) -> Tensor:
     options.pop("check_invariants", None)
     chosen = read_options(name, {k: v for k, v in options.items() if k != "layout"})
-    starts, places = _index(compressed), _index(plain)
+    where = chosen.device
+    starts, places = (t if where is None else t.to(where) for t in (_index(compressed), _index(plain)))
     held = values if isinstance(values, Tensor) else from_data(values, chosen.dtype, starts.device)
-    held = held.to(chosen.dtype) if chosen.dtype is not None else held
+    held = held.to(device=where or held.device, dtype=chosen.dtype or held.dtype)
     if len(starts.shape) != 1 or len(held.shape) != 1:
         raise NotImplementedError(f"{name}(): batches and dense dimensions are not implemented")
     if size is None:

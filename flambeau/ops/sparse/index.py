@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.sparse import SparseCoo
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import sparse as kernels
+from ..machinery.memory import values_on_host
 from ..machinery.watched import watched
 
 
@@ -27,7 +28,7 @@ def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
 @watched(reads_values=True)
 def on_host(t: Tensor) -> np.ndarray:
     """What a tensor holds, as an array: which entries there are decides what sparse operators do."""
-    return t.cpu()._array()
+    return values_on_host(t)
 
 
 @watched(kind="creation")
