@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core import modes
+from ...core.caching import remember
 from ...core.layout import channels_last, channels_last_strides
+from ...core.size import make_size
 from ...core.tensor import Tensor, empty, empty_strided, numel_of
 from ...kernels.library import pool as kernels
 from ..creation.convert import on_host
@@ -23,6 +26,7 @@ from ..machinery.memory import bare, is_last, layout_in_format_of, layout_like, 
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
 
 _FUNCTIONAL = ("nn.functional",)
+_active = modes.active
 _UNROLLED = 25  # elements of a window that is written out in the kernel
 _MOST_CODES = 256
 
@@ -228,13 +232,31 @@ def _pooled_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tup
     return layout_like(input, (*input.shape[: len(input.shape) - len(sizes)], *sizes))
 
 
-@internal(layout=_pooled_layout)
+_pool_plans: dict[tuple, tuple] = {}
+
+
+def _planned_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tuple:
+    key = (input.shape, input._strides, input.dtype, input.device, window)
+    found = _pool_plans.get(key)
+    if found is None:
+        shape, d, where, *strides = _pooled_layout(input, window, sizes)
+        small = len(sizes) == 2 and _is_small(input, window) and not is_last(input) and input._contig
+        plan = (_geometry(input.shape, sizes, window), _constants(window)) if small else None
+        found = remember(_pool_plans, key, (make_size(shape), d, where, strides[0] if strides else None, plan))
+    return found
+
+
+@internal(layout=_planned_layout, planned=True)
 def max_pooled(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
     """The largest element of every window."""
 
 
 @max_pooled.on("any")
-def _(out: Tensor, input: Tensor, window: Window, sizes: tuple[int, ...]) -> None:
+@max_pooled.on("cpu")
+def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, ...]) -> None:
+    if plan is not None:  # small windows of contiguous images
+        kernels.max_pool_rows(out, None, input, *plan[0], **plan[1])
+        return
     input = without_gaps(input)
     if len(sizes) == 2 and _is_small(input, window):
         _pool_small(out, None, input, window)
@@ -302,7 +324,7 @@ def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> A
     sizes = pool_sizes(name, input.shape, window)
     need_dtype(name, input, integers=True)
     if not with_indices and not recording(input):
-        return max_pooled(input, window, sizes)
+        return (max_pooled if _active else max_pooled.op.impl)(input, window, sizes)
     if not with_indices and len(sizes) == 2 and _is_small(input, window):
         return max_pool2d_coded(input, window, sizes)
     result = _INDEXED[len(sizes)](input, window, sizes)
