@@ -106,6 +106,9 @@ def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
 
 
+_fill = fill_raw._unwatched  # for operators that modes have seen already
+
+
 @fill_raw.on("cpu")
 def _(t: Tensor, value: complex) -> None:
     if value or not t._contig or not (type(value) is int or _is_zero(value)):
@@ -213,7 +216,7 @@ def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """A tensor of zeros."""
     if out is None and not options:
-        return fill_raw(raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device()), 0)
+        return _fill(raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device()), 0)
     shape = as_shape(_sizes(size, options), "zeros")
     return filled("zeros", shape, 0, out, read_options("zeros", options))
 

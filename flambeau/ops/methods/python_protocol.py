@@ -23,6 +23,7 @@ from ...core.size import make_size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ...core.tensor import new_tensor as header
+from ..creation.convert import on_host
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word
 
@@ -65,8 +66,7 @@ def item(self: Tensor) -> Any:
 @composite(function=False)
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
-    if self.device is not cpu:
-        return tolist(self.detach().cpu())
+    self = on_host(self)
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
@@ -178,9 +178,9 @@ def _text(self: Tensor, contents: str | None) -> str:
     plain = type(self) is Tensor or getattr(type(self), "_prints_as_tensor", False)
     meta = self.device.type == "meta"
     tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
-    where = None if self.device is (cpu if default_device() is cpu else default_device()) else str(self.device)
+    where = None if self.device is default_device() else str(self.device)
     return printing.tensor_repr(
-        None if meta else (self if self.device is cpu else self.detach().cpu())._array(),
+        None if meta else on_host(self)._array(),
         self.dtype,
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,

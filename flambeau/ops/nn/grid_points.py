@@ -1,7 +1,7 @@
 """What grid_sample is made of: tables of points, and the sums over them, which are each other's derivatives.
 
 With weights W (batch, tap, point), which element each tap names (`index`), x (batch, channel, element) and
-g (batch, channel, point): sample_at sums W * x over taps, place_at puts W * g where it came from, dots_at sums g * x over
+values g (batch, channel, point): sample_at sums W * x over taps, place_at puts W * g where it came from, dots_at sums g * x over
 channels. Each is linear in both operands."""
 
 from __future__ import annotations
@@ -13,85 +13,127 @@ from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sample as kernels
 from ..machinery.declare import internal
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare
-from ..machinery.primitive import Saved
 from ..shape.joining import stack
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
 
 
 class Points:
-    """Where the points of a grid lie in planes: the tables of kernels.sample_points."""
+    """Where the points of a grid lie in planes: sizes and numbers that follow from the shapes of input and grid."""
 
-    def __init__(self, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, with_slopes: bool):
-        self.sizes = tuple(input.shape[2:])
+    def __init__(self, shape: tuple[int, ...], grid: tuple[int, ...], mode: str):
+        self.sizes = tuple(shape[2:])
         self.dims = len(self.sizes)
         self.size = numel_of(self.sizes)
-        self.batch, self.channels = input.shape[:2]
-        self.count = numel_of(grid.shape[1:-1])
+        self.batch, self.channels = shape[:2]
+        self.count = numel_of(grid[1:-1])
         self.taps = _TAPS[mode] ** self.dims
         if self.size >= 2**31:
             raise RuntimeError("grid_sampler(): input planes of 2**31 or more elements are not supported")
-        kept = opmath(input.dtype)
-        shape = (self.batch, self.taps, self.count)
-        self.index, self.weights = empty(shape, dt.int32), empty(shape, kept)
-        self.slopes = empty((self.batch, self.dims, self.taps, self.count), kept) if with_slopes else None
-        kernels.sample_points(
-            self.index, self.weights, self.slopes, bare(grid), self.batch, self.count, *(1,) * (3 - self.dims), *self.sizes,
-            dims=self.dims, mode=mode, padding=padding, align=align,
-        )  # fmt: skip
 
     @property
     def geometry(self) -> tuple[int, ...]:
         return self.batch, self.channels, self.size, self.count
 
+    def look_up(self, grid: Tensor, mode: str, padding: str, align: bool, with_slopes: bool) -> tuple:
+        """The tables of kernels.sample_points: index, weights and slopes."""
+        kept, where, shape = opmath(grid.dtype), grid.device, (self.batch, self.taps, self.count)
+        index, weights = empty(shape, dt.int32, where), empty(shape, kept, where)
+        slopes = empty((self.batch, self.dims, self.taps, self.count), kept, where) if with_slopes else None
+        kernels.sample_points(
+            index, weights, slopes, bare(grid), self.batch, self.count, *(1,) * (3 - self.dims), *self.sizes,
+            dims=self.dims, mode=mode, padding=padding, align=align,
+        )  # fmt: skip
+        return index, weights, slopes
+
+
+def _positions_layout(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> list:
+    points, where = Points(shape, grid.shape, mode), grid.device
+    fractions = (points.batch, points.dims, points.count), opmath(grid.dtype), where
+    return [((points.batch, points.taps, points.count), dt.int32, where), fractions, fractions]
+
+
+@internal(layout=_positions_layout)
+def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> tuple:
+    """Which elements of an input of `shape` the taps of each point name; how far each point is from the first of them, and how
+    fast that changes with its coordinates."""
+
+
+@positions.on("any")
+def _(out: list[Tensor], grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> None:
+    points = Points(shape, grid.shape, mode)
+    raw_copy(out[0], points.look_up(grid, mode, padding, align, False)[0])
+    kernels.sample_fractions(
+        out[1], out[2], bare(grid), points.batch, points.count, *(1,) * (3 - points.dims), *points.sizes,
+        dims=points.dims, mode=mode, padding=padding, align=align,
+    )  # fmt: skip
+
+
+def _sample_layout(x: Tensor, weights: Tensor, index: Tensor) -> tuple:
+    return (*x.shape[:2], index.shape[2]), x.dtype, x.device
+
 
 @internal(
+    layout=_sample_layout,
     grads={
         "x": lambda g, weights, index, x_shape: place_at(g, weights, index, x_shape[2]),
         "weights": lambda g, x, index: dots_at(g, x, index),
-    }
+    },
 )
 def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> Tensor:
     """The sum over taps of weights * x[index]."""
-    batch, channels, size = x.shape
+
+
+@sample_at.on("any")
+def _(out: Tensor, x: Tensor, weights: Tensor, index: Tensor) -> None:
     _, taps, count = index.shape
-    out = empty((batch, channels, count), x.dtype)
-    if out.numel():
-        kernels.sample_planes(out, bare(x), index, bare(weights), batch, channels, size, count, taps=taps)
-    return out
+    kernels.sample_planes(out, bare(x), index, bare(weights), *x.shape, count, taps=taps)
+
+
+def _place_layout(values: Tensor, weights: Tensor, index: Tensor, size: int) -> tuple:
+    return (*values.shape[:2], size), values.dtype, values.device
 
 
 @internal(
+    layout=_place_layout,
     grads={
-        "g": lambda g, weights, index: sample_at(g, weights, index),
-        "weights": lambda g, g_saved, index: dots_at(g_saved, g, index),
-    }
+        "values": lambda g, weights, index: sample_at(g, weights, index),
+        "weights": lambda g, values, index: dots_at(values, g, index),
+    },
 )
-def place_at(g: Tensor, weights: Tensor, index: Tensor, size: int) -> Any:
-    """Zeros plus weights * g where the taps of each point lie."""
-    batch, channels, count = g.shape
-    out = empty((batch, channels, size), g.dtype)
-    if out.numel():
-        taps = index.shape[1]
-        kernels.sample_planes_backward(out, bare(g), index, bare(weights), batch, channels, size, count, taps=taps)
-    return Saved(out, g_saved=g)
+def place_at(values: Tensor, weights: Tensor, index: Tensor, size: int) -> Tensor:
+    """Zeros plus weights * values where the taps of each point lie."""
+
+
+@place_at.on("any")
+def _(out: Tensor, values: Tensor, weights: Tensor, index: Tensor, size: int) -> None:
+    batch, channels, count = values.shape
+    kernels.sample_planes_backward(
+        out, bare(values), index, bare(weights), batch, channels, size, count, taps=index.shape[1]
+    )
+
+
+def _dots_layout(values: Tensor, x: Tensor, index: Tensor) -> tuple:
+    return index.shape, values.dtype, values.device
 
 
 @internal(
+    layout=_dots_layout,
     grads={
-        "g": lambda g, x, index: sample_at(x, g, index),
-        "x": lambda g, g_saved, index, x_shape: place_at(g_saved, g, index, x_shape[2]),
-    }
+        "values": lambda g, x, index: sample_at(x, g, index),
+        "x": lambda g, values, index, x_shape: place_at(values, g, index, x_shape[2]),
+    },
 )
-def dots_at(g: Tensor, x: Tensor, index: Tensor) -> Any:
-    """The sum over channels of g * x[index], for every tap."""
-    batch, channels, size = x.shape
+def dots_at(values: Tensor, x: Tensor, index: Tensor) -> Tensor:
+    """The sum over channels of values * x[index], for every tap."""
+
+
+@dots_at.on("any")
+def _(out: Tensor, values: Tensor, x: Tensor, index: Tensor) -> None:
     _, taps, count = index.shape
-    out = empty(index.shape, g.dtype)
-    if out.numel():
-        kernels.sample_dots(out, bare(g), bare(x), index, batch, channels, size, count, taps=taps)
-    return Saved(out, g_saved=g)
+    kernels.sample_dots(out, bare(values), bare(x), index, *x.shape, count, taps=taps)
 
 
 # -- gradients out of differentiable operators ----------------------------------------------------------------------------
@@ -136,21 +178,16 @@ def _outer(parts: list) -> Tensor:
 def composed_gradients(g: Any, input: Any, grid: Any, mode: str, padding: str, align: bool) -> tuple[Tensor, Tensor]:
     """The gradients with respect to input and grid, which can be differentiated again."""
     wide, narrow = opmath(input.dtype), input.dtype
-    points = Points(input, grid, mode, padding, align, False)
-    fractions = empty((points.batch, points.dims, points.count), wide)
-    slopes = empty(fractions.shape, wide)
-    kernels.sample_fractions(
-        fractions, slopes, bare(grid), points.batch, points.count, *(1,) * (3 - points.dims), *points.sizes,
-        dims=points.dims, mode=mode, padding=padding, align=align,
-    )  # fmt: skip
+    points = Points(input.shape, grid.shape, mode)
+    index, fractions, slopes = positions(grid.detach(), input.shape, mode, padding, align)
     flat_grid = grid.to(wide).reshape(points.batch, points.count, points.dims).transpose(1, 2)
     # The fraction is a known number plus a known slope times the change of the coordinate.
     t: Any = fractions + slopes * (flat_grid - flat_grid.detach())
     axes = [_axis(t.select(1, a), mode) for a in range(points.dims)]
     weights = _outer([w for w, _ in axes])
     x, cotangent = input.to(wide).flatten(2), g.to(wide).flatten(2)
-    dx: Any = place_at(cotangent, weights, points.index, points.size)
-    dots = dots_at(cotangent, x, points.index)
+    dx: Any = place_at(cotangent, weights, index, points.size)
+    dots = dots_at(cotangent, x, index)
     dgrid = []
     for a in range(points.dims):
         rise = _outer([s if b == a else w for b, (w, s) in enumerate(axes)])

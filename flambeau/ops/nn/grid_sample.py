@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ...core.dtype import opmath
+from ...core.dtype import dtype, opmath
 from ...core.graph import grad_mode as recording_mode
-from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sample as kernels
+from ..creation.filled import fill_raw
 from ..machinery.arguments import as_ints, need_tensor, need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
-from ..machinery.memory import bare, is_computed
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import Table, bare, layout_in_format_of
 from .grid_points import Points, composed_gradients
-from .max_pool import in_format_of
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -27,34 +28,60 @@ _DEFAULT_CHANGED = (
 )
 
 
-def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
-    out = empty(make_size((*input.shape[:2], *grid.shape[1:-1])), input.dtype, input.device)
-    if not is_computed(input) or not out.numel():
-        return out
-    points = Points(input, grid, mode, padding, align, False)
-    kernels.sample_planes(out, bare(input), points.index, points.weights, *points.geometry, taps=points.taps)
-    return in_format_of(input, out)
+def _layout(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> tuple:
+    return layout_in_format_of(input, (*input.shape[:2], *grid.shape[1:-1]))
 
 
-def _sample_backward(
-    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs: tuple[bool, bool]
-) -> tuple[Any, Any]:
-    dx = empty(input.shape, opmath(input.dtype), input.device) if needs[0] else None
-    dgrid = empty(grid.shape, grid.dtype, grid.device) if needs[1] else None
-    if not is_computed(input):
-        return dx, dgrid
-    if not g.numel():
-        return input.new_zeros(input.shape) if needs[0] else None, grid.new_zeros(grid.shape) if needs[1] else None
-    points = Points(input, grid, mode, padding, align, needs[1])
-    grad = bare(g)
-    if dx is not None:
-        kernels.sample_planes_backward(dx, grad, points.index, points.weights, *points.geometry, taps=points.taps)
-        dx = dx.to(input.dtype)
-    if dgrid is not None:
+def _sample(out: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> None:
+    """The kernel of grid_sample."""
+    points = Points(input.shape, grid.shape, mode)
+    index, weights, _ = points.look_up(grid, mode, padding, align, False)
+    target = out if out._contig else empty(out.shape, out.dtype, out.device)
+    kernels.sample_planes(target, bare(input), index, weights, *points.geometry, taps=points.taps)
+    if target is not out:
+        raw_copy(out, target)
+
+
+def _grads_layout(
+    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
+) -> list:
+    return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
+
+
+@internal(layout=_grads_layout, returns=iter, runs_empty=True)
+def sample_grads(
+    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
+) -> Any:
+    """The gradients of grid_sample with respect to input and grid, as far as wanted, in one pass over the points."""
+
+
+@sample_grads.on("any")
+def _(
+    out: list[Tensor],
+    g: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    mode: str,
+    padding: str,
+    align: bool,
+    wants: tuple[bool, ...],
+) -> None:
+    if 0 in g.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    points, grad = Points(input.shape, grid.shape, mode), bare(g)
+    index, weights, slopes = points.look_up(grid, mode, padding, align, wants[1])
+    if wants[0]:
+        wide = opmath(input.dtype)
+        dx = out[0] if wide is input.dtype else empty(input.shape, wide, input.device)
+        kernels.sample_planes_backward(dx, grad, index, weights, *points.geometry, taps=points.taps)
+        if dx is not out[0]:
+            raw_copy(out[0], dx)
+    if wants[1]:
         kernels.sample_grid_backward(
-            dgrid, grad, bare(input), points.index, points.slopes, *points.geometry, taps=points.taps, dims=points.dims
+            out[-1], grad, bare(input), index, slopes, *points.geometry, taps=points.taps, dims=points.dims
         )
-    return dx, dgrid
 
 
 def _grads(
@@ -62,19 +89,24 @@ def _grads(
 ) -> tuple[Any, Any]:
     if recording_mode.enabled:  # the gradients will be differentiated again
         return composed_gradients(g, input, grid, mode, padding, align)
-    return _sample_backward(g, input, grid, mode, padding, align, (needs["input"], needs["grid"]))
+    wants = needs["input"], needs["grid"]
+    found = sample_grads(g, input, grid, mode, padding, align, wants)
+    return next(found) if wants[0] else None, next(found) if wants[1] else None
 
 
 def _declared(dims: int) -> Any:
     def run(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
-        return _sample(input, grid, mode, padding, align)
+        """The input looked up at the points of a grid."""
 
-    return internal(
+    sampler = internal(
         run,
+        layout=_layout,
         grads={("input", "grid"): _grads},
         label=f"GridSampler{dims}DBackward0",
         name=f"grid_sampler_{dims}d_points",
     )
+    sampler.on("any")(_sample)
+    return sampler
 
 
 _SAMPLERS = {dims: _declared(dims) for dims in (2, 3)}
@@ -149,7 +181,8 @@ def grid_sampler(
 # -- affine_grid ----------------------------------------------------------------------------------------------------------
 
 
-def _base_points(sizes: tuple[int, ...], align: bool, like: Tensor) -> Tensor:
+@lru_cache(4)
+def _base_points(sizes: tuple[int, ...], align: bool, d: dtype) -> Table:
     """All places of an image or volume as rows (x, y, (z,) 1), x running fastest."""
     lines = []
     for n in sizes:
@@ -158,23 +191,30 @@ def _base_points(sizes: tuple[int, ...], align: bool, like: Tensor) -> Tensor:
     axes = np.meshgrid(*lines, indexing="ij")
     columns = [a.reshape(-1) for a in reversed(axes)]
     base = np.stack([*columns, np.ones(numel_of(sizes))], 1)
-    kept = opmath(like.dtype)
-    return copy_of_array(base.astype(kept.numpy), kept).to(like.dtype)
+    return Table(base.astype(d.numpy), d)
+
+
+def _base_like(t: Tensor, size: tuple[int, ...], align: bool) -> Any:
+    return _base_points(tuple(size[2:]), align, opmath(t.dtype)).on(t.device).to(t.dtype)
 
 
 def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
-    base = _base_points(tuple(size[2:]), align_corners, g)
-    flat = g.reshape(g.shape[0], -1, g.shape[-1])
-    return flat.transpose(1, 2) @ base
+    flat: Any = g.reshape(g.shape[0], -1, g.shape[-1])
+    return flat.transpose(1, 2) @ _base_like(g, size, align_corners)
 
 
-@primitive(grads={"theta": _affine_backward}, method=False)
+def _affine_layout(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> tuple:
+    return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
+
+
+@primitive(layout=_affine_layout, grads={"theta": _affine_backward}, method=False)
 def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
     """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
-    sizes = tuple(size[2:])
-    base = _base_points(sizes, align_corners, theta)
-    points = base @ theta.transpose(1, 2)
-    return points.reshape(theta.shape[0], *sizes, len(sizes))
+
+
+@affine_grid_generator.on("any")
+def _(out: Tensor, theta: Tensor, size: tuple[int, ...], align_corners: bool) -> None:
+    raw_copy(out, (_base_like(theta, size, align_corners) @ theta.transpose(1, 2)).reshape(out.shape))
 
 
 @composite(method=False, namespaces=("nn.functional",))

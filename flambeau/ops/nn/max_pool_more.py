@@ -12,11 +12,10 @@ from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
-from ..machinery.memory import without_gaps
-from ..machinery.primitive import Saved
+from ..machinery.memory import layout_in_format_of, without_gaps
 from ..random.fills import rand
 from .avg_pool import adaptive_size, check_signal
-from .max_pool import add_at_positions, in_format_of, place_values, pool_by_table, take_positions
+from .max_pool import add_at_positions, indexed_layout, place_values, pool_by_table, take_positions
 from .windows import adaptive, need_dtype, read_window, spread, window_table
 
 _FUNCTIONAL = ("nn.functional",)
@@ -35,22 +34,26 @@ def _to_places(dims: int) -> dict[str, Any]:
 # -- adaptive -------------------------------------------------------------------------------------------------------------
 
 
-def _adaptive_max(input: Tensor, sizes: tuple[int, ...]) -> Any:
+def _adaptive_max(out: list[Tensor], input: Tensor, sizes: tuple[int, ...]) -> None:
     dims = len(sizes)
-    input = without_gaps(input)
     table = window_table([*_whole(dims), *map(adaptive, input.shape[-dims:], sizes)])
-    out, indices = pool_by_table(input, sizes, table, (1,) * dims, True)
-    assert indices is not None
-    places = in_format_of(input, indices)
-    return Saved((in_format_of(input, out), places), places=places)  # the maxima may be changed in place
+    pool_by_table(*out, without_gaps(input), table, (1,) * dims)
 
 
 def _adaptive_op(dims: int) -> Any:
     def pool(input: Tensor, sizes: tuple[int, ...]) -> Any:
         """Maxima over windows that cover images or volumes evenly, and their positions."""
-        return _adaptive_max(input, sizes)
 
-    return internal(pool, grads=_to_places(dims), label=f"AdaptiveMaxPool{dims}DBackward0", name=f"adaptive_max{dims}d")
+    op = internal(
+        pool,
+        layout=indexed_layout,
+        keeps={"places": 1},  # the maxima may be changed in place
+        grads=_to_places(dims),
+        label=f"AdaptiveMaxPool{dims}DBackward0",
+        name=f"adaptive_max{dims}d",
+    )
+    op.on("any")(_adaptive_max)
+    return op
 
 
 _ADAPTIVE = {dims: _adaptive_op(dims) for dims in (2, 3)}
@@ -128,7 +131,14 @@ def _random_starts(sample: np.ndarray, size: int, count: int, kernel: int) -> np
     return starts
 
 
-def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Saved:
+def _fractional_layout(input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> list:
+    shape = (*input.shape[: len(input.shape) - len(sizes)], *sizes)
+    return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
+
+
+def _fractional(
+    out: list[Tensor], input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor
+) -> None:
     dims = len(sizes)
     wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples
     numbers = wide._array().reshape(-1, dims)
@@ -136,22 +146,25 @@ def _fractional(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], 
         numbers = numbers[:, ::-1]  # for images the first number is that of the columns
     table = [np.broadcast_to(row, (len(numbers), 1)) for part in _whole(dims) for row in part]
     for d in range(dims):
-        table.append(_random_starts(numbers[:, d], input.shape[len(input.shape) - dims + d], sizes[d], kernel[d]))
-        table.append(np.full((len(numbers), sizes[d]), kernel[d]))
-    windows = np.ascontiguousarray(np.concatenate(table, axis=1), np.int64)
-    out, indices = pool_by_table(input, sizes, windows, (1,) * dims, True)
-    assert indices is not None
-    return Saved((out, indices), places=indices)  # the maxima may be changed in place
+        table.append(_random_starts(numbers[:, d], input.shape[len(input.shape) - dims + d], sizes[d], widths[d]))
+        table.append(np.full((len(numbers), sizes[d]), widths[d]))
+    pool_by_table(*out, input, np.ascontiguousarray(np.concatenate(table, axis=1), np.int64), (1,) * dims)
 
 
 def _fractional_op(dims: int) -> Any:
-    def pool(input: Tensor, kernel: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
+    def pool(input: Tensor, widths: tuple[int, ...], sizes: tuple[int, ...], samples: Tensor) -> Any:
         """Maxima over windows at random places in images or volumes, and their positions."""
-        return _fractional(input, kernel, sizes, samples)
 
-    return internal(
-        pool, grads=_to_places(dims), label=f"FractionalMaxPool{dims}DBackward0", name=f"fractional_max{dims}d"
+    op = internal(
+        pool,
+        layout=_fractional_layout,
+        keeps={"places": 1},  # the maxima may be changed in place
+        grads=_to_places(dims),
+        label=f"FractionalMaxPool{dims}DBackward0",
+        name=f"fractional_max{dims}d",
     )
+    op.on("cpu")(_fractional)
+    return op
 
 
 _FRACTIONAL = {dims: _fractional_op(dims) for dims in (2, 3)}
@@ -247,17 +260,21 @@ fractional_max_pool2d, fractional_max_pool3d = map(_fractional_pooling, (2, 3))
 
 
 def _unpool_op(dims: int) -> Any:
-    def unpool(input: Tensor, indices: Tensor, shape: Any) -> Tensor:
+    def unpool(input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Zeros of `shape` with the elements of input at their positions in each plane or volume."""
-        result = place_values(input, indices, tuple(shape), dims, add=False)
-        return in_format_of(input, result) if dims == 2 else result
 
-    return internal(
+    def layout(input: Tensor, indices: Tensor, shape: tuple[int, ...]) -> tuple:
+        return layout_in_format_of(input, shape) if dims == 2 else (shape, input.dtype, input.device)
+
+    op = internal(
         unpool,
+        layout=layout,
         grads={"input": lambda g, indices: take_positions(g, indices, dims)},
         label=f"MaxUnpool{dims}DBackward0",
         name=f"unpool{dims}d",
     )
+    op.on("any")(lambda out, input, indices, shape: place_values(out, input, indices, dims, False))
+    return op
 
 
 _UNPOOL = {dims: _unpool_op(dims) for dims in (2, 3)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.layout import channels_last, suggests_channels_last
+from ...core.layout import channels_last_strides, suggests_channels_last
+from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
-from ..creation.convert import clone
 from ..machinery.arguments import as_int, need_tensors
 from ..machinery.declare import composite, internal
+from ..machinery.inplace import raw_copy
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -25,34 +26,69 @@ def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
     return factor
 
 
-@internal(grads={"input": lambda g, factor: pixel_unshuffle(g, factor)}, label="PixelShuffleBackward0")
-def _to_pixels(input: Any, factor: int) -> Tensor:
+def _formatted(shape: tuple[int, ...], like: Tensor) -> tuple:
+    """The layout of a result of this shape in the memory format of `like`: these operators never return views."""
+    if suggests_channels_last(like.shape, like._strides) and len(shape) == 4:
+        return shape, like.dtype, like.device, channels_last_strides(shape)
+    return shape, like.dtype, like.device
+
+
+def _split(t: Tensor, start: int, *parts: tuple[int, ...]) -> Any:
+    """t with its dimensions from `start` on seen as several each."""
+    shape, strides = list(t.shape[:start]), list(t._strides[:start])
+    for sizes, step in zip(parts, t._strides[start:]):
+        shape += sizes
+        strides += [step * numel_of(sizes[i + 1 :]) for i in range(len(sizes))]
+    return t._view(make_size(shape), tuple(strides), t._offset)
+
+
+def _to_pixels_layout(input: Tensor, factor: int) -> tuple:
     *lead, channels, height, width = input.shape
-    out = channels // (factor * factor)
-    rank = len(lead)
-    split = input.reshape(*lead, out, factor, factor, height, width)
-    order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return _copied(split.permute(*order), (*lead, out, height * factor, width * factor), input)
+    return _formatted((*lead, channels // (factor * factor), height * factor, width * factor), input)
 
 
-@internal(grads={"input": lambda g, factor: pixel_shuffle(g, factor)}, label="PixelUnshuffleBackward0")
-def _to_channels(input: Any, factor: int) -> Tensor:
+@internal(
+    layout=_to_pixels_layout,
+    grads={"input": lambda g, factor: pixel_unshuffle(g, factor)},
+    label="PixelShuffleBackward0",
+)
+def _to_pixels(input: Tensor, factor: int) -> Tensor:
+    """Channels as pixels."""
+
+
+@_to_pixels.on("any")
+def _(out: Tensor, input: Tensor, factor: int) -> None:
+    _exchange(out, input, out, input, factor)
+
+
+def _to_channels_layout(input: Tensor, factor: int) -> tuple:
     *lead, channels, height, width = input.shape
-    rank = len(lead)
-    split = input.reshape(*lead, channels, height // factor, factor, width // factor, factor)
-    order = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
-    shape = (*lead, channels * factor * factor, height // factor, width // factor)
-    return _copied(split.permute(*order), shape, input)
+    return _formatted((*lead, channels * factor * factor, height // factor, width // factor), input)
 
 
-def _copied(t: Any, shape: Any, like: Tensor) -> Tensor:
-    """A new tensor of this shape in the memory format of `like`: these operators never return views."""
-    copy: Any = clone(t).contiguous().reshape(*shape)._bare_alias()  # type: ignore[attr-defined]
-    return (
-        copy.contiguous(memory_format=channels_last)
-        if suggests_channels_last(like.shape, like._strides) and len(shape) == 4
-        else copy
-    )
+@internal(
+    layout=_to_channels_layout,
+    grads={"input": lambda g, factor: pixel_shuffle(g, factor)},
+    label="PixelUnshuffleBackward0",
+)
+def _to_channels(input: Tensor, factor: int) -> Tensor:
+    """Pixels as channels."""
+
+
+@_to_channels.on("any")
+def _(out: Tensor, input: Tensor, factor: int) -> None:
+    _exchange(out, input, input, out, factor)
+
+
+def _exchange(out: Tensor, source: Tensor, large: Tensor, small: Tensor, factor: int) -> None:
+    """Copy between images (..., C, H * r, W * r) and what they are of (..., C * r * r, H, W), `out` being one of them."""
+    start = len(large.shape) - 3
+    channels, (height, width) = large.shape[start], small.shape[-2:]
+    pixels = _split(large, start + 1, (height, factor), (width, factor))  # ..., C, H, r, W, r
+    planes = _split(small, start, (channels, factor, factor), (height,), (width,))  # ..., C, r, r, H, W
+    lead = range(start + 1)
+    planes = planes.permute(*lead, start + 3, start + 1, start + 4, start + 2)
+    raw_copy(*((pixels, planes) if out is large else (planes, pixels)))
 
 
 @composite(**_BOTH)
@@ -82,14 +118,23 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return _to_channels(input, factor)
 
 
+def _mixed_layout(input: Tensor, groups: int) -> tuple:
+    return _formatted(input.shape, input)
+
+
 @internal(
+    layout=_mixed_layout,
     grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
     label="ChannelShuffleBackward0",
 )
-def _mixed(input: Any, groups: int) -> Tensor:
-    samples, channels, *rest = input.shape
-    split = input.reshape(samples, groups, channels // groups, *rest)
-    return _copied(split.transpose(1, 2), input.shape, input)
+def _mixed(input: Tensor, groups: int) -> Tensor:
+    """Channels interleaved: one of each group in turn."""
+
+
+@_mixed.on("any")
+def _(out: Tensor, input: Tensor, groups: int) -> None:
+    each, rest = input.shape[1] // groups, [(n,) for n in input.shape[2:]]
+    raw_copy(_split(out, 1, (each, groups), *rest), _split(input, 1, (groups, each), *rest).transpose(1, 2))
 
 
 @composite(**_BOTH, aliases=("native_channel_shuffle",))

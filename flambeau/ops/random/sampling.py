@@ -10,12 +10,11 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
 from ...core import random_samplers as samplers
-from ...core.device import cpu
 from ...core.generator import Generator
 from ...core.layout import broadcast_two
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...core.typenames import type_name
 from ..creation.filled import finish, new, prepare_out
 from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_options
@@ -46,14 +45,36 @@ def _zeros(g: Tensor, like: Tensor) -> Tensor:
 # -- bernoulli --------------------------------------------------------------------------------------------------------
 
 
-@internal(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0")
+def _bernoulli_layout(input: Tensor, *rest: Any) -> tuple:
+    return input.shape, input.dtype, input.device
+
+
+@internal(
+    layout=_bernoulli_layout,
+    draws=True,
+    grads={"input": lambda g, input: _zeros(g, input)},
+    label="BernoulliBackward0",
+    runs_empty=True,
+)
 def _bernoulli_of(input: Tensor, generator: Generator) -> Tensor:
-    return fill_bernoulli(empty(input.shape, input.dtype, input.device), input, generator)
+    """Ones with the probabilities in `input`, else zeros."""
 
 
-@internal(grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0")
+@_bernoulli_of.on("any")
+def _(out: Tensor, input: Tensor, generator: Generator) -> None:
+    fill_bernoulli(out, input, generator)
+
+
+@internal(
+    layout=_bernoulli_layout, draws=True, grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0"
+)
 def _bernoulli_with(input: Tensor, p: float, generator: Generator) -> Tensor:
-    return fill(empty(input.shape, input.dtype, input.device), generator, Bernoulli(p))
+    """Ones with probability p, else zeros."""
+
+
+@_bernoulli_with.on("any")
+def _(out: Tensor, input: Tensor, p: float, generator: Generator) -> None:
+    fill(out, generator, Bernoulli(p))
 
 
 @composite(kind="random")
@@ -82,7 +103,7 @@ def _check_deviation(std: Any) -> None:
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.device is cpu and numel_of(std.shape) and not (std.min() >= 0).item():  # type: ignore[attr-defined]
+        if std.device.type != "meta" and numel_of(std.shape) and not (std.min() >= 0).item():
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
@@ -95,30 +116,29 @@ def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor
     return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)  # type: ignore[attr-defined]
 
 
-def _normal_like(mean: Any, std: Any, generator: Generator) -> Tensor:
-    _check_deviation(std)
-    shape = std.shape if not isinstance(mean, Tensor) else mean.shape
+def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
+    source = mean if isinstance(mean, Tensor) else std
+    shape = source.shape
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         shape = broadcast_two(mean.shape, std.shape)
-    source = mean if isinstance(mean, Tensor) else std
-    return _fill_normal(empty(make_size(shape), source.dtype, source.device), mean, std, generator)
+    return shape, source.dtype, source.device
 
 
-@internal(grads={"mean": lambda g, mean: _zeros(g, mean)}, label="NormalBackward1")
-def _normal_of_mean(mean: Tensor, std: float, generator: Generator) -> Tensor:
-    return _normal_like(mean, std, generator)
+def _normal_op(fn: Any, label: str, *differentiable: str) -> Any:
+    rules = {"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}
+    grads = {name: rules[name] for name in differentiable}
+    op = internal(fn, layout=_normal_layout, draws=True, grads=grads, label=label)
+    op.on("any")(_fill_normal)
+    return op
 
 
-@internal(grads={"std": lambda g, std: _zeros(g, std)}, label="NormalBackward2")
-def _normal_of_std(mean: float, std: Tensor, generator: Generator) -> Tensor:
-    return _normal_like(mean, std, generator)
+def _normal_samples(mean: Any, std: Any, generator: Generator) -> Tensor:
+    """Normal samples, one for each element of mean and std."""
 
 
-@internal(
-    grads={"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}, label="NormalBackward3"
-)
-def _normal_of_both(mean: Tensor, std: Tensor, generator: Generator) -> Tensor:
-    return _normal_like(mean, std, generator)
+_normal_of_mean = _normal_op(_normal_samples, "NormalBackward1", "mean")
+_normal_of_std = _normal_op(_normal_samples, "NormalBackward2", "std")
+_normal_of_both = _normal_op(_normal_samples, "NormalBackward3", "mean", "std")
 
 
 @composite(kind="random", method=False)
@@ -142,6 +162,7 @@ def normal(
         raise TypeError("normal() takes a size and options of new tensors only if mean and std are numbers")
     if out is not None:
         return _normal_into(mean, std, source, out)
+    _check_deviation(std)
     if not isinstance(mean, Tensor):
         return _normal_of_std(mean, std, source)
     return _normal_of_both(mean, std, source) if isinstance(std, Tensor) else _normal_of_mean(mean, std, source)
@@ -199,25 +220,30 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     if not input.shape[-1]:
         raise RuntimeError("cannot sample from no categories: the last dimension of prob_dist is empty")
-    shape = make_size((*input.shape[:-1], num_samples))
-    if input.device is not cpu:
-        return empty(shape, dt.int64, input.device)
-    if replacement and num_samples > 1 and NATIVE and numel_of(input.shape):
-        return multinomial_samples(source, dense(input), num_samples, shape)
-    if (
-        num_samples == 1
-        and NATIVE
-        and input._contig
-        and input.dtype in (dt.float32, dt.float64)
-        and numel_of(input.shape)
-    ):
-        return winner_samples(source, input, shape)
-    if input._contig or (replacement and num_samples > 1):
+    return _drawn(input, num_samples, bool(replacement), source)
+
+
+def _drawn_layout(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> tuple:
+    return (*input.shape[:-1], num_samples), dt.int64, input.device
+
+
+@internal(layout=_drawn_layout, draws=True)
+def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> Tensor:
+    """Indices drawn with the weights in each row of `input`."""
+
+
+@_drawn.on("cpu")
+def _(out: Tensor, input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> None:
+    if replacement and num_samples > 1 and NATIVE:
+        multinomial_samples(out, generator, dense(input), num_samples)
+    elif num_samples == 1 and NATIVE and input._contig and input.dtype in (dt.float32, dt.float64):
+        winner_samples(out, generator, input)
+    elif input._contig or (replacement and num_samples > 1):
         weights = np.ascontiguousarray(input._array()).reshape(-1, input.shape[-1])
-        drawn = samplers.multinomial(source, weights, input.dtype, num_samples, replacement)
+        drawn = samplers.multinomial(generator, weights, input.dtype, num_samples, replacement)
+        out._array()[...] = drawn.reshape(out.shape)
     else:
-        drawn = _race(source, input, num_samples)
-    return copy_of_array(drawn.reshape(shape), dt.int64)
+        out._array()[...] = _race(generator, input, num_samples).reshape(out.shape)
 
 
 def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
@@ -234,26 +260,46 @@ def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
     return np.argsort(-scores, axis=-1, kind="stable")[:, :num_samples]
 
 
-def _sampled(
-    input: Tensor, source: Generator, native: Callable[..., Tensor], sample: Callable[..., np.ndarray]
-) -> Tensor:
-    """A contiguous tensor of `input`'s shape whose elements come from its own, row by row."""
-    if input.device is not cpu or not numel_of(input.shape):
-        return empty(input.shape, input.dtype, input.device)
-    if NATIVE:
-        return native(source, dense(input))
-    flat = sample(source, np.ascontiguousarray(input._array()).reshape(-1), input.dtype)
-    return copy_of_array(flat.reshape(input.shape), input.dtype)
+def _samples_layout(input: Tensor, generator: Generator) -> tuple:
+    return input.shape, input.dtype, input.device
 
 
-@primitive(grads={"input": lambda g, input: _zeros(g, input)}, kind="random", method=False)
+def _sampling_op(fn: Any, native: Callable[..., None], sample: Callable[..., np.ndarray], **options: Any) -> Any:
+    """An operator whose samples come from the elements of its input, row by row."""
+    op = internal(fn, layout=_samples_layout, draws=True, **options)
+
+    @op.on("cpu")
+    def _(out: Tensor, input: Tensor, generator: Generator) -> None:
+        if NATIVE:
+            native(out, generator, dense(input))
+        else:
+            flat = sample(generator, np.ascontiguousarray(input._array()).reshape(-1), input.dtype)
+            out._array()[...] = flat.reshape(out.shape)
+
+    return op
+
+
+def _counts(input: Tensor, generator: Generator) -> Tensor:
+    """Counts of Poisson distributions with the rates in `input`."""
+
+
+_poisson = _sampling_op(
+    _counts,
+    poisson_samples,
+    samplers.poisson,
+    grads={"input": lambda g, input: _zeros(g, input)},
+    label="PoissonBackward0",
+)
+
+
+@composite(kind="random", method=False)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Counts of Poisson distributions with the rates in `input`."""
     need_tensors("poisson", input=input)
     source = as_generator(generator, "poisson")
     if not input.dtype.is_floating_point:
         raise unsupported("poisson_cpu", input.dtype)
-    return _sampled(input, source, poisson_samples, samplers.poisson)
+    return _poisson(input, source)
 
 
 @composite(kind="random", method=False)
@@ -267,58 +313,109 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
         raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {type_word(prob.dtype)}")
     if prob.dtype is not count.dtype:
         raise RuntimeError(f"Found dtype {type_word(prob.dtype)} but expected {type_word(count.dtype)}")
-    shape = make_size(broadcast_two(count.shape, prob.shape))
-    if count.device is not cpu:
-        return empty(shape, count.dtype, count.device)
-    if NATIVE and numel_of(shape) and count.dtype in (dt.float32, dt.float64):
-        both = (dense(t.expand(shape)) for t in (count, prob))  # type: ignore[attr-defined]
-        return binomial_samples(source, *both)
-    trials, chances = (np.ascontiguousarray(np.broadcast_to(t._array(), shape)).reshape(-1) for t in (count, prob))
-    drawn = samplers.binomial(source, trials, chances, count.dtype)
-    return copy_of_array(drawn.reshape(shape), count.dtype)
+    return _binomial(count, prob, source)
+
+
+def _binomial_layout(count: Tensor, prob: Tensor, generator: Generator) -> tuple:
+    return broadcast_two(count.shape, prob.shape), count.dtype, count.device
+
+
+@internal(layout=_binomial_layout, draws=True)
+def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> Tensor:
+    """How many of `count` trials succeed, each with probability `prob`."""
+
+
+@_binomial.on("cpu")
+def _(out: Tensor, count: Tensor, prob: Tensor, generator: Generator) -> None:
+    if NATIVE and count.dtype in (dt.float32, dt.float64):
+        binomial_samples(out, generator, *(dense(t.expand(out.shape)) for t in (count, prob)))
+        return
+    trials, chances = (np.ascontiguousarray(np.broadcast_to(t._array(), out.shape)).reshape(-1) for t in (count, prob))
+    out._array()[...] = samplers.binomial(generator, trials, chances, count.dtype).reshape(out.shape)
 
 
 # -- gamma ------------------------------------------------------------------------------------------------------------
 
 
+def _gamma_grad_layout(input: Tensor, output: Tensor) -> tuple:
+    return broadcast_two(input.shape, output.shape), input.dtype, input.device
+
+
 @primitive(
-    grads={("input", "output"): unknown_derivative("_standard_gamma_grad")}, name="_standard_gamma_grad", method=False
+    layout=_gamma_grad_layout,
+    grads={("input", "output"): unknown_derivative("_standard_gamma_grad")},
+    name="_standard_gamma_grad",
+    method=False,
 )
 def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How a sample of the gamma distribution moves with its parameter: d output / d input."""
-    return copy_of_array(gamma_gradient(input._array(), output._array()), input.dtype)
 
 
-@primitive(
+@standard_gamma_grad.on("cpu")
+def _(out: Tensor, input: Tensor, output: Tensor) -> None:
+    out._array()[...] = gamma_gradient(input._array(), output._array())
+
+
+def _gammas(input: Tensor, generator: Generator) -> Tensor:
+    """Samples of gamma distributions with the shape parameters in `input` and scale 1."""
+
+
+_gamma = _sampling_op(
+    _gammas,
+    gamma_samples,
+    samplers.standard_gamma,
     grads={"input": lambda g, input, out: g * standard_gamma_grad(input, out)},
-    name="_standard_gamma",
-    kind="random",
-    method=False,
+    label="StandardGammaBackward0",
 )
+
+
+@composite(name="_standard_gamma", kind="random", method=False)
 def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Samples of gamma distributions with the shape parameters in `input` and scale 1."""
     source = as_generator(generator, "_standard_gamma")
     if input.dtype not in (dt.float32, dt.float64):
         raise unsupported("gamma_cpu", input.dtype)
-    return _sampled(input, source, gamma_samples, samplers.standard_gamma)
+    return _gamma(input, source)
 
 
-@primitive(grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")}, name="_dirichlet_grad", method=False)
+def _dirichlet_grad_layout(x: Tensor, alpha: Tensor, total: Tensor) -> tuple:
+    return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
+
+
+@primitive(
+    layout=_dirichlet_grad_layout,
+    grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")},
+    name="_dirichlet_grad",
+    method=False,
+)
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
-    return copy_of_array(dirichlet_gradient(x._array(), alpha._array(), total._array()), x.dtype)
 
 
-@primitive(name="_sample_dirichlet", kind="random", method=False)
+@dirichlet_grad.on("cpu")
+def _(out: Tensor, x: Tensor, alpha: Tensor, total: Tensor) -> None:
+    out._array()[...] = dirichlet_gradient(x._array(), alpha._array(), total._array())
+
+
+@internal(layout=_samples_layout, draws=True)
+def _dirichlet(input: Tensor, generator: Generator) -> Tensor:
+    """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
+
+
+@_dirichlet.on("cpu")
+def _(out: Tensor, input: Tensor, generator: Generator) -> None:
+    outcomes = input.shape[-1] if input.shape else 1
+    if NATIVE:
+        dirichlet_samples(out, generator, dense(input), outcomes)
+    else:
+        rows = np.ascontiguousarray(input._array()).reshape(-1, outcomes)
+        out._array()[...] = samplers.dirichlet(generator, rows, input.dtype).reshape(out.shape)
+
+
+@composite(name="_sample_dirichlet", kind="random", method=False)
 def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
     source = as_generator(generator, "_sample_dirichlet")
     if input.dtype not in (dt.float32, dt.float64):
         raise unsupported("dirichlet", input.dtype)
-    if input.device is not cpu or not numel_of(input.shape):
-        return empty(input.shape, input.dtype, input.device)
-    outcomes = input.shape[-1] if input.shape else 1
-    if NATIVE:
-        return dirichlet_samples(source, dense(input), outcomes)
-    rows = np.ascontiguousarray(input._array()).reshape(-1, outcomes)
-    return copy_of_array(samplers.dirichlet(source, rows, input.dtype).reshape(input.shape), input.dtype)
+    return _dirichlet(input, source)

@@ -11,7 +11,6 @@ from ...core import dtype as dt
 from ...core import random_math as rm
 from ...core.generator import Generator
 from ...core.random_samplers import STIRLING_TAIL, check_race, check_weights
-from ...core.size import Size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import random_varying as kernels
 from .random_fill import fill
@@ -31,62 +30,50 @@ def _drawing(generator: Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         generator.kept_normal = float(values[1]) if values[0] else None
 
 
-def poisson_samples(generator: Generator, rates: Tensor) -> Tensor:
+def poisson_samples(out: Tensor, generator: Generator, rates: Tensor) -> None:
     if not (rm.widen(rates._array(), rates.dtype) >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    out = empty(rates.shape, rates.dtype)
     with _drawing(generator) as (engine, _, _):
         kernels.poisson(out, rates, engine, numel_of(rates.shape))
-    return out
 
 
-def binomial_samples(generator: Generator, counts: Tensor, chances: Tensor) -> Tensor:
-    out = empty(counts.shape, counts.dtype)
+def binomial_samples(out: Tensor, generator: Generator, counts: Tensor, chances: Tensor) -> None:
     with _drawing(generator) as (engine, _, _):
         kernels.binomial(out, counts, chances, _TAIL, engine, numel_of(counts.shape))
-    return out
 
 
-def gamma_samples(generator: Generator, alpha: Tensor) -> Tensor:
-    out = empty(alpha.shape, alpha.dtype)
+def gamma_samples(out: Tensor, generator: Generator, alpha: Tensor) -> None:
     least = float(np.finfo(alpha.dtype.numpy).tiny)
     with _drawing(generator) as (engine, _, kept):
         kernels.gamma(out, alpha, engine, kept, numel_of(alpha.shape), least)
-    return out
 
 
-def dirichlet_samples(generator: Generator, alpha: Tensor, k: int) -> Tensor:
+def dirichlet_samples(out: Tensor, generator: Generator, alpha: Tensor, k: int) -> None:
     """Of k outcomes each, along the last dimension."""
-    out = empty(alpha.shape, alpha.dtype)
     limits = np.finfo(alpha.dtype.numpy)
     parts = empty((k,), dt.float64)
     with _drawing(generator) as (engine, _, kept):
         kernels.dirichlet(
             out, alpha, parts, engine, kept, numel_of(alpha.shape) // k, k, float(limits.tiny), 1 - float(limits.epsneg)
         )
-    return out
 
 
-def multinomial_samples(generator: Generator, weights: Tensor, num_samples: int, shape: Size) -> Tensor:
+def multinomial_samples(out: Tensor, generator: Generator, weights: Tensor, num_samples: int) -> None:
     """With replacement, from each row of `weights`."""
     k = weights.shape[-1]
     rows = numel_of(weights.shape) // k
     check_weights(rm.widen(weights._array(), weights.dtype).reshape(rows, k))
-    out = empty(shape, dt.int64)
     with _drawing(generator) as (engine, words, _):
         kernels.multinomial(out, weights, empty((k,), dt.float64), engine, words, rows, k, num_samples)
-    return out
 
 
-def winner_samples(generator: Generator, weights: Tensor, shape: Size) -> Tensor:
+def winner_samples(out: Tensor, generator: Generator, weights: Tensor) -> None:
     """One draw from each row: the largest weight / exponential noise."""
     k = weights.shape[-1]
     rows = numel_of(weights.shape) // k
     check_race(rm.widen(weights._array(), weights.dtype).reshape(rows, k))
     noise = fill(empty(weights.shape, weights.dtype), generator, Exponential())
-    out = empty(shape, dt.int64)
     kernels.race(out, weights, noise, rows, k)
-    return out
 
 
 def bernoulli_samples(generator: Generator, out: Tensor, chances: Tensor) -> None:

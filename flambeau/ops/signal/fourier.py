@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.dtype import dtype
 from ...core.layout import wrap_dim
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
-from ...core.tensor import Tensor, empty_strided
+from ...core.tensor import Tensor, copy_of_array, empty_strided
 from ..creation.filled import finish, new
 from ..machinery.arguments import as_ints, is_int, need_tensor, read_options
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
+from ..machinery.inplace import raw_copy
 from ..shape.border import pad
 from ..shape.joining import cat
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
@@ -27,24 +27,22 @@ from .fourier_lines import is_real_supported, is_supported, real_along, transfor
 # -- primitives -------------------------------------------------------------------------------------------------------
 
 
-def _laid_out(shape: Any, order: list[int], d: dtype) -> Tensor:
-    """A new tensor whose dimensions are stored in the given order (slowest first)."""
+def _strides(shape: Any, order: list[int]) -> tuple[int, ...]:
+    """The strides of dimensions that are stored in the given order (slowest first)."""
     strides, step = [0] * len(shape), 1
     for dim in reversed(order):
         strides[dim] = step
         step *= max(shape[dim], 1)
-    return empty_strided(make_size(shape), tuple(strides), d)
+    return tuple(strides)
 
 
-def _delivered(array: np.ndarray, scale: float, order: list[int], d: dtype) -> Tensor:
-    """A new tensor with the scaled values, dimensions stored in the given order (slowest first)."""
-    out = _laid_out(array.shape, order, d)
+def _deliver(out: Tensor, array: np.ndarray, scale: float) -> None:
+    """The scaled values."""
     values = out._array()
     if scale == 1:
         values[...] = array
     else:
         np.multiply(array, array.real.dtype.type(scale), out=values, casting="same_kind")
-    return out
 
 
 def _memory_order(x: Tensor, dims: tuple[int, ...], sort_all: bool) -> list[int]:
@@ -63,15 +61,22 @@ def _complex_gradient(g: Tensor, dims: tuple, scale: float, forward: bool) -> Te
     return complex_transform(g, dims, scale, not forward)
 
 
-@internal(grads={"input": _complex_gradient}, label="FftC2CBackward0")
+def _complex_layout(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> tuple:
+    return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
+
+
+@internal(layout=_complex_layout, grads={"input": _complex_gradient}, label="FftC2CBackward0")
 def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
-    if dims and is_supported(input, [input.shape[d] for d in dims]):
-        out = _laid_out(input.shape, _memory_order(input, dims, True), input.dtype)
+    """Complex numbers to their coefficients, or back."""
+
+
+@complex_transform.on("cpu")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
+    if dims and is_supported([input.shape[d] for d in dims]):
         _along_each(out, input, dims, scale, forward)
-        return out
+        return
     a = input._array()
-    raw = np.fft.fftn(a, axes=dims) if forward else np.fft.ifftn(a, axes=dims, norm="forward")
-    return _delivered(raw, scale, _memory_order(input, dims, True), input.dtype)
+    _deliver(out, np.fft.fftn(a, axes=dims) if forward else np.fft.ifftn(a, axes=dims, norm="forward"), scale)
 
 
 def _along_each(out: Tensor, x: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
@@ -99,27 +104,36 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
     return complex_transform(g, dims, scale, False).real
 
 
-@internal(grads={"input": _real_gradient}, label="FftR2CBackward0")
+def _real_layout(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> tuple:
+    shape = list(input.shape)
+    if onesided:
+        shape[dims[-1]] = shape[dims[-1]] // 2 + 1
+    strides = _strides(shape, _memory_order(input, dims, not onesided))
+    return tuple(shape), input.dtype.to_complex(), input.device, strides
+
+
+@internal(layout=_real_layout, grads={"input": _real_gradient}, label="FftR2CBackward0")
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
-    sizes, d = [input.shape[d] for d in dims], input.dtype.to_complex()
-    if is_supported(input, sizes):
-        n, last, order = sizes[-1], dims[-1], _memory_order(input, dims, not onesided)
-        kept = n // 2 + 1 if onesided else n
-        out = _laid_out([kept if i == last else m for i, m in enumerate(input.shape)], order, d)
-        if is_real_supported(input, n):
-            real_along(out, input, last, n, scale, False)
-        else:
-            whole = _laid_out(input.shape, order, d) if onesided else out
-            transform_along(whole, input.to(d), last, scale, True)
-            if onesided:
-                out.copy_(whole.narrow(last, 0, kept))
-        _along_each(out, out, dims[:-1], 1.0, True)
-        return out
-    a = input._array()
-    raw = np.fft.rfftn(a, axes=dims)
-    if not onesided:
-        raw = _mirrored(raw, a.shape[dims[-1]], dims)
-    return _delivered(raw, scale, _memory_order(input, dims, not onesided), input.dtype.to_complex())
+    """Real numbers to their coefficients, all or half of them."""
+
+
+@real_transform.on("cpu")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> None:
+    sizes, last = [input.shape[d] for d in dims], dims[-1]
+    n = sizes[-1]
+    if not is_supported(sizes):
+        raw = np.fft.rfftn(input._array(), axes=dims)
+        _deliver(out, raw if onesided else _mirrored(raw, n, dims), scale)
+        return
+    if is_real_supported(n):
+        real_along(out, input, last, n, scale, False)
+    else:
+        order = _memory_order(input, dims, not onesided)
+        whole = empty_strided(input.shape, _strides(input.shape, order), out.dtype, out.device) if onesided else out
+        transform_along(whole, input.to(out.dtype), last, scale, True)
+        if onesided:
+            raw_copy(out, whole.narrow(last, 0, n // 2 + 1))
+    _along_each(out, out, dims[:-1], 1.0, True)
 
 
 def _completed(half: Tensor, dim: int, n: int) -> Tensor:
@@ -140,24 +154,32 @@ def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor
     return half * weights.reshape([count if d == last else 1 for d in range(len(g.shape))])
 
 
-@internal(grads={"input": _to_real_gradient}, label="FftC2RBackward0")
+def _to_real_layout(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> tuple:
+    shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
+    return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
+
+
+@internal(layout=_to_real_layout, grads={"input": _to_real_gradient}, label="FftC2RBackward0")
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
-    sizes = [*(input.shape[d] for d in dims[:-1]), size]
-    if is_supported(input, sizes):
-        last, order, spectrum = dims[-1], _memory_order(input, dims, False), input
-        if len(dims) > 1:
-            spectrum = _laid_out(input.shape, order, input.dtype)
-            _along_each(spectrum, input, dims[:-1], 1.0, False)
-        if not is_real_supported(input, size):
-            whole = _completed(spectrum, last, size)
-            transform_along(whole, whole, last, scale, False)
-            return whole.real.clone()
-        shape = [size if i == last else m for i, m in enumerate(input.shape)]
-        out = _laid_out(shape, order, input.dtype.to_real())
+    """Half of the coefficients of `size` real numbers along the last of dims to these numbers."""
+
+
+@inverse_real_transform.on("cpu")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> None:
+    sizes, last, spectrum = [*(input.shape[d] for d in dims[:-1]), size], dims[-1], input
+    if not is_supported(sizes):
+        _deliver(out, np.fft.irfftn(input._array(), sizes, dims, norm="forward"), scale)
+        return
+    if len(dims) > 1:
+        strides = _strides(input.shape, _memory_order(input, dims, False))
+        spectrum = empty_strided(input.shape, strides, input.dtype, input.device)
+        _along_each(spectrum, input, dims[:-1], 1.0, False)
+    if is_real_supported(size):
         real_along(out, spectrum, last, size, scale, True)
-        return out
-    raw = np.fft.irfftn(input._array(), sizes, dims, norm="forward")
-    return _delivered(raw, scale, _memory_order(input, dims, False), input.dtype.to_real())
+    else:
+        whole = _completed(spectrum, last, size)
+        transform_along(whole, whole, last, scale, False)
+        raw_copy(out, whole.real)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -414,14 +436,10 @@ def _frequencies(name: str, values: np.ndarray, n: int, d: float, out: Any, opti
         raise RuntimeError(f"{name} requires a floating point or complex dtype")
     with np.errstate(all="ignore"):  # no samples, or no time between them
         frequencies = values * np.divide(1.0, n * d)
-    t.copy_(finish(_from_numbers(frequencies), False))
+    t.copy_(copy_of_array(frequencies, dt.float64))
     if out is not None:
         return out.resize_(t.shape).copy_(t)
     return finish(t, chosen.requires_grad)
-
-
-def _from_numbers(values: np.ndarray) -> Tensor:
-    return _delivered(values, 1.0, list(range(values.ndim)), dt.float64)
 
 
 @composite(kind="creation", namespaces=("fft",), method=False)

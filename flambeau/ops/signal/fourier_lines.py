@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends.cpu.threads import get_num_threads
-from ...core.device import cpu
 from ...core.dtype import dtype, float64
 from ...core.size import make_size
-from ...core.tensor import Tensor, empty, new_tensor, numel_of
+from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library.chirp import chirp_lines, multiply_lines, unchirp_lines
 from ...kernels.library.fourier import LANES, transform_half_lines, transform_lines, transform_real_lines
 from ..machinery.plan import NATIVE
@@ -45,11 +44,9 @@ def _radices(n: int) -> tuple[int, ...] | None:
     return tuple(found) if n == 1 else None
 
 
-def is_supported(x: Tensor, sizes: list[int]) -> bool:
+def is_supported(sizes: list[int]) -> bool:
     """Whether the kernels can transform lines of these lengths."""
-    if not NATIVE or x.device is not cpu or not numel_of(x.shape):
-        return False
-    return all(n <= _LONGEST if _radices(n) is not None else 2 * n <= _LONGEST for n in sizes)
+    return NATIVE and all(n <= _LONGEST if _radices(n) is not None else 2 * n <= _LONGEST for n in sizes)
 
 
 class _Tables(NamedTuple):
@@ -198,9 +195,9 @@ def _run(
     )  # fmt: skip
 
 
-def is_real_supported(x: Tensor, n: int) -> bool:
+def is_real_supported(n: int) -> bool:
     """Whether real lines of n elements are short enough to travel in pairs."""
-    return n <= _LONG and _radices(n) is not None and is_supported(x, [n])
+    return n <= _LONG and _radices(n) is not None and is_supported([n])
 
 
 def real_along(out: Tensor, x: Tensor, dim: int, n: int, scale: float, to_real: bool) -> None:
