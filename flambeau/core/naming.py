@@ -50,6 +50,19 @@ def no_attribute(module: str, name: str) -> AttributeError:
     return AttributeError(f"module '{module}' has no attribute '{name}'")
 
 
+def load(name: str) -> ModuleType:
+    """The module of this name, imported, with the packages around it first.
+
+    Python's own `import a.b.c` takes the lock of `a.b.c` and only then that of `a.b`. If another thread is just importing `a.b`,
+    which imports its parts, each waits for the other. So what lies in a package that is imported when first used is reached
+    through that package, here and in import statements.
+    """
+    parts = name.split(".")
+    for i in range(1, len(parts)):
+        importlib.import_module(".".join(parts[:i]))
+    return importlib.import_module(name)
+
+
 def submodule(package: str, name: str) -> ModuleType:
     """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
     full = f"{package}.{name}"

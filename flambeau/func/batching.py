@@ -17,8 +17,8 @@ from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
-from ..ops.joining import stack
-from ..ops.registry import OPS, Op
+from ..ops.machinery.record import OPS, Op
+from ..ops.shape.joining import stack
 
 Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
 
@@ -42,7 +42,7 @@ class Level(modes.Mode):
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
-        self.depth: int = 1 + max((m.depth for m in modes.stack if isinstance(m, Level)), default=0)
+        self.depth: int = 1 + max((m.depth for m in modes.own.stack if isinstance(m, Level)), default=0)
 
     # -- values -----------------------------------------------------------------------------------------------------
     def owns(self, x: Any) -> bool:
@@ -240,4 +240,4 @@ def tensors_in(tree: Any) -> Iterator[Tensor]:
 
 def running_levels() -> list[Level]:
     """The vmaps that are running, outermost first."""
-    return [m for m in modes.stack if isinstance(m, Level)]
+    return [m for m in modes.own.stack if isinstance(m, Level)]

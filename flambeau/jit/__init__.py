@@ -6,6 +6,7 @@ looked at. What needs a compiled program (`save`, `load`, `freeze`) raises.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
@@ -20,7 +21,15 @@ __all__ = [
 ]  # fmt: skip
 
 _MISSING = "torch.jit.{} needs TorchScript's compiler, which is not in Flambeau yet"
+_UNTRACED = (
+    "jit.trace has not recorded anything: it returns the Python code, which takes each branch anew at every call, where a trace"
+    " would keep the one taken with the example inputs"
+)
 _python_isinstance = isinstance
+
+
+class TracerWarning(Warning):
+    """What a trace does not keep."""
 
 
 def script(obj: Any, optimize: Any = None, *, example_inputs: Any = None) -> Any:
@@ -32,11 +41,13 @@ def script(obj: Any, optimize: Any = None, *, example_inputs: Any = None) -> Any
 
 def trace(func: Callable, example_inputs: Any = None, **settings: Any) -> Callable:
     """The function or module itself; it is not run."""
+    warnings.warn(_UNTRACED, TracerWarning, stacklevel=2)
     return func
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], **settings: Any) -> Any:
     """The module itself; it is not run."""
+    warnings.warn(_UNTRACED, TracerWarning, stacklevel=2)
     return mod
 
 

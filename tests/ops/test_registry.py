@@ -10,8 +10,8 @@ import flambeau
 from flambeau.core.tensor import Tensor
 from flambeau.expr import Expr, arg, as_expr, pullback
 from flambeau.ops import OPS
-from flambeau.ops.formula import Pointwise
-from flambeau.ops.primitive import Primitive
+from flambeau.ops.machinery.formula import Pointwise
+from flambeau.ops.machinery.primitive import Primitive
 
 KINDS = {"pointwise", "reduction", "view", "primitive", "composite", "random", "creation"}
 SPACES = {"torch", "nn.functional", "special", "linalg", "fft", "Tensor"}

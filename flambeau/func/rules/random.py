@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.generator import default_generator
 from ...core.tensor import Tensor
-from ...ops.registry import Op
+from ...ops.machinery.record import Op
 from ..batching import Level, rule, tensors_in
 from .common import bind
 

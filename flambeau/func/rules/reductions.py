@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
-from ...ops.reducing import read_aliases
+from ...ops.machinery.reduction_faces import read_aliases
 from ..batching import Level, rule
 from .common import along, bind, leading, shifted_all
 

@@ -8,9 +8,9 @@ from typing import Any
 from ...autograd import no_grad
 from ...core.dtype import int64
 from ...core.tensor import Tensor
-from ...ops.construct import tensor
-from ...ops.creation import empty, ones, zeros
-from ...ops.joining import cat
+from ...ops.creation.construct import tensor
+from ...ops.creation.filled import empty, ones, zeros
+from ...ops.shape.joining import cat
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
