@@ -49,12 +49,10 @@ def broadcast_object(
     obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """An object of one process, on all."""
-    label = name or type(obj).__name__ if name else None
-    mine = _as_tensor(obj if state.rank() == root_rank else None)
-    parts = allgather_object(mine.numpy().tobytes() if state.rank() == root_rank else None, label, process_set)
+    data = pickle.dumps(obj) if state.rank() == root_rank else None
+    parts = allgather_object(data, name, process_set)
     ranks = process_set.ranks or list(range(state.size()))
-    data = parts[ranks.index(root_rank)]
-    return obj if state.rank() == root_rank else pickle.loads(data)
+    return obj if state.rank() == root_rank else pickle.loads(parts[ranks.index(root_rank)])
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list:
