@@ -139,7 +139,7 @@ _HOMES = {
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
-_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_tensor", "_utils")
+_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_ops", "_tensor", "_utils")
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

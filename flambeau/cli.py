@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from . import __version__, launch
 from .activation import activate, activation_file, deactivate
 from .config import show
 from .kernels import cache
+from .serve import bench, quick
 from .utils import im2rec
 
 
@@ -56,6 +58,13 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_serving(commands: Any) -> None:
+    served = commands.add_parser("serve", help="serve models over HTTP: flambeau serve resnet18.pt")
+    quick.add_arguments(served)
+    loaded = commands.add_parser("bench-serve", help="ask a server as fast as it answers, and draw the latencies")
+    bench.add_arguments(loaded)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="flambeau", description="Flambeau: deep learning with PyTorch's interface.")
     parser.add_argument("--version", action="version", version=f"flambeau {__version__}")
@@ -75,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--checkpoint", default="digits.pt", help="written after each epoch")
     demo.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     demo.set_defaults(run=_demo)
+    _add_serving(commands)
     records = commands.add_parser("im2rec", help="lists of images, and RecordIO files of the images in a list")
     im2rec.add_arguments(records)
     records.set_defaults(run=im2rec.run)

@@ -27,6 +27,7 @@ from typing import Any
 from . import serialization  # noqa: F401  the whole room before its parts: see naming.load
 from .core import naming
 from .serialization.names import written_name
+from .serve import alias as serving_names
 from .torch_version import TORCH_VERSION, TORCHVISION_VERSION
 from .torch_version import TorchVersion as _TorchVersion
 
@@ -230,4 +231,5 @@ def install_as_torch() -> None:
             _present(module)
     sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
     sys.meta_path += [_MxnetFinder(), _LastFinder()]
+    serving_names.install(first=False)
     _prepare_new_processes()

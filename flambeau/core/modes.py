@@ -99,11 +99,20 @@ own = _Own()
 
 
 def enter_everywhere(mode: Mode) -> None:
-    """Switch a mode on in every thread, those to come included, for the rest of the program."""
+    """Switch a mode on in every thread, those to come included."""
     with _lock:
         _everywhere.append(mode)
         for stack in list(_stacks):
             stack.push_below(mode)
+
+
+def leave_everywhere(mode: Mode) -> None:
+    """Switch a mode off again in every thread."""
+    with _lock:
+        if mode in _everywhere:
+            _everywhere.remove(mode)
+        for stack in list(_stacks):
+            stack.take(mode)
 
 
 def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:

@@ -7,6 +7,7 @@ whether it should have asked the arguments first."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
@@ -68,6 +69,21 @@ def register(cls: type) -> None:
         modes.enter_everywhere(_subclass_mode)
     _REGISTERED.add(cls)
     _LOOKED_INTO.add(cls)
+
+
+@contextlib.contextmanager
+def registered_for_a_while(base: type) -> Iterator[None]:
+    """Subclasses of `base` that become known inside are forgotten afterwards: operators need not look for them any more."""
+    before = set(_REGISTERED)
+    try:
+        yield
+    finally:
+        for cls in _REGISTERED - before:
+            if issubclass(cls, base):
+                _REGISTERED.discard(cls)
+                _LOOKED_INTO.discard(cls)
+        if not _REGISTERED:
+            modes.leave_everywhere(_subclass_mode)
 
 
 def register_plain(cls: type) -> None:

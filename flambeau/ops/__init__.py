@@ -1,5 +1,8 @@
 """What tensors do: one room per family, each operator declared once. `machinery` is what they all stand on."""
 
+import importlib as _importlib
+
+from ..core import naming as _naming
 from . import linalg  # noqa: F401
 from .creation import construct, convert, filled, ranges  # noqa: F401
 from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
@@ -65,5 +68,13 @@ from .sparse import shape as _sparse_shape  # noqa: F401
 
 bind_methods()
 bind_operators()
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """`torch.ops.aten`, imported when first used."""
+    if name == "aten":
+        return _importlib.import_module("flambeau.library.aten").aten
+    raise _naming.no_attribute(__name__, name)
+
 
 __all__ = ["OPS", "namespace", "pointwise"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...autograd import is_grad_enabled
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from ...distributed import collectives, groups
 from ...distributed.algorithms.join import Join, Joinable, JoinHook
@@ -349,12 +349,12 @@ class DistributedDataParallel(Module, Joinable):
             DistributedDataParallel._active_ddp_module = None
 
     def _pre_forward(self) -> None:
-        if is_grad_enabled() and self.require_backward_grad_sync:
+        if grad_mode.enabled and self.require_backward_grad_sync:
             self.reducer.prepare_for_forward()
         work = Join.notify_join_context(self)
         if work is not None:
             self.reducer.divisor = self._divisor(work)
-        if is_grad_enabled():
+        if grad_mode.enabled:
             self._rebuild_buckets()
         if self._syncs_buffers():
             self._sync_buffers()
@@ -376,7 +376,7 @@ class DistributedDataParallel(Module, Joinable):
         if self._syncs_buffers(after=True):
             self._sync_buffers()
         self.reducer.forward_syncs = self.require_backward_grad_sync
-        if is_grad_enabled() and self.require_backward_grad_sync:
+        if grad_mode.enabled and self.require_backward_grad_sync:
             self.require_forward_param_sync = True
             searched = self.find_unused_parameters and not self.static_graph
             self.reducer.prepare_for_backward(_find_tensors(output) if searched else [])

@@ -7,86 +7,6 @@ from typing import Any
 from ...core.tensor import Tensor
 from .record import OPS, Op
 
-# In-place forms that PyTorch also has as functions.
-_INPLACE_FUNCTIONS = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "addmv",
-        "alpha_dropout",
-        "arccos",
-        "arccosh",
-        "arcsin",
-        "arcsinh",
-        "arctan",
-        "arctanh",
-        "as_strided",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "ceil",
-        "celu",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "clip",
-        "conj_physical",
-        "cos",
-        "cosh",
-        "deg2rad",
-        "detach",
-        "dropout",
-        "embedding_renorm",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "feature_alpha_dropout",
-        "feature_dropout",
-        "fill",
-        "fix",
-        "floor",
-        "frac",
-        "gcd",
-        "i0",
-        "index_put",
-        "lcm",
-        "ldexp",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "logit",
-        "nan_to_num",
-        "neg",
-        "negative",
-        "rad2deg",
-        "reciprocal",
-        "relu",
-        "resize_as",
-        "resize_as_sparse",
-        "round",
-        "rrelu",
-        "rsqrt",
-        "selu",
-        "sigmoid",
-        "sin",
-        "sinc",
-        "sinh",
-        "sqrt",
-        "square",
-        "tan",
-        "tanh",
-        "threshold",
-        "trunc",
-        "xlogy",
-        "zero",
-    ]
-)
-
 
 def bind_methods() -> None:
     """Every operator with a method form becomes one; aliases too; in-place forms get their underscore."""
@@ -117,14 +37,6 @@ def namespace(which: str) -> dict[str, Any]:
                 found[name] = op.function
         if which in op.namespaces:
             found[op.name] = op.function
-        if which == "torch":
-            _add_inplace(op, found)
+        if which == "torch" and op.inplace_function:
+            found.update((name + "_", op.inplace) for name in (op.name, *op.aliases) if "." not in name)
     return found
-
-
-def _add_inplace(op: Op, found: dict[str, Any]) -> None:
-    for name in (op.name, *op.aliases):
-        if op.inplace is not None and name in _INPLACE_FUNCTIONS:
-            found[name + "_"] = op.inplace
-        elif op.method is not None and name[-1] == "_" and name[:-1] in _INPLACE_FUNCTIONS:
-            found[name] = op.method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 import warnings
@@ -16,7 +17,7 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
-from .door import changed_argument, new_results, watched_change
+from .door import changed_argument, found_results, new_results, planned_result, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -34,6 +35,7 @@ from .inplace import (
 from .parameters import takes_options
 from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
+from .quirks import NO_QUIRKS, Quirks
 from .record import NUMPY_NAMES, Op, register
 from .watched import watched_face
 
@@ -49,9 +51,8 @@ def declare_pointwise(
     *,
     name: str | None = None,
     inplace_grad: Callable | None = None,
-    inplace_label: str | None = None,
     unrecorded: bool = False,
-    former: tuple[str, ...] = (),
+    quirks: Quirks = NO_QUIRKS,
     function: bool = True,
     method: bool = True,
     inplace: bool = True,
@@ -65,27 +66,27 @@ def declare_pointwise(
     Parameters without a default are operands (tensors or numbers, broadcast and promoted together); parameters with a
     default are numbers or choices. Returns the public function; its record is `function.op`.
 
-    `inplace_grad` and `inplace_label` are the derivative and the autograd node's name of the in-place form where they
-    differ. `unrecorded`: autograd takes no notice of the in-place form, not even of one that changes a leaf. `former`
-    names the numbers that may stand among the operands, as in PyTorch's former signature. `out`: "exact" if out= must have
-    the result's dtype.
+    `inplace_grad` is the derivative of the in-place form where it differs. `unrecorded`: autograd takes no notice of the in-place
+    form, not even of one that changes a leaf. `quirks` are PyTorch's own (see `Quirks`). `out`: "exact" if out= must have the
+    result's dtype.
     """
     op_name = name or formula.__name__
 
     def implementation(**changes: Any) -> Pointwise:
-        made = Pointwise(op_name, formula, **{**options, **changes})
-        made.former, made.unrecorded, made.exact_out = former, unrecorded, out == "exact"
+        made = Pointwise(op_name, formula, **{**options, "quirks": quirks, **changes})
+        made.unrecorded, made.exact_out = unrecorded, out == "exact"
         return made
 
     impl = implementation()
     face = make_face(impl, bool(out))
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
-        impl.differentiable, impl, aliases, formula.__doc__ or "",
+        impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks,
     )  # fmt: skip
     if inplace:
-        changes = {"grad": inplace_grad, "label": inplace_label}
-        changes = {option: value for option, value in changes.items() if value is not None}
+        changes: dict[str, Any] = {} if inplace_grad is None else {"grad": inplace_grad}
+        if quirks.inplace_label is not None:
+            changes["quirks"] = dataclasses.replace(quirks, label=quirks.inplace_label)
         op.inplace = _inplace_face(implementation(**changes) if changes else impl)
     dress(face, op, formula, face.unwatched_twin)
     impl.op = op
@@ -157,27 +158,41 @@ def declare_primitive(
     kind: str = "primitive",
     multi_view: bool = False,
     former: tuple[str, ...] = (),
+    quirks: Quirks = NO_QUIRKS,
     layout: Callable | None = None,
     saves: tuple[str, ...] = (),
     returns: Callable | None = None,
     runs_empty: bool = False,
+    shortcut: Callable | None = None,
+    keeps: dict[str, int] | None = None,
+    planned: bool = False,
     **declared: Any,
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
     `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
     and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
-    `saves` names results at the end of the list that are kept for the derivative and not returned; `returns` makes what the
-    user gets of the list of the others. Kernels are not called for results without elements, unless it `runs_empty`.
-    Without `layout`, an operator that `writes` changes its first argument and returns it. `declared` are faces (see `_declare`)
-    and other fields of the record."""
-    impl = Primitive(fn, grads or {}, label, kind == "view", multi_view)
-    impl.saves = saves
-    face = _declare(fn, _calling(impl, fn, former), impl, kind, bool(grads), layout=layout, **declared)
+    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
+    returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
+    results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
+    or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
+    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an operator that `writes` changes its first argument
+    and returns it, and the kernels of one that `reads_values` make and return its results. `declared` are faces (see
+    `_declare`) and other fields of the record."""
+    impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
+    impl.saves, impl.keeps = saves, keeps or {}
+    impl.saved_as_input = impl.saved_as_input or quirks.saved_as_input
+    run = _calling(impl, fn, quirks.former or former)
+    face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
-        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+        if planned:
+            impl.fn = planned_result(face.op, layout)
+        else:
+            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
     elif face.op.writes:
-        impl.fn = changed_argument(face.op)
+        impl.fn = changed_argument(face.op, runs_empty)
+    elif face.op.reads_values:
+        impl.fn = found_results(face.op)
     face.on = face.op.on
     return face
 
@@ -193,12 +208,13 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 internal: Any = takes_options(declare_internal)
 
 
-def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> Any:
+def declare_effect(fn: Callable, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
     """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
-    its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
+    its signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without
+    elements unless it `runs_empty`. Returns its first argument."""
     op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
     op.writes = (next(iter(op.arguments)),)
-    op.function = face = watched_change(op)
+    op.function = face = watched_change(op, runs_empty)
     face.on = op.on
     face.__doc__ = fn.__doc__
     return register(op).function
@@ -215,9 +231,11 @@ def declare_view(fn: Callable, **options: Any) -> Any:
 view: Any = takes_options(declare_view)
 
 
-def declare_composite(fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), **declared: Any) -> Any:
+def declare_composite(
+    fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), quirks: Quirks = NO_QUIRKS, **declared: Any
+) -> Any:
     """Declare an operator made of other operators: its derivative follows from theirs. `declared` as for `_declare`."""
-    return _declare(fn, _calling(fn, fn, former), None, kind, True, **declared)
+    return _declare(fn, _calling(fn, fn, quirks.former or former), None, kind, True, quirks=quirks, **declared)
 
 
 composite: Any = takes_options(declare_composite)

@@ -37,6 +37,7 @@ from .dtype_rules import (
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
 from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .quirks import NO_QUIRKS, Quirks
 from .record import Op
 from .watched import PrivateCall
 
@@ -64,16 +65,6 @@ def as_operand(x: Any, op_name: str, position: int) -> Any:
     raise TypeError(f"{op_name}(): argument {position + 1} must be Tensor or Number, not {type(x).__name__}")
 
 
-# Operators whose PyTorch kernels take a number beside the tensors, not as a tensor without dimensions (see result_strides).
-# A number divided by a tensor is a product with its reciprocal there, which does the same.
-_NUMBERS_APART = frozenset(("pow", "float_power", "clamp", "clamp_min", "clamp_max", "lerp"))
-# Operands that a kernel for 16-bit numbers reads in full precision where they are numbers or tensors without dimensions
-# of another dtype; all others are rounded to the dtype of the computation first, as PyTorch converts them.
-_UNROUNDED = {
-    "add": (0, 1), "mul": (1,), "div": (1,), "floor_divide": (1,), "rdiv": (0, 1), "lerp": (2,), "threshold": (1, 2),
-}  # fmt: skip
-
-
 class Pointwise:
     """An elementwise operator.
 
@@ -87,12 +78,11 @@ class Pointwise:
     first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan;
     `guard(compute, operands)` returns None or a function of the values that runs before every call.
     `grad(g, *operands, *params, out)` replaces the automatic derivative. `label` is the name of the autograd node, or
-    makes it from the plan."""
+    makes it from the plan; other departures from the rules are `quirks`."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
     adapt: Callable | None = None  # a last change of the operands before they are planned for
     exact_out = False  # whether out= must have the result's dtype
-    former: tuple[str, ...] = ()  # numbers that PyTorch's former signature had among the operands
 
     def __init__(
         self,
@@ -101,6 +91,7 @@ class Pointwise:
         rule: Callable = promote,
         grad: Callable | None = None,
         label: str | Callable | None = None,
+        quirks: Quirks = NO_QUIRKS,
         differentiable: bool = True,
         check: Callable | None = None,
         kinds: str = "bifc",
@@ -115,7 +106,9 @@ class Pointwise:
         self.formula = formula
         self.rule = rule
         self.grad = grad
-        self.label = label or camel(name) + "Backward0"
+        self.quirks = quirks
+        self.label = quirks.label or label or camel(name) + "Backward0"
+        self.former = quirks.former
         self.differentiable = differentiable
         self.check = check
         self.kinds, self.kernel, self.guard = kinds, kernel or name + "_cpu", guard
@@ -239,7 +232,8 @@ class Pointwise:
         if out is not None:
             plan.set_layout(out[0], out[1], form.dtype, form.device)
         else:
-            wrap = self.name not in _NUMBERS_APART and not (self.name == "div" and not isinstance(operands[0], Tensor))
+            apart = self.quirks.numbers_apart
+            wrap = not apart or (apart == "first" and isinstance(operands[0], Tensor))
             strides = result_strides(shape, present, form.compute, int(self.reads_condition), wrap)
             plan.set_layout(shape, strides, form.dtype, form.device)
         plan.operands = tuple([Layout.of(x) if isinstance(x, Tensor) else None for x in operands])
@@ -336,12 +330,12 @@ class Pointwise:
 
     def _step_dtype(self, operands: tuple, compute: dtype) -> dtype:
         """What a formula may round its steps to: nothing is rounded in a quotient by a number."""
-        is_quotient = self.name in ("div", "floor_divide")
-        return opmath(compute) if is_quotient and not isinstance(operands[1], Tensor) else compute
+        exact = self.quirks.exact_with_number and not isinstance(operands[1], Tensor)
+        return opmath(compute) if exact else compute
 
     def _rounds(self, i: int, x: Any, compute: dtype) -> bool:
         """Whether operand i loses precision before the computation."""
-        if opmath(compute) is compute or not compute.is_floating_point or i in _UNROUNDED.get(self.name, ()):
+        if opmath(compute) is compute or not compute.is_floating_point or i in self.quirks.unrounded:
             return False
         if self.rule is gradient_rule or (self.reads_condition and i == 0):
             return False

@@ -66,6 +66,9 @@ class Primitive:
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
+        self.saves: tuple[str, ...] = ()
+        self.keeps: dict[str, int] = {}
+        self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         self.node_class: Any = None
         self.known_needs: dict[tuple, Needs] = {}
         every = parameters(fn)
@@ -159,7 +162,7 @@ class Primitive:
         """PyTorch's name for what a rule reads."""
         if read == "out":
             return "result"
-        parameter = name if self.label in _FIRST_ARGUMENT_IS_INPUT else public_name(name)
+        parameter = name if self.saved_as_input else public_name(name)
         return parameter + _HEADER_NAMES.get(field or "", "")
 
     def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:

@@ -15,6 +15,7 @@ from typing import Any
 from ...core import modes
 from ...core.tensor import Tensor
 from .parameters import NO_DEFAULT
+from .quirks import NO_QUIRKS, Quirks
 from .schema import Schema, described
 
 # NumPy's names for the same arguments, which PyTorch takes too.
@@ -50,6 +51,7 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
+    chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
@@ -58,6 +60,7 @@ class Op:
     sparse: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None
+    quirks: Quirks = NO_QUIRKS
 
     def __repr__(self) -> str:
         return f"<operator {self.key or self.name}: {self.kind}>"
@@ -66,6 +69,14 @@ class Op:
     def unwatched(self) -> Callable:
         """The function without its test of the modes: for a mode that has seen the call already."""
         return modes.unwatched(self.function)
+
+    @property
+    def inplace_function(self) -> bool:
+        """Whether the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
+        if self.inplace is None or "torch" not in self.namespaces:
+            return False
+        chosen = self.quirks.inplace_function
+        return getattr(self.impl, "arity", 0) == 1 if chosen is None else chosen
 
     # -- kernels ----------------------------------------------------------------------------------------------------
     def on(self, device_type: str) -> Callable[[Callable], Callable]:
@@ -76,6 +87,7 @@ class Op:
             if device_type in self.kernels:
                 raise ValueError(f"operator '{self.name}' has two kernels for {device_type}")
             self.kernels[device_type] = kernel
+            self.chosen.clear()
             return kernel
 
         return declare

@@ -72,15 +72,11 @@ def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Win
         )
     if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
         g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
-    if not needs["weight"]:  # the bias's gradient alone is a sum
-        return (
-            conv_input_grad(g, weight, input.shape, window) if needs["input"] else None,
-            None,
-            _bias_grad(g) if needs["bias"] else None,
-        )
-    found = iter(conv_grads(g, input, weight, window, needs["input"], needs["bias"]))
-    dw = next(found)
-    return next(found) if needs["input"] else None, dw, next(found) if needs["bias"] else None
+    # Of the library's own gradients, the bias's comes with the weight's; alone it is a sum.
+    wants = (needs["input"], needs["weight"], needs["bias"] and needs["weight"])
+    found = iter(conv_grads(g, input, weight, window, wants) if any(wants) else ())
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    return dx, dw, _bias_grad(g) if needs["bias"] and db is None else db
 
 
 def _bias_grad(g: Tensor) -> Tensor:
@@ -105,29 +101,31 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
-def _grads_layout(
-    dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants_input: bool, wants_bias: bool
-) -> list:
-    layouts: list[tuple] = [(weight.shape, weight.dtype, weight.device)]
-    layouts += [_like(input.shape, input, weight)] if wants_input else []
-    return layouts + ([((weight.shape[0],), weight.dtype, weight.device)] if wants_bias else [])
+def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> list:
+    every = (
+        _like(input.shape, input, weight),
+        (weight.shape, weight.dtype, weight.device),
+        ((weight.shape[0],), weight.dtype, weight.device),
+    )
+    return [layout for layout, wanted in zip(every, wants) if wanted]
 
 
 @internal(layout=_grads_layout, returns=tuple, runs_empty=True)
-def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants_input: bool, wants_bias: bool) -> tuple:
-    """The gradients of a convolution with respect to weight, input and bias, as far as wanted, in one pass over dy."""
+def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
+    """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
 
 
 @conv_grads.on("cpu")
 def _(
-    out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants_input: bool, wants_bias: bool
+    out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
     if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
         for t in out:
             fill_raw(t, 0)
         return
-    dx = out[1] if wants_input else None
-    heavy.conv_backward(dx, out[0], out[-1] if wants_bias else None, dy, input, weight, *window)
+    found = iter(out)
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
 
 
 def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> tuple:

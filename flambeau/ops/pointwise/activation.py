@@ -14,6 +14,7 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
+from ..machinery.quirks import Quirks
 from ..machinery.record import OPS
 from .arithmetic import sub
 from .conjugate import abs as absolute
@@ -139,6 +140,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     method=False,
     numbers=("threshold", "value"),
     rule=lambda op, operands: (operands[0].dtype, operands[0].dtype),
+    quirks=Quirks(unrounded=(1, 2), inplace_function=True),
 )
 def threshold(input, threshold, value):
     """input where it is above the threshold, else value"""
@@ -159,8 +161,8 @@ def functional_threshold(input: Tensor, threshold: float, value: float, inplace:
     out=False,
     kinds="f",
     numbers=(),
-    label="PreluKernelBackward0",
     grad=lambda g, input, weight, out: (f.where(input > 0, g, weight * g), f.where(input > 0, 0, input * g)),
+    quirks=Quirks(label="PreluKernelBackward0"),
 )
 def _prelu(input, weight):
     return f.where(input > 0, input, weight * input)
@@ -218,8 +220,8 @@ def _elu_gradient_from_result(g: Expr, input: Expr, alpha: Any, scale: Any, inpu
     kinds="f",
     grad=_elu_gradient,
     inplace_grad=_elu_gradient_from_result,
-    label="EluBackward0",
     constants={"scale": None, "input_scale": None},
+    quirks=Quirks(label="EluBackward0"),
 )
 def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * (input, its negative part as alpha * (exp(input_scale * input) - 1))"""
@@ -354,8 +356,8 @@ def softplus(input, beta=1, threshold=20):
     kinds="f",
     kernel="log_sigmoid_cpu",
     inplace=False,
-    label="LogSigmoidBackward0",
     grad=lambda g, input, out: (g * f.sigmoid(-input),),
+    quirks=Quirks(label="LogSigmoidBackward0"),
 )
 def logsigmoid(input):
     """log(sigmoid(input))"""
@@ -449,7 +451,15 @@ def softsign(input: Tensor) -> Tensor:
 # -- gates ---------------------------------------------------------------------------------------------------------------
 
 
-@pointwise(function=False, method=False, inplace=False, out=False, kinds="f", kernel="glu_cpu", label="GluBackward0")
+@pointwise(
+    function=False,
+    method=False,
+    inplace=False,
+    out=False,
+    kinds="f",
+    kernel="glu_cpu",
+    quirks=Quirks(label="GluBackward0"),
+)
 def gated(input, gate):
     """input * sigmoid(gate)"""
     return input * f.sigmoid(gate)

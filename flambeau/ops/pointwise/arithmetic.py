@@ -16,6 +16,7 @@ from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import cpp_name, promote_float, type_word, unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.gradient import no_derivative
+from ..machinery.quirks import Quirks
 
 _BOTH = ("input", "other")
 
@@ -63,13 +64,15 @@ def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
     return f.fma(f.rounded(factor, compute), f.rounded(b, compute), a)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha, former=("alpha",))
+@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha, quirks=Quirks(former=("alpha",), unrounded=(0, 1)))
 def add(input, other, *, alpha=1, compute=None):
     """input + alpha * other"""
     return _plus_multiple(input, alpha, other, compute)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",), former=("alpha",))
+@pointwise(
+    numbers=_BOTH, only_numbers=True, check=_check_difference, aliases=("subtract",), quirks=Quirks(former=("alpha",))
+)
 def sub(input, other, *, alpha=1, compute=None):
     """input - alpha * other"""
     return _plus_multiple(input, -alpha, other, compute)
@@ -80,14 +83,14 @@ def sub(input, other, *, alpha=1, compute=None):
     method=False,
     inplace=False,
     out=False,
-    label=lambda operands: f"RsubBackward{0 if operands[1] is not None else 1}",
+    quirks=Quirks(label=lambda operands: f"RsubBackward{0 if operands[1] is not None else 1}"),
 )
 def rsub(input, other, *, alpha=1, compute=None):
     """other - alpha * input"""
     return _plus_multiple(other, -alpha, input, compute)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, aliases=("multiply",))
+@pointwise(numbers=_BOTH, only_numbers=True, aliases=("multiply",), quirks=Quirks(unrounded=(1,)))
 def mul(input, other):
     """input * other"""
     return input * other
@@ -107,7 +110,14 @@ def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
     return guard if compute.category == 1 else None
 
 
-@pointwise(numbers=(), check=_check_value, guard=_value_fits, former=("value",), kinds="ifc", kernel="addcmul_cpu_out")
+@pointwise(
+    numbers=(),
+    check=_check_value,
+    guard=_value_fits,
+    kinds="ifc",
+    kernel="addcmul_cpu_out",
+    quirks=Quirks(former=("value",)),
+)
 def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
     """input + value * tensor1 * tensor2"""
     if compute is None or not compute.is_floating_point:
@@ -127,7 +137,7 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
     _check_value(op, operands, params)
 
 
-@pointwise(numbers=(), check=_check_addcdiv, former=("value",))
+@pointwise(numbers=(), check=_check_addcdiv, quirks=Quirks(former=("value",)))
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 / tensor2"""
     return input + value * tensor1 / tensor2
@@ -155,11 +165,13 @@ def _lerp_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
     kernel="lerp_kernel_scalar",
     check=_check_lerp,
     rule=_lerp_rule,
-    label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}",
     grad=lambda g, input, end, weight, out: (
         g * (1 - f.conj(weight)),
         g * f.conj(weight),
         g * f.conj(end - input),
+    ),
+    quirks=Quirks(
+        label=lambda operands: f"LerpBackward{0 if operands[2] is None else 1}", unrounded=(2,), numbers_apart=True
     ),
 )
 def lerp(input, end, weight, compute=None):
@@ -233,8 +245,8 @@ def _division_label(operands: tuple, params: tuple) -> str:
     only_numbers=True,
     check=_check_rounding_mode,
     guard=no_zero_divisor,
-    label=_division_label,
     aliases=("divide",),
+    quirks=Quirks(label=_division_label, unrounded=(1,), exact_with_number=True, numbers_apart="first"),
 )
 def div(input, other, *, rounding_mode=None, compute=None):
     """input / other, rounded towards zero ("trunc") or down ("floor") if rounding_mode says so."""
@@ -266,16 +278,28 @@ def true_divide(input: Any, other: Any) -> Tensor:
     return div(input, other)
 
 
-@pointwise(rule=promote_float, method=False, function=False, inplace=False, out=False, label="MulBackward0")
+@pointwise(
+    rule=promote_float,
+    method=False,
+    function=False,
+    inplace=False,
+    out=False,
+    quirks=Quirks(label="MulBackward0", unrounded=(0, 1)),
+)
 def rdiv(input, other, compute=None):
     """other / input, as PyTorch computes it: a product with the reciprocal"""
     return f.rounded(1 / input, compute) * other
 
 
 @pointwise(
-    numbers=_BOTH, only_numbers=True, kinds="if", kernel="div_floor_cpu", guard=no_zero_divisor,
-    grad=no_derivative("floor_divide"), label="NotImplemented",
-)  # fmt: skip
+    numbers=_BOTH,
+    only_numbers=True,
+    kinds="if",
+    kernel="div_floor_cpu",
+    guard=no_zero_divisor,
+    grad=no_derivative("floor_divide"),
+    quirks=Quirks(label="NotImplemented", unrounded=(1,), exact_with_number=True),
+)
 def floor_divide(input, other, compute=None):
     """The quotient, rounded down."""
     return _floored(input, other, compute)
@@ -287,13 +311,17 @@ def _remainder_label(operands: tuple) -> str:
     return f"RemainderBackward{0 if operands[1] is None else 1}"
 
 
-@pointwise(numbers=_BOTH, kinds="if", guard=no_zero_divisor, label=_remainder_label)
+@pointwise(numbers=_BOTH, kinds="if", guard=no_zero_divisor, quirks=Quirks(label=_remainder_label))
 def remainder(input, other):
     """What is left of a division rounded down: it has the divisor's sign."""
     return input % other
 
 
-@pointwise(kinds="if", guard=no_zero_divisor, label=lambda operands: f"FmodBackward{0 if operands[1] is None else 1}")
+@pointwise(
+    kinds="if",
+    guard=no_zero_divisor,
+    quirks=Quirks(label=lambda operands: f"FmodBackward{0 if operands[1] is None else 1}"),
+)
 def fmod(input, other):
     """What is left of a division rounded towards zero: it has the dividend's sign."""
     return f.fmod(input, other)
@@ -354,7 +382,7 @@ def _check_power(op: Pointwise, operands: tuple) -> None:
     constants={"exponent": _EXPONENTS},
     guard=_no_negative_exponent,
     grad=_power_gradient,
-    label=_power_label,
+    quirks=Quirks(label=_power_label, numbers_apart=True),
 )
 def pow(input, exponent, compute=None):
     """input ** exponent"""
@@ -377,8 +405,8 @@ def _double_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
     rule=_double_rule,
     constants={"exponent": _EXPONENTS},
     grad=_power_gradient,
-    label=_power_label,
     inplace=False,
+    quirks=Quirks(label=_power_label, numbers_apart=True),
 )
 def float_power(input, exponent):
     """input ** exponent in double precision"""
@@ -403,7 +431,7 @@ def square(input: Tensor) -> Tensor:
     return pow(input, 2)
 
 
-@composite(function=False, name="square_")
+@composite(name="square_")
 def square_(self: Tensor) -> Tensor:
     """self ** 2"""
     return self.pow_(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...expr import functions as f
 from ...kernels.loops import scalar_function
 from ..machinery.declare import pointwise
+from ..machinery.quirks import Quirks
 
 _BOTH = ("input", "other")
 
@@ -27,7 +28,7 @@ def bitwise_xor(input, other):
     return input ^ other
 
 
-@pointwise(out="exact", kinds="bi", differentiable=False)
+@pointwise(out="exact", kinds="bi", differentiable=False, quirks=Quirks(inplace_function=False))
 def bitwise_not(input):
     """~input"""
     return ~input
@@ -52,13 +53,13 @@ def _gcd(a, b):
     return a
 
 
-@pointwise(kinds="i", numbers=(), differentiable=False)
+@pointwise(kinds="i", numbers=(), differentiable=False, quirks=Quirks(inplace_function=True))
 def gcd(input, other):
     """The greatest common divisor."""
     return f.abs_(_gcd(input, other))
 
 
-@pointwise(kinds="i", numbers=(), differentiable=False)
+@pointwise(kinds="i", numbers=(), differentiable=False, quirks=Quirks(inplace_function=True))
 def lcm(input, other):
     """The least common multiple."""
     divisor = f.abs_(_gcd(input, other))

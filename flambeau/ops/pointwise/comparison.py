@@ -19,6 +19,7 @@ from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.dtype_rules import compare, promote, select, type_word, unsupported
 from ..machinery.formula import OPTIONAL, Pointwise
 from ..machinery.gradient import no_derivative
+from ..machinery.quirks import Quirks
 
 # -- comparisons ---------------------------------------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ def isreal(input):
     return f.imag(input) == 0
 
 
-@pointwise(rule=compare, differentiable=False, unrecorded=True)
+@pointwise(rule=compare, differentiable=False, unrecorded=True, quirks=Quirks(inplace_function=False))
 def logical_not(input):
     """Whether an element is zero."""
     return input == 0
@@ -216,7 +217,11 @@ def _check_clamp(op: Pointwise, operands: tuple) -> None:
     check=_check_clamp,
     grad=_clamp_gradient,
     aliases=("clip",),
-    label=lambda operands: "ClampBackward1" if operands[1] is operands[2] is None else "ClampBackward0",
+    quirks=Quirks(
+        label=lambda operands: "ClampBackward1" if operands[1] is operands[2] is None else "ClampBackward0",
+        numbers_apart=True,
+        inplace_function=True,
+    ),
 )
 def clamp(input, min=OPTIONAL, max=OPTIONAL):
     """input limited to the range from min to max."""
@@ -249,7 +254,11 @@ def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
     kernel="maximum_cpu",
     check=_no_bool_limit,
     grad=lambda g, input, min, out: (f.where(input >= min, g, 0), f.where(input < min, g, 0)),
-    label=lambda operands: f"ClampMinBackward{0 if operands[1] is None else 1}",
+    quirks=Quirks(
+        label=lambda operands: f"ClampMinBackward{0 if operands[1] is None else 1}",
+        numbers_apart=True,
+        inplace_function=True,
+    ),
 )
 def clamp_min(input, min):
     """input, but at least min."""
@@ -261,7 +270,11 @@ def clamp_min(input, min):
     kernel="minimum_cpu",
     check=_no_bool_limit,
     grad=lambda g, input, max, out: (f.where(input <= max, g, 0), f.where(input > max, g, 0)),
-    label=lambda operands: f"ClampMaxBackward{0 if operands[1] is None else 1}",
+    quirks=Quirks(
+        label=lambda operands: f"ClampMaxBackward{0 if operands[1] is None else 1}",
+        numbers_apart=True,
+        inplace_function=True,
+    ),
 )
 def clamp_max(input, max):
     """input, but at most max."""
@@ -304,7 +317,7 @@ def _numbers_fit(compute: dtype, operands: tuple) -> Callable | None:
     function=False,
     method=False,
     inplace=False,
-    label="WhereBackward0",
+    quirks=Quirks(label="WhereBackward0"),
 )
 def where_tensor(condition, input, other):
     """input where condition holds, else other."""
@@ -342,7 +355,13 @@ def _check_heaviside(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
-@pointwise(out="exact", check=_check_heaviside, numbers=(), grad=no_derivative("heaviside"), label="NotImplemented")
+@pointwise(
+    out="exact",
+    check=_check_heaviside,
+    numbers=(),
+    grad=no_derivative("heaviside"),
+    quirks=Quirks(label="NotImplemented"),
+)
 def heaviside(input, values):
     """0 for negative elements, 1 for positive ones, `values` at zero."""
     return f.where(input == 0, values, f.where(input < 0, 0, f.where(input != input, 0, 1)))

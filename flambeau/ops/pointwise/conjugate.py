@@ -12,6 +12,7 @@ from ...expr import functions as f
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import real_part
 from ..machinery.formula import Pointwise
+from ..machinery.quirks import Quirks
 
 
 @pointwise(out="exact", kinds="ifc", rule=real_part, inplace=False, aliases=("absolute",))
@@ -20,17 +21,23 @@ def abs(input):
     return f.abs_(input)
 
 
-@pointwise(name="abs", kinds="if", function=False, method=False, out=False, label="AbsBackward0")
+@pointwise(name="abs", kinds="if", function=False, method=False, out=False, quirks=Quirks(label="AbsBackward0"))
 def _real_abs(input):
     return f.abs_(input)
 
 
-@composite(function=False, aliases=("absolute_",))
+@composite
 def abs_(self: Tensor) -> Tensor:
     """The absolute value, in place."""
     if self.dtype.is_complex:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
     return _real_abs.op.inplace(self)
+
+
+@composite(function=False)
+def absolute_(self: Tensor) -> Tensor:
+    """The absolute value, in place: `abs_` by its longer name."""
+    return abs_(self)
 
 
 def _angle_rule(op: Pointwise, operands: tuple) -> Any:
@@ -59,8 +66,7 @@ def angle(input):
     name="conj_physical",
     function=False,
     method=False,
-    label="ConjPhysicalBackward0",
-    inplace_label="ConjPhysicalBackward1",
+    quirks=Quirks(label="ConjPhysicalBackward0", inplace_label="ConjPhysicalBackward1"),
 )
 def _conjugate(input):
     return f.conj(input)
@@ -72,7 +78,7 @@ def conj_physical(input: Tensor) -> Tensor:
     return _conjugate(input) if input.dtype.is_complex else input
 
 
-@composite(function=False)
+@composite
 def conj_physical_(self: Tensor) -> Tensor:
     """The complex conjugate, in place; real tensors as they are."""
     return _conjugate.op.inplace(self)

@@ -17,6 +17,7 @@ from ...expr.node import bitcast, cast
 from ..machinery.declare import pointwise, primitive
 from ..machinery.dtype_rules import compare, promote_float, unsupported
 from ..machinery.formula import Pointwise
+from ..machinery.quirks import Quirks
 
 
 def _refuse_complex(message: str) -> Any:
@@ -90,6 +91,7 @@ def frac(input):
     check=_refuse_complex(
         "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
     ),
+    quirks=Quirks(inplace_function=False),
 )
 def sign(input):
     """-1, 0 or 1"""
@@ -102,7 +104,7 @@ def _sgn_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
     return (f.where(input == 0, 0, across),)
 
 
-@pointwise(out="exact", grad=_sgn_gradient)
+@pointwise(out="exact", grad=_sgn_gradient, quirks=Quirks(inplace_function=False))
 def sgn(input):
     """input / |input|, and 0 for 0"""
     return f.sign(input)
@@ -124,7 +126,7 @@ def signbit(input):
     rule=promote_float,
     kinds="bif",
     grad=lambda g, input, other, out: (f.where(input == 0, 0, g * (out / input)), f.const(0)),
-    label=lambda operands: f"CopysignBackward{1 if operands[1] is None else 0}",
+    quirks=Quirks(label=lambda operands: f"CopysignBackward{1 if operands[1] is None else 0}"),
 )
 def copysign(input, other):
     """The magnitude of input with the sign of other."""
@@ -175,7 +177,7 @@ def _ldexp_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
     return g * f.exp2(f.conj(other)), g * f.conj(out) * math.log(2)
 
 
-@pointwise(rule=_ldexp_rule, numbers=(), grad=_ldexp_gradient)
+@pointwise(rule=_ldexp_rule, numbers=(), grad=_ldexp_gradient, quirks=Quirks(inplace_function=True))
 def ldexp(input, other, compute=None):
     """input * 2 ** other"""
     return input * f.rounded(f.exp2(other), compute)
@@ -219,7 +221,7 @@ _mantissa_of = Pointwise(
 @primitive(
     grads={"input": lambda g, out: g[0] * (-out[1].to(g[0].dtype)).exp2() if g[0] is not None else None},
     out="exact",
-    label="FrexpBackward0",
+    quirks=Quirks(label="FrexpBackward0"),
 )
 def frexp(input: Tensor) -> Any:
     """mantissa and exponent with input = mantissa * 2 ** exponent and 0.5 <= |mantissa| < 1"""

@@ -19,6 +19,7 @@ from ...kernels.formula_function import FormulaFunction
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import promote_float
 from ..machinery.formula import Pointwise, camel
+from ..machinery.quirks import Quirks
 
 _SPECIAL = ("special",)
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
@@ -59,6 +60,7 @@ def erfc(input):
     kernel="erfinv_vml_cpu",
     aliases=("special.erfinv",),
     grad=lambda g, input, out: (g * (0.5 * math.sqrt(math.pi) * f.exp(out * out)),),
+    quirks=Quirks(inplace_function=False),
 )
 def erfinv(input):
     """The inverse of erf."""
@@ -108,7 +110,7 @@ def _of_one(name: str, formula: Callable, doc: str, differentiable: bool = True)
     function.__doc__ = doc
     pointwise(
         function, name=name, rule=promote_float, kinds="bif", namespaces=_SPECIAL, method=False, inplace=False,
-        differentiable=differentiable, label=f"Special{camel(name)}Backward0",
+        differentiable=differentiable, quirks=Quirks(label=f"Special{camel(name)}Backward0"),
     )  # fmt: skip
 
 
@@ -185,16 +187,26 @@ def _polygamma(n: int) -> FormulaFunction:
 RULES["digamma"] = lambda g, y, a: (g * _polygamma(1)(a),)
 
 
-@pointwise(rule=promote_float, kinds="bif", kernel="digamma", aliases=("special.digamma", "special.psi"))
+@pointwise(
+    rule=promote_float,
+    kinds="bif",
+    kernel="digamma",
+    aliases=("special.digamma", "special.psi"),
+    quirks=Quirks(inplace_function=False),
+)
 def digamma(input):
     """The derivative of lgamma."""
     return f.digamma(input)
 
 
 @pointwise(
-    rule=promote_float, kinds="bif", constants={"n": None}, function=False, method=False, label="PolygammaBackward0",
-    inplace_label="PolygammaBackward1",
-)  # fmt: skip
+    rule=promote_float,
+    kinds="bif",
+    constants={"n": None},
+    function=False,
+    method=False,
+    quirks=Quirks(label="PolygammaBackward0", inplace_label="PolygammaBackward1"),
+)
 def higher_polygamma(input, n=0):
     """The n-th derivative of digamma."""
     return f.digamma(input) if n == 0 else _polygamma(n)(input)
@@ -229,9 +241,15 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 
 @pointwise(
-    rule=promote_float, kinds="bif", numbers=("input", "other"), namespaces=_SPECIAL, method=False, inplace=False,
-    label="SpecialZetaBackward0", grad=lambda g, input, other, out: _zeta_gradient(g, input, other),
-)  # fmt: skip
+    rule=promote_float,
+    kinds="bif",
+    numbers=("input", "other"),
+    namespaces=_SPECIAL,
+    method=False,
+    inplace=False,
+    grad=lambda g, input, other, out: _zeta_gradient(g, input, other),
+    quirks=Quirks(label="SpecialZetaBackward0"),
+)
 def zeta(input, other):
     """Hurwitz' zeta function: the sum of (other + k) ** -input over k >= 0."""
     return special_loops.zeta(special.double(input), special.double(other))
@@ -272,7 +290,13 @@ def igammac(input, other):
     return special_loops.igammac(special.double(input), special.double(other))
 
 
-@pointwise(rule=promote_float, kinds="bif", kernel="lgamma_vml_cpu", aliases=("special.gammaln",))
+@pointwise(
+    rule=promote_float,
+    kinds="bif",
+    kernel="lgamma_vml_cpu",
+    aliases=("special.gammaln",),
+    quirks=Quirks(inplace_function=False),
+)
 def lgamma(input):
     """The logarithm of |gamma(input)|"""
     return f.lgamma(input)
@@ -292,9 +316,16 @@ def _mvlgamma_rule(op: Pointwise, operands: tuple) -> tuple[dtype, dtype]:
 
 
 @pointwise(
-    rule=_mvlgamma_rule, kinds="bif", constants={"p": None}, check=_check_order, method=False, function=False, inplace=False,
-    out=False, label="MvlgammaBackward0",
-)  # fmt: skip
+    rule=_mvlgamma_rule,
+    kinds="bif",
+    constants={"p": None},
+    check=_check_order,
+    method=False,
+    function=False,
+    inplace=False,
+    out=False,
+    quirks=Quirks(label="MvlgammaBackward0"),
+)
 def multivariate(input, p=1):
     """log of the multivariate gamma function of dimension p"""
     total: Any = f.const(p * (p - 1) / 4 * math.log(math.pi))
@@ -320,9 +351,16 @@ def _xlogy_gradient(g: Expr, input: Expr, other: Expr, out: Expr) -> tuple:
 
 
 @pointwise(
-    rule=promote_float, kinds="bif", numbers=("input", "other"), grad=_xlogy_gradient, aliases=("special.xlogy",),
-    label=lambda operands: f"XlogyBackward{1 if operands[0] is None else 2 if operands[1] is None else 0}",
-)  # fmt: skip
+    rule=promote_float,
+    kinds="bif",
+    numbers=("input", "other"),
+    grad=_xlogy_gradient,
+    aliases=("special.xlogy",),
+    quirks=Quirks(
+        label=lambda operands: f"XlogyBackward{1 if operands[0] is None else 2 if operands[1] is None else 0}",
+        inplace_function=True,
+    ),
+)
 def xlogy(input, other, compute=None):
     """input * log(other), and 0 where input is 0 (unless other is nan)"""
     return f.where(other != other, other, f.where(input == 0, 0, input * f.rounded(f.log(other), compute)))

@@ -8,6 +8,7 @@ from ...expr import functions as f
 from ..machinery.declare import pointwise
 from ..machinery.dtype_rules import promote_float
 from ..machinery.formula import Pointwise
+from ..machinery.quirks import Quirks
 
 _LOG2 = math.log(2)
 
@@ -51,7 +52,7 @@ def log10(input):
     return f.log10(input)
 
 
-@pointwise(rule=promote_float, aliases=("special.log1p",), label="Log1PBackward0")
+@pointwise(rule=promote_float, aliases=("special.log1p",), quirks=Quirks(label="Log1PBackward0"))
 def log1p(input):
     """log(1 + input), accurate near zero"""
     return f.log1p(input)
@@ -126,19 +127,19 @@ def tanh(input):
     return f.tanh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arcsinh",), inplace_label="AsinhBackward1")
+@pointwise(rule=promote_float, aliases=("arcsinh",), quirks=Quirks(inplace_label="AsinhBackward1"))
 def asinh(input):
     """The inverse of sinh."""
     return f.asinh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arccosh",), inplace_label="AcoshBackward1")
+@pointwise(rule=promote_float, aliases=("arccosh",), quirks=Quirks(inplace_label="AcoshBackward1"))
 def acosh(input):
     """The inverse of cosh."""
     return f.acosh(input)
 
 
-@pointwise(rule=promote_float, aliases=("arctanh",), inplace_label="AtanhBackward1")
+@pointwise(rule=promote_float, aliases=("arctanh",), quirks=Quirks(inplace_label="AtanhBackward1"))
 def atanh(input):
     """The inverse of tanh."""
     return f.atanh(input)
@@ -174,13 +175,13 @@ def _no_complex(op: Pointwise, operands: tuple) -> None:
         raise RuntimeError(f"{op.name} is not supported for complex tensors.")
 
 
-@pointwise(rule=promote_float, check=_no_complex, label="Deg2RadBackward0")
+@pointwise(rule=promote_float, check=_no_complex, quirks=Quirks(label="Deg2RadBackward0"))
 def deg2rad(input):
     """Degrees to radians."""
     return input * (math.pi / 180)
 
 
-@pointwise(rule=promote_float, check=_no_complex, label="Rad2DegBackward0")
+@pointwise(rule=promote_float, check=_no_complex, quirks=Quirks(label="Rad2DegBackward0"))
 def rad2deg(input):
     """Radians to degrees."""
     return input * (180 / math.pi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import gc
 import importlib.util
@@ -361,6 +362,17 @@ def bytes_to_scalar(byte_list: list[int], dtype: Any, device: Any) -> Any:
 def is_coalesced_indices(s: Any) -> bool:
     columns = [tuple(column) for column in s._indices().T.tolist()]
     return columns == sorted(set(columns))
+
+
+class ProfilingMode(enum.Enum):
+    """The executors of PyTorch's TorchScript; here there is one way to run a graph."""
+
+    LEGACY = 1
+    SIMPLE = 2
+    PROFILING = 3
+
+
+GRAPH_EXECUTOR = ProfilingMode.SIMPLE
 
 
 def __getattr__(name: str) -> Any:

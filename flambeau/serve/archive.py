@@ -1,0 +1,404 @@
+"""Model and workflow archives as a server reads them: fetch, unpack safely, understand the manifest.
+
+An archive comes from outside. No entry may leave the folder it is unpacked to, links and devices are refused, and what
+comes out is bounded in size, in number of files and in its ratio to what went in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import (
+    DownloadArchiveException,
+    InternalServerException,
+    InvalidModelException,
+    InvalidWorkflowException,
+    ModelNotFoundException,
+    WorkflowNotFoundException,
+)
+
+RUNTIMES = ("python", "python3", "LSP")
+_URL = re.compile(r"file?://.*|http(s)?://.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an archive may unpack to."""
+
+    total_bytes: int = 64 << 30
+    files: int = 20_000
+    ratio: int = 1_000  # of unpacked to packed bytes, looked at beyond `ratio_from`
+    ratio_from: int = 256 << 20
+
+
+class _Budget:
+    """Counts what has been unpacked, and stops an archive that grows beyond its limits."""
+
+    def __init__(self, limits: Limits, packed: int):
+        self.limits, self.packed = limits, max(packed, 1)
+        self.bytes = self.files = 0
+
+    def file(self) -> None:
+        self.files += 1
+        if self.files > self.limits.files:
+            raise InvalidModelException(f"The archive has more than {self.limits.files} files.")
+
+    def add(self, count: int) -> None:
+        self.bytes += count
+        if self.bytes > self.limits.total_bytes:
+            raise InvalidModelException(f"The archive unpacks to more than {self.limits.total_bytes} bytes.")
+        if self.bytes > self.limits.ratio_from and self.bytes > self.limits.ratio * self.packed:
+            raise InvalidModelException("The archive unpacks to far more than it holds: refused as a zip bomb.")
+
+
+def _destination(folder: Path, name: str) -> Path:
+    """Where an entry goes; an error if that is outside of the folder."""
+    if "\\" in name or "\0" in name:
+        raise InvalidModelException(f"Detected Zip Slip vulnerability: {name}")
+    path = Path(os.path.normpath(folder / name))
+    if os.path.isabs(name) or not path.is_relative_to(folder):
+        raise InvalidModelException(f"Detected Zip Slip vulnerability: {name}")
+    return path
+
+
+def _write(source: IO[bytes], path: Path, budget: _Budget) -> None:
+    budget.file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "xb") as out:  # twice the same name is an attack or a broken archive
+        while block := source.read(1 << 20):
+            budget.add(len(block))
+            out.write(block)
+
+
+def _unpack_zip(file: Path, folder: Path, budget: _Budget) -> None:
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise InvalidModelException(f"The archive has a link or device: {entry.filename}")
+            path = _destination(folder, entry.filename)
+            if entry.is_dir():
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            with archive.open(entry) as source:
+                _write(source, path, budget)
+
+
+def _unpack_tar(file: Path, folder: Path, budget: _Budget) -> None:
+    with tarfile.open(file, "r:*") as archive:
+        for entry in archive:
+            path = _destination(folder, entry.name)
+            if entry.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+            elif entry.isreg():
+                source = archive.extractfile(entry)
+                assert source is not None  # a regular file has contents
+                with source:
+                    _write(source, path, budget)
+            else:
+                raise InvalidModelException(f"The archive has a link or device: {entry.name}")
+
+
+def unpack(file: Path, folder: Path, limits: Limits | None = None) -> None:
+    """Unpacks a .mar, .war or .tar.gz file to a folder, which must not exist; removes it again if anything is wrong."""
+    folder.mkdir(parents=True)
+    folder = folder.resolve()
+    budget = _Budget(limits or Limits(), file.stat().st_size)
+    try:
+        if zipfile.is_zipfile(file):
+            _unpack_zip(file, folder, budget)
+        elif tarfile.is_tarfile(file):
+            _unpack_tar(file, folder, budget)
+        else:
+            raise InvalidModelException(f"Neither a zip nor a tar archive: {file.name}")
+        _lift_single_folder(folder)
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+    ) as e:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise InvalidModelException(f"The archive cannot be unpacked: {e}") from e
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _lift_single_folder(folder: Path) -> None:
+    """The tgz form has the model's folder at its top: what is in it is the model."""
+    inside = list(folder.iterdir())
+    if len(inside) != 1 or not inside[0].is_dir() or inside[0].name in ("MAR-INF", "WAR-INF"):
+        return
+    lifted = folder.with_name(folder.name + ".lift")
+    inside[0].rename(lifted)
+    folder.rmdir()
+    lifted.rename(folder)
+
+
+# -- where archives come from --------------------------------------------------------------------------------------------------
+
+
+def is_url(url: str) -> bool:
+    return _URL.match(url) is not None
+
+
+def file_name_of(url: str) -> str:
+    """The last part of a URL or path: the archive's name in the store."""
+    path = urllib.parse.urlsplit(url).path if is_url(url) else url
+    return os.path.basename(path)
+
+
+def check_allowed(url: str, allowed: list[str], error: type[Exception] = ModelNotFoundException) -> bool:
+    """Whether a URL is one the server may fetch from; False for what is no URL; an error for the others."""
+    if any(re.fullmatch(pattern, url, re.IGNORECASE) for pattern in allowed):
+        return True
+    if is_url(url):
+        raise error(f"Given URL {url} does not match any allowed URL(s)")
+    return False
+
+
+def download(url: str, destination: Path, allowed: list[str], max_bytes: int, error: type[Exception]) -> None:
+    """Copies an archive from an allowed URL into the store. A file of that name already there is an error."""
+    if not check_allowed(url, allowed, error) or not is_url(url):
+        return
+    if destination.exists():
+        raise InternalServerException(f"Model file already exists {destination.name}")
+    partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}")
+    try:
+        request = urllib.request.Request(url, headers={"User-Agent": "flambeau"})
+        opener = urllib.request.build_opener(_SameRules(allowed, error))
+        with opener.open(request, timeout=60) as source, open(partial, "xb") as out:
+            size = 0
+            while block := source.read(1 << 20):
+                size += len(block)
+                if size > max_bytes:
+                    raise DownloadArchiveException(f"The archive at {url} is larger than {max_bytes} bytes")
+                out.write(block)
+        partial.rename(destination)
+    except (OSError, ValueError, urllib.error.URLError) as e:
+        raise DownloadArchiveException(f"Failed to download archive from: {url}") from e
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+class _SameRules(urllib.request.HTTPRedirectHandler):
+    """A redirection must lead to an allowed URL, too."""
+
+    def __init__(self, allowed: list[str], error: type[Exception]):
+        self.allowed, self.error = allowed, error
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        check_allowed(newurl, self.allowed, self.error)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+# -- what is in them -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ModelArchive:
+    """A model ready to be loaded: its folder, its manifest and where it came from."""
+
+    url: str | None
+    folder: Path
+    manifest: dict[str, Any]
+    temporary: Path | None = None  # what `clean` removes
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return self.manifest["model"]
+
+    @property
+    def name(self) -> str:
+        return self.model["modelName"]
+
+    @property
+    def version(self) -> str:
+        return self.model["modelVersion"]
+
+    @property
+    def handler(self) -> str | None:
+        return self.model.get("handler")
+
+    @property
+    def runtime(self) -> str:
+        return self.manifest.get("runtime") or "python"
+
+    def inside(self, name: str) -> Path:
+        """A file of the model, which must be in its folder."""
+        path = (self.folder / name).resolve()
+        if not path.is_relative_to(self.folder.resolve()):
+            raise InvalidModelException(f"The manifest names a file outside of the archive: {name}")
+        return path
+
+    def config(self) -> dict[str, Any]:
+        """The model's own settings (model-config.yaml), empty if it has none."""
+        name = self.model.get("configFile")
+        return read_yaml(self.inside(name), InvalidModelException) if name else {}
+
+    def clean(self) -> None:
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def read_yaml(path: Path, error: type[Exception]) -> dict[str, Any]:
+    """A YAML file that holds a mapping."""
+    try:
+        import yaml  # noqa: PLC0415  an optional package, needed by models with settings of their own
+    except ImportError as e:
+        raise error(f"{path.name} needs the package pyyaml: pip install flambeau[serve]") from e
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+        raise error("Failed to parse model config yaml file.") from e
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise error("Failed to parse model config yaml file.")
+    return content
+
+
+def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise error("Failed to parse signature.json.") from e
+    if not isinstance(manifest, dict):
+        raise error("Failed to parse signature.json.")
+    return manifest
+
+
+def work_folder(kind: str) -> Path:
+    """A new, private folder for what is unpacked."""
+    return Path(tempfile.mkdtemp(prefix=f"flambeau-{kind}-"))
+
+
+@contextlib.contextmanager
+def _unpacked(
+    url: str | None, store: str | None, allowed: list[str], kind: str, error: type[Exception], limits: Limits
+) -> Iterator[tuple[Path, Path]]:
+    """The folder with the contents of what a URL, a file of the store or a folder names, and the temporary folder that
+    is removed if what follows fails."""
+    if store is None:
+        raise error(f"{kind.capitalize()} store has not been configured.")
+    if not url:
+        raise error("empty url")
+    if ".." in url or "\0" in url:
+        raise error(f"Relative path is not allowed in url: {url}")
+    location = Path(store) / file_name_of(url)
+    download(url, location, allowed, limits.total_bytes, error)
+    if not location.is_file() and not location.is_dir() and not Path(url).is_dir():
+        raise error(f"{kind.capitalize()} not found at: {url}")
+    temporary = work_folder(f"{kind}s")
+    try:
+        if location.is_file():
+            folder = temporary / "content"
+            unpack(location, folder, limits)
+        else:
+            folder = Path(url).resolve() if Path(url).is_dir() else location.resolve()
+            inside = [p for p in folder.iterdir() if not p.name.startswith(".")]
+            if len(inside) == 1 and inside[0].is_dir():
+                folder = inside[0]
+        yield folder, temporary
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def open_model(
+    url: str | None,
+    store: str | None,
+    allowed: list[str],
+    *,
+    name: str | None = None,
+    default_name: str | None = None,
+    handler: str | None = None,
+    default_handler: str | None = None,
+    runtime: str | None = None,
+    envelope: str | None = None,
+    limits: Limits | None = None,
+) -> ModelArchive:
+    """Fetches and unpacks a model archive, and completes its manifest with what the request and the server say."""
+    with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits()) as (folder, temporary):
+        manifest = _read_manifest(folder / "MAR-INF" / "MANIFEST.json", InvalidModelException)
+        model = manifest.setdefault("model", {})
+        if not isinstance(model, dict):
+            raise InvalidModelException("Missing Model entry in manifest file.")
+        manifest["runtime"] = runtime or manifest.get("runtime") or "python"
+        if manifest["runtime"] not in RUNTIMES:
+            raise InvalidModelException("Runtime is not defined or invalid.")
+        model["modelName"] = name or model.get("modelName") or default_name
+        model["modelVersion"] = str(model.get("modelVersion") or "1.0")
+        model["handler"] = handler or model.get("handler") or default_handler
+        if envelope:
+            model["envelope"] = envelope
+        if not model["modelName"]:
+            raise InvalidModelException("Model name is not defined.")
+        archive = ModelArchive(url, folder, manifest, temporary)
+        for key in ("serializedFile", "modelFile", "configFile", "requirementsFile"):
+            if model.get(key):
+                archive.inside(model[key])
+        return archive
+
+
+@dataclass
+class WorkflowArchive:
+    """A workflow ready to be registered: its specification, its handler and the folder they are in."""
+
+    url: str
+    folder: Path
+    name: str
+    specification: dict[str, Any]
+    handler: Path | None
+    temporary: Path = field(repr=False)
+
+    def clean(self) -> None:
+        shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def open_workflow(
+    url: str | None, store: str | None, allowed: list[str], name: str | None = None, limits: Limits | None = None
+) -> WorkflowArchive:
+    """Fetches and unpacks a workflow archive (.war)."""
+    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits()) as (
+        folder,
+        temporary,
+    ):
+        manifest = _read_manifest(folder / "WAR-INF" / "MANIFEST.json", InvalidWorkflowException)
+        entry = manifest.get("workflow")
+        if not isinstance(entry, dict):
+            raise InvalidWorkflowException("Missing Workflow entry in manifest file.")
+        name = name or entry.get("workflowName")
+        if not name:
+            raise InvalidWorkflowException("Workflow name is not defined.")
+        if not entry.get("specFile"):
+            raise InvalidWorkflowException("Workflow specification is not defined.")
+        files = ModelArchive(url, folder, {"model": {}})
+        handler = files.inside(entry["handler"]) if entry.get("handler") else None
+        specification = read_yaml(files.inside(entry["specFile"]), InvalidWorkflowException)
+        assert url is not None  # checked by _unpacked
+        return WorkflowArchive(url, folder, name, specification, handler, temporary)

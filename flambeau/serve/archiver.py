@@ -1,0 +1,252 @@
+"""Making model archives (.mar) and workflow archives (.war): `torch-model-archiver` and `torch-workflow-archiver`.
+
+>>> from flambeau.serve import archiver
+>>> archiver.package_model("digits", version="1.0", handler="image_classifier", model_file="net.py",
+...                        serialized_file="net.pt", export_path="store")          # doctest: +SKIP
+PosixPath('store/digits.mar')
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..torch_version import TORCH_VERSION
+from .archive import RUNTIMES
+
+ARCHIVER_VERSION = "0.12.0"  # the version of TorchServe's archiver whose files these are
+BUILT_IN_HANDLERS = (
+    "image_classifier",
+    "image_segmenter",
+    "object_detector",
+    "text_classifier",
+    "text_generator",
+    "base_handler",
+)
+_FORMATS = {"default": ".mar", "tgz": ".tar.gz", "no-archive": "", "zip-store": ".mar"}
+_NAME = re.compile(r"[\w.-]+\Z")
+
+
+class ArchiverError(Exception):
+    """Why an archive was not made."""
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.match(name):
+        raise ArchiverError(
+            f"Model name {name!r} has characters other than letters, digits, underscore, point and hyphen."
+        )
+
+
+def _check_free(target: Path, force: bool) -> None:
+    if target.exists() and not force:
+        raise ArchiverError(
+            f"{target} already exists. Please specify --force/-f option to overwrite the model archive."
+        )
+
+
+def _existing(path: str) -> Path:
+    found = Path(path)
+    if not found.exists():
+        raise ArchiverError(f"{path} does not exist")
+    return found
+
+
+def _put(source: Path, folder: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, folder / source.name, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, folder / source.name)
+
+
+def _extra(paths: str | None, folder: Path) -> None:
+    """Extra files: those named, separated by commas; the contents of a named folder go to the top, as TorchServe does."""
+    for name in (paths or "").split(","):
+        if not name.strip():
+            continue
+        source = _existing(name.strip())
+        if source.is_dir():
+            for inside in source.iterdir():
+                _put(inside, folder)
+        else:
+            _put(source, folder)
+
+
+def _archive(folder: Path, target: Path, form: str, top: str) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if form == "no-archive":
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(folder, target)
+        return target
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        if form == "tgz":
+            with tarfile.open(partial, "w:gz") as tar:
+                tar.add(folder, arcname=top)
+        else:
+            method = zipfile.ZIP_STORED if form == "zip-store" else zipfile.ZIP_DEFLATED
+            with zipfile.ZipFile(partial, "w", method) as archive:
+                for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+                    archive.write(path, path.relative_to(folder).as_posix())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _stamp() -> str:
+    return time.strftime("%d/%m/%Y %H:%M:%S")
+
+
+def _handler_file(handler: str, folder: Path) -> str:
+    """Copies a custom handler into the archive, and says how the manifest names it; built-in ones have no file."""
+    if handler in BUILT_IN_HANDLERS and not Path(handler).exists():
+        return handler
+    path, colon, function = handler.partition(":")
+    if path.endswith(".py"):
+        shutil.copy(_existing(path), folder / Path(path).name)
+        return Path(path).name + colon + function
+    if "/" not in path:  # the name of a handler the server is expected to have
+        return handler
+    raise ArchiverError(f"{handler} is neither a built-in handler nor a Python file")
+
+
+def package_model(
+    model_name: str,
+    *,
+    version: str,
+    handler: str | None = None,
+    serialized_file: str | None = None,
+    model_file: str | None = None,
+    extra_files: str | None = None,
+    requirements_file: str | None = None,
+    config_file: str | None = None,
+    runtime: str = "python",
+    export_path: str | None = None,
+    archive_format: str = "default",
+    force: bool = False,
+) -> Path:
+    """Makes a model archive and returns its path. The arguments are those of the command `torch-model-archiver`."""
+    _check_name(model_name)
+    if runtime not in RUNTIMES:
+        raise ArchiverError(f"runtime is one of {', '.join(RUNTIMES)}, not {runtime!r}")
+    if archive_format not in _FORMATS:
+        raise ArchiverError(f"archive format is one of {', '.join(_FORMATS)}, not {archive_format!r}")
+    if not handler and not serialized_file:
+        raise ArchiverError("a model needs a handler or a serialized file")
+    where = Path(export_path or os.getcwd())
+    if not where.is_dir():
+        raise ArchiverError(f"Given export-path {where} is not a directory. Point to a valid export-path directory.")
+    target = where / (model_name + _FORMATS[archive_format])
+    _check_free(target, force)
+    model: dict[str, Any] = {"modelName": model_name}
+    with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
+        folder = Path(work)
+        for key, path in (
+            ("serializedFile", serialized_file),
+            ("modelFile", model_file),
+            ("requirementsFile", requirements_file),
+            ("configFile", config_file),
+        ):
+            if path:
+                model[key] = _existing(path).name
+                _put(Path(path), folder)
+        if handler:
+            model["handler"] = _handler_file(handler, folder)
+        _extra(extra_files, folder)
+        model["modelVersion"] = str(version)
+        manifest = {"createdOn": _stamp(), "runtime": runtime, "model": model, "archiverVersion": ARCHIVER_VERSION}
+        (folder / "MAR-INF").mkdir()
+        (folder / "MAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest, indent=2))
+        return _archive(folder, target, archive_format, model_name)
+
+
+def package_workflow(
+    workflow_name: str,
+    *,
+    spec_file: str,
+    handler: str | None = None,
+    extra_files: str | None = None,
+    export_path: str | None = None,
+    force: bool = False,
+) -> Path:
+    """Makes a workflow archive and returns its path. The arguments are those of `torch-workflow-archiver`."""
+    _check_name(workflow_name)
+    where = Path(export_path or os.getcwd())
+    if not where.is_dir():
+        raise ArchiverError(f"Given export-path {where} is not a directory. Point to a valid export-path directory.")
+    target = where / (workflow_name + ".war")
+    _check_free(target, force)
+    with tempfile.TemporaryDirectory(prefix="flambeau-archiver-") as work:
+        folder = Path(work)
+        workflow = {"workflowName": workflow_name, "specFile": _existing(spec_file).name}
+        _put(Path(spec_file), folder)
+        if handler:
+            workflow["handler"] = _existing(handler).name
+            _put(Path(handler), folder)
+        _extra(extra_files, folder)
+        manifest = {"createdOn": _stamp(), "archiverVersion": ARCHIVER_VERSION, "workflow": workflow}
+        (folder / "WAR-INF").mkdir()
+        (folder / "WAR-INF" / "MANIFEST.json").write_text(json.dumps(manifest, indent=2))
+        return _archive(folder, target, "default", workflow_name)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--handler", help="a built-in handler's name, or a Python file (file.py:function)")
+    parser.add_argument("--extra-files", help="more files, separated by commas")
+    parser.add_argument("--export-path", help="where to write the archive (the current folder)")
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing archive")
+
+
+def _model_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torch-model-archiver", description="Makes a model archive (.mar).")
+    parser.add_argument("--model-name", required=True, help="the archive's name, and the model's in the server")
+    parser.add_argument("--serialized-file", help="weights, or a serialized model: .pt, .pth, .pt2, .onnx, .so")
+    parser.add_argument("--model-file", help="the Python file that defines the model's class")
+    _common(parser)
+    parser.add_argument("--runtime", default="python", choices=list(RUNTIMES))
+    parser.add_argument("--archive-format", default="default", choices=list(_FORMATS))
+    parser.add_argument("-v", "--version", required=True, help="the model's version")
+    parser.add_argument("-r", "--requirements-file", help="packages to install for this model")
+    parser.add_argument("-c", "--config-file", help="the model's settings (model-config.yaml)")
+    return parser
+
+
+def model_archiver(arguments: Sequence[str] | None = None) -> int:
+    """The command `torch-model-archiver`."""
+    options = vars(_model_parser().parse_args(arguments))
+    try:
+        path = package_model(options.pop("model_name"), **options)
+    except (ArchiverError, OSError) as e:
+        print(f"torch-model-archiver: {e}", file=sys.stderr)
+        return 1
+    print(f"wrote {path} (for PyTorch {TORCH_VERSION}'s interface)")
+    return 0
+
+
+def workflow_archiver(arguments: Sequence[str] | None = None) -> int:
+    """The command `torch-workflow-archiver`."""
+    parser = argparse.ArgumentParser(prog="torch-workflow-archiver", description="Makes a workflow archive (.war).")
+    parser.add_argument("--workflow-name", required=True)
+    parser.add_argument("--spec-file", required=True, help="the YAML file with models and dag")
+    _common(parser)
+    options = vars(parser.parse_args(arguments))
+    try:
+        path = package_workflow(options.pop("workflow_name"), **options)
+    except (ArchiverError, OSError) as e:
+        print(f"torch-workflow-archiver: {e}", file=sys.stderr)
+        return 1
+    print(f"wrote {path}")
+    return 0

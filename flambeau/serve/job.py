@@ -1,0 +1,73 @@
+"""One request on its way to a worker and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Job:
+    """What a worker is sent, and where the answer goes: `reply` for parts and answers, `fail` for errors."""
+
+    __slots__ = ("id", "headers", "parameters", "describe", "created", "scheduled", "expires", "sequence", "cached")
+
+    def __init__(
+        self,
+        request_id: str,
+        headers: dict[str, str],
+        parameters: list[tuple[str, str, bytes]],
+        *,
+        describe: bool = False,
+        sequence: str = "",
+        client_timeout_ms: int = 0,
+    ):
+        self.id = request_id
+        self.headers = headers
+        self.parameters = parameters
+        self.describe = describe
+        self.sequence = sequence
+        self.created = self.scheduled = time.perf_counter()
+        self.expires = self.created + client_timeout_ms / 1000 if client_timeout_ms > 0 else float("inf")
+        self.cached = False  # the worker already has the parameters: continuous batching sends them once
+
+    def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:
+        """Takes an answer, or a part of it if there is more to come."""
+        raise NotImplementedError
+
+    def fail(self, status: int, message: str) -> None:
+        """Takes an error."""
+        raise NotImplementedError
+
+    def is_open(self) -> bool:
+        """Whether somebody still waits for the answer."""
+        raise NotImplementedError
+
+    def answer(self, item: Any, body: bytes) -> bool:
+        """Passes a worker's answer on; whether more parts of it will come."""
+        _, content_type, status, phrase, headers, _ = item
+        more = headers.get("ts_stream_next") == "true"
+        if time.perf_counter() <= self.expires:
+            self.reply(status, phrase, content_type, headers, body, more)
+        return more
+
+
+class CallbackJob(Job):
+    """A job whose answers go to functions."""
+
+    __slots__ = ("reply", "fail", "is_open")
+
+    def __init__(
+        self,
+        request_id: str,
+        headers: dict[str, str],
+        parameters: list[tuple[str, str, bytes]],
+        reply: Callable[[int, str, str, dict[str, str], bytes, bool], None],
+        fail: Callable[[int, str], None],
+        is_open: Callable[[], bool],
+        **options: Any,
+    ):
+        super().__init__(request_id, headers, parameters, **options)
+        self.reply = reply  # type: ignore[assignment,method-assign]
+        self.fail = fail  # type: ignore[assignment,method-assign]
+        self.is_open = is_open  # type: ignore[method-assign]

@@ -1,0 +1,134 @@
+"""The server's log files: access, server, model and metrics, each a list of lines written out several times a second."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+_NAMES = {
+    "server": "ts_log.log", "access": "access_log.log", "model": "model_log.log", "server_metrics": "ts_metrics.log",
+    "model_metrics": "model_metrics.log",
+}  # fmt: skip
+ROTATE = 100 << 20
+
+
+class LogFile:
+    """Collects lines; `flush` writes them. Grown beyond 100 MB it starts again, keeping one old file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._lines: list[str] = []
+        self._file: IO[str] | None = None
+
+    def open(self) -> None:
+        """Makes the file, or says why there will be none."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self.path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
+        except OSError as e:
+            print(f"{self.path} cannot be written: {e}", file=sys.stderr)
+
+    def write(self, line: str) -> None:
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        if not self._lines:
+            return
+        lines, self._lines = self._lines, []
+        if self._file is None:
+            return
+        self._file.write("\n".join(lines) + "\n")
+        self._file.flush()
+        if self._file.tell() > ROTATE:
+            self._file.close()
+            self.path.replace(self.path.with_suffix(".1.log"))
+            self.open()
+
+    def close(self) -> None:
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Logs:
+    """All log files of a server. `soon` is called when there is something to flush, once until it is flushed."""
+
+    def __init__(
+        self, folder: Path, metrics_folder: Path, console: bool = False, soon: Callable[[], None] = lambda: None
+    ):
+        self.files = {
+            kind: LogFile((metrics_folder if "metrics" in kind else folder) / name) for kind, name in _NAMES.items()
+        }
+        self.console, self.soon = console, soon
+        self._asked = False
+        self._now = self._second = -1
+        self._day = self._stamp = ""
+
+    def open(self) -> None:
+        for file in self.files.values():
+            file.open()
+
+    def _put(self, kind: str, line: str) -> None:
+        self.files[kind].write(line)
+        if not self._asked:
+            self._asked = True
+            self.soon()
+
+    def stamp(self) -> str:
+        """Now, to the millisecond."""
+        now = int(time.time() * 1000)
+        if now != self._now:
+            self._now = now
+            second = now // 1000
+            if second != self._second:
+                self._second, self._day = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
+            self._stamp = f"{self._day},{now % 1000:03d}"
+        return self._stamp
+
+    def access(self, words: str) -> None:
+        self._put("access", f"{self.stamp()} - {words}")
+
+    def model(self, worker: str, line: str, is_error: bool) -> None:
+        name = f"{worker}-{'stderr' if is_error else 'stdout'}"
+        self._write("model", f"{self.stamp()} [{'WARN ' if is_error else 'INFO '}] {name} MODEL_LOG - {line}")
+
+    def server(self, level: str, name: str, line: str) -> None:
+        self._write("server", f"{self.stamp()} [{level:<5}] main {name} - {line}")
+
+    def server_metrics(self, line: str) -> None:
+        self._put("server_metrics", f"{self.stamp()} - {line}")
+
+    def model_metrics(self, line: str) -> None:
+        self._put("model_metrics", f"{self.stamp()} - {line}")
+
+    def _write(self, kind: str, line: str) -> None:
+        self._put(kind, line)
+        if self.console:
+            print(line, file=sys.stdout, flush=True)
+
+    def flush(self) -> None:
+        self._asked = False
+        for file in self.files.values():
+            file.flush()
+
+    def close(self) -> None:
+        for file in self.files.values():
+            file.close()
+
+
+class Handler(logging.Handler):
+    """Sends what the server logs to its file."""
+
+    def __init__(self, logs: Logs):
+        super().__init__()
+        self.logs = logs
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "WARN" if record.levelname == "WARNING" else record.levelname
+        self.logs.server(level, record.name, self.format(record))

@@ -1,0 +1,529 @@
+"""What is registered: models, their versions and workers, and what clients may do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from .archive import RUNTIMES, ModelArchive, file_name_of, is_url, open_model
+from .batching import batcher_for
+from .errors import (
+    BadRequestException,
+    ConflictStatusException,
+    InternalServerException,
+    InvalidModelVersionException,
+    ModelException,
+    ModelNotFoundException,
+    ModelVersionNotFoundException,
+    ServeError,
+)
+from .job import Job
+from .nursery import Nursery
+from .pool import LOADED, SCALED_DOWN, STOPPED, Worker
+from .settings import ModelSettings, Settings
+
+logger = logging.getLogger("flambeau.serve.models")
+
+
+class Owner(Protocol):
+    """What models need of the server they are in."""
+
+    settings: Settings
+    nursery: Nursery
+
+    def background(self, work: Any) -> None: ...
+    def model_output(self, worker: Worker, line: str, is_error: bool) -> None: ...
+    def model_metrics(self, lines: list[str]) -> None: ...
+    def worker_time(self, milliseconds: float) -> None: ...
+    def worker_loaded(self, worker: Worker, milliseconds: float) -> None: ...
+    def changed(self) -> None: ...
+    def next_worker(self) -> int: ...
+    def next_gpu(self, model: Model) -> int | None: ...
+
+
+class Model:
+    """One version of a model: its archive and settings, the jobs that wait for it, and its workers."""
+
+    def __init__(self, archive: ModelArchive, settings: ModelSettings, owner: Owner):
+        self.archive, self.settings, self.pool_owner = archive, settings, owner
+        self.name, self.version = archive.name, archive.version
+        self.workers: list[Worker] = []
+        self.batcher = batcher_for(settings, owner.settings.sequence_keys)
+        self.min_workers = self.max_workers = 0
+        self.python: str | None = None  # of the model's own environment
+        self.in_workflow = False
+        self.unsuccessful = 0  # batches in a row that no worker answered in time
+        self.gpu_turn = 0
+        self._pending: list[tuple[set[Worker], asyncio.Future[int]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._scaling = asyncio.Lock()
+        self.latencies: list[float] = []  # of the last requests, in ms: what the page draws
+
+    # -- jobs --
+
+    def submit(self, job: Job) -> bool:
+        """Takes a job, unless nobody could do it: no workers, a full queue, no free worker where tickets are asked for."""
+        if not self.workers:
+            return False
+        if self.settings.use_job_ticket and sum(w.idle for w in self.workers) <= len(self.batcher):
+            return False
+        if not self.batcher.offer(job):
+            return False
+        self.pump()
+        return True
+
+    def pump(self) -> None:
+        """Gives free workers what waits for them, and fast ones full batches ahead."""
+        for worker in self.workers:
+            if not worker.idle:
+                continue
+            batch = self.batcher.take(worker)
+            if isinstance(batch, float):
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(batch, self._waited)
+            elif batch:
+                worker.send(batch)
+        while self.batcher.ahead:
+            eager = [w for w in self.workers if w.takes_more]
+            if not eager:
+                return
+            min(eager, key=lambda w: len(w.batches)).send(self.batcher.collect(self.settings.batch_size))
+
+    def _waited(self) -> None:
+        self._timer = None
+        self.pump()
+
+    # -- what workers tell --
+
+    def order(self, number: int, gpu: int | None) -> dict[str, Any]:
+        """What a new worker needs to know."""
+        settings = self.pool_owner.settings
+        return {
+            "name": f"{number}-{time.monotonic_ns()}",
+            "model": self.name,
+            "folder": str(self.archive.folder),
+            "manifest": self.archive.manifest,
+            "handler": self.archive.handler,
+            "envelope": self.archive.model.get("envelope"),
+            "batch_size": self.settings.batch_size,
+            "gpu": gpu,
+            "limit_max_image_pixels": settings.flag("limit_max_image_pixels", True),
+            "metrics_config": settings.text("metrics_config"),
+            "environment": settings.worker_environment(),
+        }
+
+    def on_loaded(self, worker: Worker) -> None:
+        self.pool_owner.worker_loaded(worker, (time.time() - worker.started) * 1000)
+        for workers, future in list(self._pending):
+            workers.discard(worker)
+            if not workers and not future.done():
+                future.set_result(200)
+        self._pending = [p for p in self._pending if not p[1].done()]
+        self.pump()
+
+    def on_stopped(self, worker: Worker, code: int) -> None:
+        for workers, future in self._pending:
+            if worker in workers and not future.done():
+                future.set_result(code)
+        self._pending = [p for p in self._pending if not p[1].done()]
+
+    def on_answered(self, worker: Worker, seconds: float) -> None:
+        self.pool_owner.worker_time(seconds * 1000)
+        self.pump()
+
+    def on_metrics(self, lines: list[str]) -> None:
+        if lines:
+            self.pool_owner.model_metrics(lines)
+
+    # -- how many --
+
+    async def scale(self, minimum: int, maximum: int) -> int:
+        """Starts or lets go workers; 200 when the new ones have loaded the model, an error's status if one could not."""
+        async with self._scaling:
+            self.min_workers, self.max_workers = minimum, maximum
+            missing = minimum - len(self.workers)
+            if missing > 0:
+                new = [
+                    Worker(self, self.pool_owner.next_worker(), self.pool_owner.next_gpu(self)) for _ in range(missing)
+                ]
+                self.workers += new
+                future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                self._pending.append((set(new), future))
+                for worker in new:
+                    self.pool_owner.background(worker.start())
+                return await future
+            await self._let_go(len(self.workers) - maximum)
+            return 200
+
+    async def _let_go(self, count: int) -> None:
+        leaving = [self.workers.pop() for _ in range(max(count, 0))]
+        for worker in leaving:
+            worker.scale_down()
+        deadline = time.monotonic() + self.pool_owner.settings.number("unregister_model_timeout", 120)
+        while any(w.transport is not None for w in leaving):
+            if time.monotonic() > deadline:
+                for worker in leaving:
+                    worker.kill()
+            await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        """Lets all workers finish and go; what still waits hears that the model has gone."""
+        await self.scale(0, 0)
+        for job in self.batcher.drain():
+            job.fail(503, f'Model "{self.name}" is being unregistered.')
+        await asyncio.to_thread(self.archive.clean)
+
+    def check(self, now: float) -> None:
+        for worker in self.workers:
+            worker.check(now)
+
+    # -- words about it --
+
+    def describe(self, at_startup: bool) -> dict[str, Any]:
+        """The description that `GET /models/{name}` shows."""
+        s = self.settings
+        result = {
+            "modelName": self.name,
+            "modelVersion": self.version,
+            "modelUrl": self.archive.url,
+            "runtime": self.archive.runtime,
+            "minWorkers": self.min_workers,
+            "maxWorkers": self.max_workers,
+            "batchSize": s.batch_size,
+            "maxBatchDelay": s.max_batch_delay,
+            "responseTimeout": s.response_timeout,
+            "startupTimeout": s.startup_timeout,
+            "maxRetryTimeoutInSec": s.max_retry_timeout,
+            "clientTimeoutInMills": s.client_timeout_ms,
+            "parallelType": s.parallel_type,
+            "parallelLevel": s.parallel_level,
+            "deviceType": s.device_type,
+            **({"deviceIds": s.device_ids} if s.device_ids else {}),
+            "continuousBatching": s.continuous_batching,
+            "useJobTicket": s.use_job_ticket,
+            "useVenv": s.use_venv,
+            "stateful": s.sequence_batching,
+            "sequenceMaxIdleMSec": s.sequence_max_idle_ms,
+            "sequenceTimeoutMSec": s.sequence_timeout_ms,
+            "maxNumSequence": s.max_num_sequence if s.sequence_batching else 0,
+            "maxSequenceJobQueueSize": s.max_sequence_job_queue_size if s.sequence_batching else 0,
+            "loadedAtStartup": at_startup,
+            "workers": [_worker_words(w) for w in self.workers],
+            "jobQueueStatus": {
+                "remainingCapacity": max(s.job_queue_size - len(self.batcher), 0),
+                "pendingRequests": len(self.batcher),
+            },
+        }
+        return {k: v for k, v in result.items() if v is not None}
+
+    def state(self, is_default: bool) -> dict[str, Any]:
+        """What a snapshot keeps."""
+        s = self.settings
+        return {
+            "defaultVersion": is_default,
+            "marName": file_name_of(self.archive.url or ""),
+            "minWorkers": self.min_workers,
+            "maxWorkers": self.max_workers,
+            "batchSize": s.batch_size,
+            "maxBatchDelay": s.max_batch_delay,
+            "responseTimeout": s.response_timeout,
+            "startupTimeout": s.startup_timeout,
+            "runtimeType": self.archive.runtime,
+            **({"parallelLevel": s.parallel_level} if s.parallel_level else {}),
+        }
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of a process that is in RAM."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _worker_words(worker: Worker) -> dict[str, Any]:
+    at = time.gmtime(worker.started)
+    millis = int(worker.started * 1000) % 1000
+    return {
+        "id": str(worker.number),
+        "startTime": time.strftime(f"%Y-%m-%dT%H:%M:%S.{millis:03d}Z", at),
+        "status": "READY" if worker.state == LOADED else "UNLOADING",
+        "memoryUsage": resident_bytes(worker.pid) if worker.pid else 0,
+        "pid": worker.pid,
+        "gpu": worker.gpu is not None,
+        "gpuUsage": "N/A" if worker.gpu is None else f"gpuId::{worker.gpu}",
+    }
+
+
+@dataclass
+class Registration:
+    """What a client asks for when it registers a model; None is what it left out."""
+
+    url: str | None
+    model_name: str | None = None
+    handler: str | None = None
+    runtime: str | None = None
+    batch_size: int | None = None
+    max_batch_delay: int | None = None
+    response_timeout: int | None = None
+    startup_timeout: int | None = None
+    initial_workers: int | None = None
+    synchronous: bool = True
+
+
+class Versions:
+    """The versions of one model, one of them the default."""
+
+    def __init__(self) -> None:
+        self.by_version: dict[str, Model] = {}
+        self.default = ""
+
+
+class Registry:
+    """All registered models. Its methods are what the REST and gRPC interfaces offer."""
+
+    def __init__(self, owner: Owner):
+        self.owner = owner
+        self.models: dict[str, Versions] = {}
+        self.at_startup: set[str] = set()
+
+    # -- finding --
+
+    def get(self, name: str, version: str | None = None) -> Model:
+        """The version asked for, or the default one."""
+        versions = self.models.get(name)
+        if versions is None:
+            raise ModelNotFoundException(f"Model not found: {name}")
+        model = versions.by_version.get(version or versions.default)
+        if model is None:
+            raise ModelVersionNotFoundException(f"Model version: {version} does not exist for model: {name}")
+        return model
+
+    def all(self) -> list[Model]:
+        return [m for versions in self.models.values() for m in versions.by_version.values()]
+
+    def defaults(self) -> list[Model]:
+        return [v.by_version[v.default] for v in self.models.values()]
+
+    def describe(self, name: str, version: str | None) -> list[dict[str, Any]]:
+        if version == "all":
+            if name not in self.models:
+                raise ModelNotFoundException(f"Model not found: {name}")
+            found = list(self.models[name].by_version.values())
+        else:
+            found = [self.get(name, version)]
+        return [m.describe(name in self.at_startup) for m in found]
+
+    def page(self, limit: int, token: int) -> dict[str, Any]:
+        """A part of the list of models, and where the next one starts."""
+        names = sorted(n for n, v in self.models.items() if v.by_version[v.default].archive.url is not None)
+        return paged(names, limit, token, "models", "modelName", "modelUrl", lambda n: self.get(n).archive.url)
+
+    def healthy(self) -> bool:
+        return all(sum(w.healthy for w in m.workers) >= m.min_workers for m in self.defaults())
+
+    # -- changing --
+
+    async def register(
+        self, asked: Registration, *, in_workflow: bool = False, at_startup: bool = False
+    ) -> tuple[int, str]:
+        """Registers a model and starts its workers; a status and a sentence."""
+        if asked.url is None:
+            raise BadRequestException("Parameter url is required.")
+        if asked.runtime is not None and asked.runtime not in RUNTIMES:
+            raise BadRequestException(f"Invalid RuntimeType value: {asked.runtime}")
+        archive = await self.open_archive(asked)
+        model = await self.add(archive, asked)
+        model.in_workflow = in_workflow
+        minimum, maximum = self.workers_wanted(model, asked)
+        title = f'Model "{model.name}" Version: {model.version} registered with'
+        if minimum <= 0:
+            if not in_workflow:
+                self.owner.changed()
+            return 200, f"{title} 0 initial workers. Use scale workers API to add workers for the model."
+        if not asked.synchronous:  # a model that cannot be loaded stays registered, and is tried again
+            self.owner.background(self._scaled(model, minimum, maximum))
+            return 202, "Processing worker updates..."
+        await self._start_registered(model, minimum, maximum, in_workflow)
+        return 200, f"{title} {minimum} initial workers"
+
+    async def _start_registered(self, model: Model, minimum: int, maximum: int, in_workflow: bool) -> None:
+        code = await model.scale(minimum, maximum)
+        if code != 200:
+            await self._remove(model)
+            message = f"Failed to start workers for model {model.name} version: {model.version}"
+            raise InternalServerException(message, 507 if code in (413, 507) else code)
+        if not in_workflow:
+            self.owner.changed()
+
+    async def open_archive(self, asked: Registration) -> ModelArchive:
+        settings = self.owner.settings
+        return await asyncio.to_thread(
+            open_model, asked.url, settings.model_store, settings.allowed_urls, name=asked.model_name,
+            default_name=default_name(asked.url or ""), handler=asked.handler, runtime=asked.runtime,
+            default_handler=settings.text("default_service_handler"), envelope=settings.text("service_envelope"),
+        )  # fmt: skip
+
+    async def add(self, archive: ModelArchive, asked: Registration) -> Model:
+        keys = ("batch_size", "max_batch_delay", "response_timeout", "startup_timeout")
+        try:
+            settings = ModelSettings.of(archive, self.owner.settings, {k: getattr(asked, k) for k in keys})
+            if settings.batch_size < 1 or settings.max_batch_delay < 0:
+                raise BadRequestException("batch_size is at least 1 and max_batch_delay at least 0.")
+            model = Model(archive, settings, self.owner)
+            self.insert(model)
+        except BaseException:
+            archive.clean()
+            raise
+        try:
+            await self._install(model)
+        except BaseException:
+            await self._remove(model)
+            raise
+        return model
+
+    def insert(self, model: Model) -> None:
+        versions = self.models.get(model.name) or Versions()
+        if model.version in versions.by_version:
+            raise ConflictStatusException(f"Model version {model.version} is already registered for model {model.name}")
+        versions.by_version[model.version] = model
+        versions.default = versions.default or model.version
+        self.models[model.name] = versions
+
+    def workers_wanted(self, model: Model, asked: Registration) -> tuple[int, int]:
+        own = model.settings
+        if own.min_workers > 0 and own.max_workers >= own.min_workers:
+            return own.min_workers, own.max_workers
+        initial = asked.initial_workers
+        if initial is None:
+            initial = self.owner.settings.number("default_workers_per_model", 0)
+        return initial, initial
+
+    async def _install(self, model: Model) -> None:
+        """An environment and packages of the model's own, where it asks and the server allows."""
+        requirements = model.archive.model.get("requirementsFile")
+        if model.settings.use_venv:
+            folder = model.archive.folder / "venv"
+            await _command([sys.executable, "-m", "venv", "--system-site-packages", str(folder)],
+                           f"Virtual environment creation failed for model {model.name}")  # fmt: skip
+            model.python = str(folder / "bin" / "python")
+        if not requirements or not self.owner.settings.flag("install_py_dep_per_model", False):
+            return
+        file = str(model.archive.inside(requirements))
+        target = [] if model.python else ["-t", str(model.archive.folder)]
+        await _command([model.python or sys.executable, "-m", "pip", "install", "-q", "-U", *target, "-r", file],
+                       f"Custom pip package installation failed for model {model.name}")  # fmt: skip
+
+    async def scale(
+        self, name: str, version: str | None, minimum: int, maximum: int, synchronous: bool
+    ) -> tuple[int, str]:
+        """Changes how many workers a model has."""
+        if maximum < minimum:
+            raise BadRequestException("max_worker cannot be less than min_worker.")
+        model = self.get(name, version)
+        if minimum < 0:
+            raise InternalServerException(f"min_worker cannot be {minimum}")
+        if not synchronous:
+            self.owner.background(self._scaled(model, minimum, maximum))
+            return 202, "Processing worker updates..."
+        code = await self._scaled(model, minimum, maximum)
+        if code != 200:
+            message = f"Failed to start workers for model {name} version: {version}"
+            raise InternalServerException(message, 507 if code in (413, 507) else code)
+        return 200, f"Workers scaled to {minimum} for model: {name}" + (f", version: {version}" if version else "")
+
+    async def _scaled(self, model: Model, minimum: int, maximum: int) -> int:
+        code = await model.scale(minimum, maximum)
+        if not model.in_workflow:
+            self.owner.changed()
+        return code
+
+    def set_default(self, name: str, version: str) -> str:
+        if name not in self.models:
+            raise ModelNotFoundException(f"Model not found: {name}")
+        versions = self.models[name]
+        if version not in versions.by_version:
+            raise ModelVersionNotFoundException(f"Model version {version} does not exist for model {name}")
+        versions.default = version
+        self.owner.changed()
+        return f'Default version successfully updated for model "{name}" to "{version}"'
+
+    async def unregister(self, name: str, version: str | None) -> None:
+        """Takes a version out of service; the default one only if it is the last."""
+        versions = self.models.get(name)
+        if versions is None:
+            raise ModelNotFoundException(f"Model not found: {name}")
+        version = version or versions.default
+        if version not in versions.by_version:
+            raise ModelVersionNotFoundException(f"Model version: {version} does not exist for model: {name}")
+        if version == versions.default and len(versions.by_version) > 1:
+            raise InvalidModelVersionException(f"Cannot remove default version for model {name}")
+        model = versions.by_version[version]
+        await self._remove(model)
+        self.at_startup.discard(name)
+        url = model.archive.url
+        if url and is_url(url) and self.owner.settings.model_store:
+            (Path(self.owner.settings.model_store) / file_name_of(url)).unlink(missing_ok=True)
+        if not model.in_workflow:
+            self.owner.changed()
+
+    async def _remove(self, model: Model) -> None:
+        versions = self.models.get(model.name)
+        if versions and versions.by_version.get(model.version) is model:
+            del versions.by_version[model.version]
+            if not versions.by_version:
+                del self.models[model.name]
+            elif versions.default == model.version:
+                versions.default = next(iter(versions.by_version))
+        await model.close()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(m.close() for m in self.all()))
+
+
+async def _command(command: list[str], message: str) -> None:
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    if done.returncode != 0:
+        logger.error("%s:\n%s%s", message, done.stdout, done.stderr)
+        raise ModelException(message)
+
+
+def default_name(url: str) -> str:
+    """A model's name made of its file's, where nobody gives one."""
+    stem = url.rsplit("/", 1)[-1]
+    if ".mar" in stem or ".model" in stem:
+        stem = stem.rsplit(".", 1)[0]
+    return re.sub(r"\W|^_", "_", stem)
+
+
+def paged(
+    names: list[str],
+    limit: int,
+    token: int,
+    title: str,
+    name_key: str,
+    url_key: str,
+    url_of: Callable[[str], str | None],
+) -> dict[str, Any]:
+    """A page of a list, in the form TorchServe gives models and workflows."""
+    limit = 100 if limit > 100 or limit < 0 else limit
+    token = max(token, 0)
+    last = token + limit
+    result: dict[str, Any] = {}
+    if last <= len(names):
+        result["nextPageToken"] = str(last)
+    result[title] = [{name_key: n, url_key: url_of(n)} for n in names[token : min(last, len(names))]]
+    return result
+
+
+__all__ = ["LOADED", "SCALED_DOWN", "STOPPED", "Model", "Owner", "Registration", "Registry", "ServeError"]

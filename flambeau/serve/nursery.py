@@ -1,0 +1,210 @@
+"""Where workers come from: a process that has Flambeau loaded and forks a worker in milliseconds.
+
+Starting Python and importing a framework takes longer than loading most models. The nursery does it once; each worker is a
+fork of it, so its modules are shared in memory, too. It has no threads and never runs a handler. It speaks over a Unix
+socket: a JSON line with the file descriptors of a new worker comes in, lines about processes born and gone go out.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+DESCRIPTORS = 5  # connection, server's arena, worker's arena, stdout, stderr
+
+
+def python_path_first(environment: dict[str, str]) -> dict[str, str]:
+    """The environment in which this copy of Flambeau is the one that is imported."""
+    paths = [_ROOT, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+class Nursery:
+    """The server's view of the nursery: starts it when it is first needed, and again if it dies."""
+
+    def __init__(self, environment: dict[str, str]):
+        self.environment = python_path_first(environment)
+        self._process: subprocess.Popen | None = None
+        self._fork = 0  # the process id, if it was forked from the server
+        self._socket: socket.socket | None = None
+        self._born: dict[str, asyncio.Future[int]] = {}
+        self._buffer = b""
+
+    def fork(self) -> None:
+        """Makes the nursery of this process, which has Flambeau loaded: to be called before threads and an event loop are."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._fork = os.fork()
+        if self._fork == 0:
+            ours.close()
+            os.setsid()
+            try:
+                main(theirs.detach())
+            finally:
+                os._exit(0)
+        theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+
+    def start(self) -> None:
+        """Starts the process, if it does not run; it loads Flambeau while the server goes on."""
+        if self._socket is not None:
+            if self._fork:
+                asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        command = [sys.executable, "-m", f"{__package__}.nursery", str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=self.environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._buffer = b""
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+
+    def _read(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._gone()
+            return
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            future = self._born.pop(event["name"], None)
+            if future is not None and not future.done():
+                future.set_result(event["pid"])
+
+    def _gone(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        self._bury()
+        for future in self._born.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the process that starts workers has died"))
+        self._born.clear()
+
+    async def spawn(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        """Forks a worker and returns its process id."""
+        self.start()
+        assert self._socket is not None
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._born[order["name"]] = future
+        line = json.dumps(order).encode() + b"\n"
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        while True:
+            try:
+                sent = self._socket.sendmsg([line], rights)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+        while sent < len(line):
+            try:
+                sent += self._socket.send(line[sent:])
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+        return await future
+
+    def stop(self) -> None:
+        """Ends the nursery; workers end when their connections close."""
+        self._gone()
+
+    def _bury(self) -> None:
+        """The nursery ends when its socket closes; nothing of it is left behind."""
+        if self._fork:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._fork, 0)
+            self._fork = 0
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            self._process = None
+
+
+# -- in the nursery ------------------------------------------------------------------------------------------------------------
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """An order and its descriptors; None when the server has gone."""
+    line, descriptors = b"", array.array("i")
+    while not line.endswith(b"\n"):
+        data, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(DESCRIPTORS * 4)) if not line else (
+            connection.recv(1 << 16, socket.MSG_PEEK), [], 0, 0)  # fmt: skip
+        if not data:
+            return None
+        if line:  # never beyond the end of this order: the next one has descriptors of its own
+            data = connection.recv(data.find(b"\n") + 1 or len(data))
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(content[: len(content) - len(content) % 4])
+        line += data
+    return json.loads(line), list(descriptors)
+
+
+def _become_worker(connection: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
+    """In the fork: takes its own output, folder and environment, and runs the worker."""
+    from . import worker  # noqa: PLC0415  already loaded by the nursery
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    connection.close()
+    os.setsid()
+    talk, ours, theirs, out, err = descriptors
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.close(out)
+    os.close(err)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    code = 1
+    try:
+        code = worker.run(order, talk, ours, theirs)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def main(descriptor: int) -> None:
+    """Loads Flambeau, then forks a worker for each order until the server goes."""
+    connection = socket.socket(fileno=descriptor)
+    from . import worker  # noqa: PLC0415  only the nursery loads it, not the server
+
+    worker.prepare()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the workers; the server sees their sockets close
+    gc.freeze()  # what is loaded now is shared with the workers: the collector must not touch its pages
+    while (received := _receive(connection)) is not None:
+        order, descriptors = received
+        pid = os.fork()
+        if pid == 0:
+            _become_worker(connection, order, descriptors)
+        for d in descriptors:
+            os.close(d)
+        connection.sendall(json.dumps({"name": order["name"], "pid": pid}).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

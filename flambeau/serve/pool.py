@@ -1,0 +1,331 @@
+"""The workers of a model: started, fed, watched, started again when they die, and let go without dropping a request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .channel import LARGE, Arena, Frames, frame
+from .job import Job
+from .nursery import python_path_first
+
+if TYPE_CHECKING:
+    from .models import Model
+
+logger = logging.getLogger("flambeau.serve.pool")
+BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
+AHEAD, FAST = 8, 0.005  # how many batches a worker may have, if it is faster than so many seconds for each
+_TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # what those who watch the log look for
+STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
+
+
+class Output(asyncio.Protocol):
+    """Lines that a worker prints."""
+
+    def __init__(self, line: Callable[[str], None]):
+        self._line = line
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[-65536:]
+        for line in lines:
+            self._line(line.decode(errors="replace").rstrip("\r"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._rest:
+            self._line(self._rest.decode(errors="replace"))
+
+
+class Worker(asyncio.Protocol):
+    """The server's end of one worker process, through all its lives."""
+
+    def __init__(self, model: Model, number: int, gpu: int | None):
+        self.model, self.number, self.gpu = model, number, gpu
+        self.state = STARTED
+        self.started = time.time()
+        self.pid = 0
+        self.jobs: dict[str, Job] = {}
+        self.batches: deque[list[Job]] = deque()  # sent and not answered, in order
+        self.deadline = float("inf")
+        self.sent_at = 0.0
+        self.usual = 1.0  # seconds for a batch, lately
+        self.code = 500  # the status of those who wait for the worker, if it dies now
+        self.tries = 0
+        self.failing_since = 0.0
+        self.retry: asyncio.TimerHandle | None = None
+        self.transport: Any = None
+        self.arenas: tuple[Arena, Arena] | None = None
+        self._frames = Frames()
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def name(self) -> str:
+        return f"W-{self.number}-{self.model.name}_{self.model.version}"
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is worth starting again: it has not failed for longer than the model's retry time."""
+        limit = self.model.settings.max_retry_timeout
+        return not self.failing_since or time.monotonic() - self.failing_since < limit
+
+    @property
+    def idle(self) -> bool:
+        return self.state == LOADED and not self.batches and self.transport is not None
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a further batch may be sent ahead: with a fast handler the worker need not wait for the server's turn."""
+        return (
+            self.state == LOADED and self.transport is not None and 0 < len(self.batches) < AHEAD and self.usual < FAST
+        )
+
+    # -- life --
+
+    async def start(self) -> None:
+        """Starts a process and lets it load the model; `on_loaded` or `on_stopped` of the model follow."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        arenas = Arena(), Arena()
+        pipes = [os.pipe() for _ in range(2)]
+        self.started = time.time()
+        self.state = STARTED
+        self._frames = Frames()
+        given = [theirs.fileno(), arenas[0].descriptor, arenas[1].descriptor, pipes[0][1], pipes[1][1]]
+        try:
+            self.pid = await self._spawn(given)
+        except OSError as e:
+            logger.error("%s could not be started: %s", self.name, e)
+            ours.close()
+            for read, _ in pipes:
+                os.close(read)
+            for arena in arenas:
+                arena.close()
+            self._stopped()
+            return
+        finally:
+            theirs.close()
+            for _, write in pipes:
+                os.close(write)
+        self.arenas = arenas
+        for (read, _), log in zip(pipes, (self._stdout, self._stderr)):
+            await loop.connect_read_pipe(lambda log=log: Output(log), os.fdopen(read, "rb", 0))  # type: ignore[misc]
+        ours.setblocking(False)
+        timeout = self.model.settings.startup_timeout
+        self.deadline = time.monotonic() + timeout
+        await loop.create_unix_connection(lambda: self, sock=ours)
+
+    async def _spawn(self, descriptors: list[int]) -> int:
+        model = self.model
+        order = model.order(self.number, self.gpu)
+        if model.pool_owner.settings.flag("single_process", False):
+            return self._thread(order, descriptors)
+        if model.python is None:
+            return await model.pool_owner.nursery.spawn(order, descriptors)
+        environment = python_path_first(order.pop("environment"))
+        environment["FLAMBEAU_WORKER"] = json.dumps(order)
+        talk, first, second, out, err = descriptors
+        self._process = subprocess.Popen(
+            [model.python, "-m", f"{__package__}.worker", str(talk), str(first), str(second)],
+            pass_fds=[talk, first, second], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            start_new_session=True,
+        )  # fmt: skip
+        return self._process.pid
+
+    def _thread(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        """A worker in a thread of this process: it has copies of the descriptors, and no life of its own to end."""
+        from . import worker  # noqa: PLC0415  loads the framework, which a server with processes does not need
+
+        talk, ours, theirs = (os.dup(d) for d in descriptors[:3])
+        run = functools.partial(worker.run, order, talk, ours, theirs, own_process=False)
+        threading.Thread(target=run, name=self.name, daemon=True).start()
+        return 0
+
+    def _stdout(self, line: str) -> None:
+        self.model.pool_owner.model_output(self, line, False)
+
+    def _stderr(self, line: str) -> None:
+        self.model.pool_owner.model_output(self, line, True)
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        if self.state == SCALED_DOWN:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        for arena in self.arenas or ():
+            arena.close()
+        self.arenas = None
+        if self._process is not None:
+            self._process.poll()
+        self._stopped()
+
+    def _stopped(self) -> None:
+        """The process has gone: those who wait get an error, and a new one follows after a pause."""
+        loaded_before = self.state == LOADED
+        self.deadline = float("inf")
+        batches, self.batches = self.batches, deque()
+        self.jobs = {}
+        code = self.code
+        self.code = 500
+        for job in batches.popleft() if batches else ():
+            job.fail(code, "Worker died.")
+        self.model.batcher.give_back([job for batch in batches for job in batch])  # the worker had not begun these
+        self.model.batcher.lost(self)
+        if self.state == SCALED_DOWN:
+            return
+        logger.info("%s Worker disconnected. %s", self.number, self.state)
+        self.state = STOPPED
+        if not self.failing_since:
+            self.failing_since = time.monotonic()
+            logger.info("Auto recovery start timestamp: %d", time.time() * 1000)
+        else:
+            logger.warning("Auto recovery failed again")
+        self.model.on_stopped(self, code)
+        if not self.healthy or self.state == SCALED_DOWN:
+            return
+        pause = 0 if loaded_before else BACK_OFF[min(self.tries, len(BACK_OFF) - 1)]
+        self.tries += 1
+        logger.info("Retry worker: %s in %s seconds.", self.number, pause)
+        self.retry = asyncio.get_running_loop().call_later(pause, self._again)
+
+    def _again(self) -> None:
+        if self.state != SCALED_DOWN:
+            self.model.pool_owner.background(self.start())
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+        if self.transport is not None:
+            self.transport.abort()
+
+    def scale_down(self) -> None:
+        """Lets the worker finish what it has, and go."""
+        self.state = SCALED_DOWN
+        if self.retry is not None:
+            self.retry.cancel()
+        if not self.batches and self.transport is not None:
+            self.transport.close()
+
+    def check(self, now: float) -> None:
+        """Ends a worker that has not answered in time."""
+        if now > self.deadline:
+            self.deadline = float("inf")
+            if self.jobs:
+                self.model.unsuccessful += 1
+                logger.error("Number or consecutive unsuccessful inference %d", self.model.unsuccessful)
+            logger.error(
+                "%s: Backend worker error\n%s: Backend worker did not respond in given time", self.name, _TIMEOUT
+            )
+            self.kill()
+
+    # -- work --
+
+    def send(self, batch: list[Job]) -> None:
+        """Gives the worker a batch."""
+        assert self.arenas is not None
+        arena, alone = self.arenas[0], not self.batches
+        now = time.perf_counter()
+        if alone:  # both sides have taken out what was in the shared memory
+            arena.reset()
+            self.sent_at = now
+            self.deadline = time.monotonic() + self.model.settings.response_timeout
+        message = []
+        for job in batch:
+            job.scheduled = now
+            self.jobs[job.id] = job
+            parameters: list[Any] = []
+            if not job.cached:
+                for name, content_type, value in job.parameters:
+                    parameters.append(
+                        (
+                            name,
+                            content_type,
+                            arena.put(value) if len(value) >= LARGE and arena.room(len(value)) else value,
+                        )
+                    )
+            message.append((job.id, job.headers, parameters))
+        self.batches.append(batch)
+        self.transport.write(frame((alone, message)))
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._frames.feed(data):
+            if self.state == STARTED:
+                self._loaded(message)
+            else:
+                self._answered(message)
+
+    def _loaded(self, message: Any) -> None:
+        code, _, _, metrics, _ = message
+        self.deadline = float("inf")
+        self.model.on_metrics(metrics)
+        if code != 200:
+            self.code = code
+            logger.error("%s: the model could not be loaded (%d): its log says why", self.name, code)
+            return  # the process ends itself
+        self.state = LOADED
+        if self.failing_since:
+            logger.info("Auto recovery succeeded, reset recoveryStartTS")
+        self.tries, self.failing_since = 0, 0.0
+        self.model.on_loaded(self)
+
+    def _answered(self, message: Any) -> None:
+        code, text, answers, metrics, more = message
+        if not self.batches:
+            return
+        model, jobs = self.model, self.jobs
+        model.on_metrics(metrics)
+        if code == 200:
+            model.unsuccessful = 0
+            self._pass_on(answers, more)
+        else:
+            for job in self.batches[0]:
+                if jobs.pop(job.id, None) is not None:
+                    job.fail(code, text)
+                    model.batcher.done(self, job, {}, False)
+        if more:
+            self.deadline = time.monotonic() + model.settings.response_timeout
+            return
+        for job in self.batches.popleft():
+            jobs.pop(job.id, None)
+        now = time.perf_counter()
+        spent, self.sent_at = now - self.sent_at, now
+        self.usual += 0.2 * (spent - self.usual)
+        self.deadline = time.monotonic() + model.settings.response_timeout if self.batches else float("inf")
+        model.on_answered(self, spent)
+        if self.state == SCALED_DOWN and not self.batches and self.transport is not None:
+            self.transport.close()
+
+    def _pass_on(self, answers: list[Any], more: bool) -> None:
+        assert self.arenas is not None
+        finished = []
+        for item in answers:
+            job = self.jobs.get(item[0])
+            if job is None:
+                continue
+            body = item[5]
+            if isinstance(body, tuple):
+                body = self.arenas[1].take(body)
+            to_come = job.answer(item, body)
+            if not more:
+                finished.append((job, item[4], to_come))
+        for job, headers, to_come in finished:
+            del self.jobs[job.id]
+            self.model.batcher.done(self, job, headers, to_come)

@@ -1,0 +1,61 @@
+"""Files from which a server starts again as it was: logs/config/<time>-{startup,snapshot,shutdown}.cfg."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .settings import ConfigurationError, Settings, read_properties, write_properties
+
+if TYPE_CHECKING:
+    from .models import Registry
+
+
+def last(folder: Path) -> Path | None:
+    """The newest snapshot in a folder."""
+    found = sorted(folder.glob("*.cfg"))
+    return found[-1] if found else None
+
+
+def save(settings: Settings, registry: Registry, kind: str) -> Path:
+    """Writes the settings and the registered models."""
+    now = datetime.datetime.now()
+    name = f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}-{kind}.cfg"
+    models: dict[str, Any] = {}
+    for model_name, versions in registry.models.items():
+        kept = {v: m.state(v == versions.default) for v, m in versions.by_version.items() if not m.in_workflow}
+        if kept:
+            models[model_name] = kept
+    content = {
+        "name": name,
+        "modelCount": sum(map(len, models.values())),
+        "created": int(now.timestamp() * 1000),
+        "models": models,
+    }
+    values = {**settings.values, "model_snapshot": json.dumps(content, indent=2)}
+    folder = settings.log_folder / "config"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(write_properties(values), encoding="ascii")
+    return path
+
+
+def models_of(settings: Settings) -> dict[str, dict[str, dict[str, Any]]] | None:
+    """The models that the settings' snapshot names, or None if the settings are no snapshot."""
+    text = settings.text("model_snapshot")
+    if text is None:
+        return None
+    try:
+        content = json.loads(text)
+        models = content["models"]
+        if content["modelCount"] != sum(map(len, models.values())):
+            raise ValueError("modelCount is not the number of its models")
+        return models
+    except (ValueError, KeyError, AttributeError, TypeError) as e:
+        raise ConfigurationError(f"model_snapshot cannot be read: {e}") from e
+
+
+def read(path: Path) -> dict[str, str]:
+    return read_properties(path.read_text(encoding="utf-8"))

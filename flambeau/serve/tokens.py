@@ -1,0 +1,68 @@
+"""Keys that clients must show: made anew at each start, kept in key_file.json, valid for a while."""
+
+from __future__ import annotations
+
+import datetime
+import hmac
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+
+from .errors import InvalidKeyException
+
+INFERENCE, MANAGEMENT, TOKEN_API = "inference", "management", "token"
+_BEARER = re.compile(r"Bearer\s+(\S+)\Z")
+_REFUSED = "Token Authorization failed. Token either incorrect, expired, or not provided correctly"
+
+
+class Tokens:
+    """The keys for inference, for management, and for asking for new ones; checks what requests show."""
+
+    def __init__(self, enabled: bool, minutes: float = 60.0, file: Path = Path("key_file.json")):
+        self.enabled, self.minutes, self.file = enabled, minutes, file
+        self._keys: dict[str, str] = {}
+        self._expires: dict[str, datetime.datetime] = {}
+        if enabled:
+            self._keys[TOKEN_API] = secrets.token_urlsafe(24)
+            self._renew(MANAGEMENT)
+            self._renew(INFERENCE)
+            self._write()
+
+    def _renew(self, kind: str) -> None:
+        self._keys[kind] = secrets.token_urlsafe(24)
+        self._expires[kind] = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=self.minutes)
+
+    def _write(self) -> None:
+        content = {
+            kind: {"key": self._keys[kind], "expiration time": self._expires[kind].isoformat().replace("+00:00", "Z")}
+            for kind in (MANAGEMENT, INFERENCE)
+        }
+        text = json.dumps({**content, "API": {"key": self._keys[TOKEN_API]}}, indent=2)
+        partial = self.file.with_name(f".{self.file.name}.{os.getpid()}")
+        partial.unlink(missing_ok=True)
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+        partial.replace(self.file)
+
+    def renew(self, kind: str) -> None:
+        """Makes a new key; the old one is worth nothing from now on."""
+        if kind not in (MANAGEMENT, INFERENCE):
+            raise InvalidKeyException(_REFUSED)
+        self._renew(kind)
+        self._write()
+
+    def check(self, header: str | None, kind: str) -> None:
+        """An error unless the Authorization header shows the key of that kind, still valid."""
+        if not self.enabled:
+            return
+        match = _BEARER.match(header or "")
+        expires = self._expires.get(kind)
+        valid = match is not None and hmac.compare_digest(match[1].encode(), self._keys[kind].encode())
+        if not valid or (expires is not None and datetime.datetime.now(datetime.timezone.utc) > expires):
+            raise InvalidKeyException(_REFUSED)
+
+    def close(self) -> None:
+        if self.enabled:
+            self.file.unlink(missing_ok=True)

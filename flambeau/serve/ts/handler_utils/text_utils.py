@@ -1,0 +1,33 @@
+"""Words and word pairs of a text, for the text handlers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+_SPACED = [(re.compile(p), r) for p, r in ((r"'", " '  "), (r'"', ""), (r"\.", " . "), (r"<br \/>", " "), (r",", " , "),
+                                           (r"\(", " ( "), (r"\)", " ) "), (r"!", " ! "), (r"\?", " ? "),
+                                           (r";", " "), (r":", " "), (r"\s+", " "))]  # fmt: skip
+
+
+def basic_english(line: str) -> list[str]:
+    """Lower-case words, with punctuation set apart."""
+    line = line.lower()
+    for pattern, replacement in _SPACED:
+        line = pattern.sub(replacement, line)
+    return line.split()
+
+
+def get_tokenizer(name: str) -> Callable[[str], list[str]]:
+    """The tokenizer of that name: `basic_english`."""
+    if name != "basic_english":
+        raise ValueError(f"the tokenizer is basic_english, got {name!r}")
+    return basic_english
+
+
+def ngrams_iterator(token_list: list[str], ngrams: int) -> Iterator[str]:
+    """The tokens, then every run of 2, 3, ... `ngrams` neighbours joined by spaces."""
+    yield from token_list
+    for n in range(2, ngrams + 1):
+        for window in zip(*(token_list[i:] for i in range(n))):
+            yield " ".join(window)

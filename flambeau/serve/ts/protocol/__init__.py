@@ -1,0 +1,1 @@
+"""How a worker and the server talk."""

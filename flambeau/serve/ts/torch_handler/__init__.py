@@ -1,0 +1,1 @@
+"""The handlers a server has built in."""

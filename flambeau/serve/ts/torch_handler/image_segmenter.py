@@ -1,0 +1,20 @@
+"""A picture to the class of each of its pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+from .image_classifier import ImageClassifier
+from .vision_handler import VisionHandler
+
+
+class ImageSegmenter(VisionHandler):
+    """For each pixel of each picture, the most probable class and its probability."""
+
+    image_processing = ImageClassifier.image_processing
+
+    def postprocess(self, data: Any) -> list[Any]:
+        best = torch.nn.functional.softmax(data["out"], dim=1).max(dim=1)
+        return torch.stack([best.indices.type(best.values.dtype), best.values], dim=3).tolist()

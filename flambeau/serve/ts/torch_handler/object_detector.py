@@ -1,0 +1,28 @@
+"""A picture to the boxes of the things in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.vision import transforms
+
+from ..utils.util import map_class_to_label
+from .vision_handler import VisionHandler
+
+
+class ObjectDetector(VisionHandler):
+    """For each picture the boxes, names and scores of what was found with a score of at least `threshold`."""
+
+    image_processing = transforms.Compose([transforms.ToTensor()])
+    threshold = 0.5
+
+    def postprocess(self, data: Any) -> list[list[dict[str, Any]]]:
+        return [self._found(row) for row in data]
+
+    def _found(self, row: dict[str, Any]) -> list[dict[str, Any]]:
+        sure = row["scores"] >= self.threshold
+        boxes, labels, scores = (row[key][sure].tolist() for key in ("boxes", "labels", "scores"))
+        return [
+            {**map_class_to_label([[box]], self.mapping, [[label]])[0], "score": score}
+            for box, label, score in zip(boxes, labels, scores)
+        ]

@@ -1,0 +1,36 @@
+"""What all envelopes have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+
+def parsed(body: Any) -> Any:
+    """A request's body as JSON values."""
+    return json.loads(body) if isinstance(body, (bytes, bytearray, str)) else body
+
+
+class BaseEnvelope:
+    """Wraps a handler's `handle`: `parse_input` before it, `format_output` after."""
+
+    def __init__(self, handle_fn: Callable[[Any, Any], Any]):
+        self._handle_fn = handle_fn
+        self.context: Any = None
+
+    def handle(self, data: list[Any], context: Any) -> Any:
+        self.context = context
+        if data:
+            data = self.parse_input(data)
+        results = self._handle_fn(data, context)
+        return self.format_output(results) if results else results
+
+    def parse_input(self, data: list[Any]) -> list[Any]:
+        raise NotImplementedError("an envelope says how a request is unwrapped")
+
+    def format_output(self, data: list[Any]) -> list[Any]:
+        raise NotImplementedError("an envelope says how an answer is wrapped")
+
+    def _is_explain(self) -> bool:
+        return self.context is not None and self.context.get_request_header(0, "explain") == "True"

@@ -1,0 +1,3 @@
+"""The version of TorchServe whose interface this is."""
+
+__version__ = "0.12.0"

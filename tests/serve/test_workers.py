@@ -1,0 +1,257 @@
+"""Workers: batches, queues, time limits, deaths, scaling; nothing is lost without an answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from .conftest import HANDLERS, Client, make_model
+
+
+def until(condition, seconds: float = 20.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def workers(client: Client, name: str):
+    return client.manage("GET", f"/models/{name}").json()[0]["workers"]
+
+
+def gather(count: int, ask):
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(ask, range(count)))
+
+
+def test_requests_are_batched(client: Client, store):
+    make_model(store, "batched", HANDLERS["facts"])
+    assert client.register("batched.mar", batch_size=4, max_batch_delay=2000).status == 200
+    start = time.monotonic()
+    answers = gather(4, lambda i: client.predict("batched", b"x").json())
+    assert [a["batch"] for a in answers] == [4] * 4
+    assert len({a["id"] for a in answers}) == 4
+    assert time.monotonic() - start < 1.9
+    client.manage("DELETE", "/models/batched")
+
+
+def test_a_batch_leaves_after_its_delay(client: Client, store):
+    make_model(store, "late", HANDLERS["facts"])
+    client.register("late.mar", batch_size=8, max_batch_delay=150)
+    start = time.monotonic()
+    assert client.predict("late", b"x").json()["batch"] == 1
+    assert 0.12 < time.monotonic() - start < 5
+    client.manage("DELETE", "/models/late")
+
+
+def test_large_values_go_through_shared_memory(client: Client):
+    body = os.urandom(3 << 20)
+    assert client.predict("echo", body).body == body
+    answers = gather(4, lambda i: client.predict("echo", bytes([i]) * (1 << 20)).body)
+    assert [a[:1] for a in answers] == [bytes([i]) for i in range(4)]
+    assert [len(a) for a in answers] == [1 << 20] * 4
+
+
+def test_a_full_queue_is_said(client: Client, store):
+    make_model(store, "queue", HANDLERS["moody"], config={"jobQueueSize": 2, "minWorkers": 1, "maxWorkers": 1})
+    assert client.register("queue.mar").status == 200
+    statuses = sorted(gather(8, lambda i: client.predict("queue", "sleep 0.5").status))
+    assert statuses == [200, 200, 200, 503, 503, 503, 503, 503]
+    client.manage("DELETE", "/models/queue")
+
+
+def test_job_tickets_refuse_what_no_worker_waits_for(client: Client, store):
+    make_model(store, "ticket", HANDLERS["moody"], config={"useJobTicket": True, "minWorkers": 1, "maxWorkers": 1})
+    client.register("ticket.mar")
+    statuses = sorted(gather(3, lambda i: client.predict("ticket", "sleep 0.5").status))
+    assert statuses == [200, 503, 503]
+    client.manage("DELETE", "/models/ticket")
+
+
+def test_a_dead_worker_is_replaced(client: Client):
+    before = workers(client, "moody")[0]["pid"]
+    answer = client.predict("moody", "die")
+    assert (answer.status, answer.json()["message"]) == (500, "Worker died.")
+    assert client.predict("moody", b"").status == 200
+    assert workers(client, "moody")[0]["pid"] != before
+
+
+def test_a_killed_idle_worker_is_replaced(client: Client):
+    pid = workers(client, "moody")[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: workers(client, "moody")[0]["pid"] != pid and workers(client, "moody")[0]["status"] == "READY")
+    assert client.predict("moody", b"").status == 200
+
+
+def test_a_worker_that_takes_too_long_is_ended(client: Client, store):
+    make_model(store, "slow", HANDLERS["moody"], config={"responseTimeout": 1, "minWorkers": 1, "maxWorkers": 1})
+    client.register("slow.mar")
+    start = time.monotonic()
+    answer = client.predict("slow", "sleep 30")
+    assert (answer.status, answer.json()["message"]) == (500, "Worker died.")
+    assert time.monotonic() - start < 15
+    assert client.predict("slow", b"").status == 200
+    client.manage("DELETE", "/models/slow")
+
+
+def test_startup_has_a_limit(client: Client, store):
+    make_model(store, "sleepy", "import time; time.sleep(60)", config={"startupTimeout": 1})
+    start = time.monotonic()
+    assert client.register("sleepy.mar").status == 500
+    assert time.monotonic() - start < 15
+
+
+def test_scaling_down_drops_no_request(client: Client, store):
+    make_model(store, "scaled", HANDLERS["moody"])
+    client.register("scaled.mar", initial_workers=2)
+    results: list[int] = []
+
+    def ask():
+        for _ in range(10):
+            results.append(client.predict("scaled", "sleep 0.02").status)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for count in (1, 3, 1, 2):
+        answer = client.manage("PUT", f"/models/scaled?min_worker={count}&synchronous=true")
+        assert answer.status == 200
+        assert answer.json()["status"] == f"Workers scaled to {count} for model: scaled"
+        assert len(workers(client, "scaled")) == count
+    for t in threads:
+        t.join()
+    assert results == [200] * 40
+    client.manage("DELETE", "/models/scaled")
+
+
+def test_unregistering_finishes_what_runs(client: Client, store):
+    make_model(store, "leaving", HANDLERS["moody"])
+    client.register("leaving.mar")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.predict, "leaving", "sleep 0.6")
+        time.sleep(0.3)
+        assert client.manage("DELETE", "/models/leaving").status == 200
+        assert asked.result().status == 200
+
+
+def test_errors_of_scaling(client: Client):
+    assert client.manage("PUT", "/models/echo?min_worker=2&max_worker=1").status == 400
+    assert client.manage("PUT", "/models/echo?min_worker=-1").status == 500
+    assert client.manage("PUT", "/models/nobody?min_worker=1").status == 404
+    answer = client.manage("PUT", "/models/echo?min_worker=1")
+    assert (answer.status, answer.json()) == (202, {"status": "Processing worker updates..."})
+
+
+def test_clients_that_leave_cost_nothing(client: Client, store):
+    import socket
+
+    make_model(store, "left", HANDLERS["moody"], config={"minWorkers": 1, "maxWorkers": 1})
+    client.register("left.mar")
+    address = client.server.addresses["inference"]
+    for _ in range(5):
+        with socket.create_connection((address.host, address.port)) as connection:
+            connection.sendall(b"POST /predictions/left HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nsleep 0.3")
+            time.sleep(0.02)
+    start = time.monotonic()
+    assert client.predict("left", b"").status == 200
+    assert time.monotonic() - start < 1.2  # those who left while they waited are not served
+    client.manage("DELETE", "/models/left")
+
+
+def test_settings_of_a_model_are_followed(client: Client, store):
+    config = {"minWorkers": 2, "maxWorkers": 2, "batchSize": 3, "maxBatchDelay": 5, "handler": {"answer": 42}}
+    source = """
+        def handle(data, context):
+            return data and [str(context.model_yaml_config["handler"]["answer"])] * len(data)
+    """
+    make_model(store, "own", source, config=config)
+    assert client.register("own.mar").json()["status"] == 'Model "own" Version: 1.0 registered with 2 initial workers'
+    (found,) = client.manage("GET", "/models/own").json()
+    assert (found["batchSize"], found["maxBatchDelay"], len(found["workers"])) == (3, 5, 2)
+    assert client.predict("own", b"").body == b"42"
+    client.manage("DELETE", "/models/own")
+
+
+def test_handlers_may_be_async(client: Client, store):
+    source = """
+        import asyncio
+
+        class Waits:
+            def initialize(self, context):
+                self.turns = 0
+
+            async def handle(self, data, context):
+                await asyncio.sleep(0.01)
+                self.turns += 1
+                return [str(self.turns)] * len(data)
+    """
+    make_model(store, "waits", source, config={"asyncCommunication": True, "minWorkers": 1, "maxWorkers": 1})
+    assert client.register("waits.mar").status == 200
+    assert [client.predict("waits", b"").body for _ in range(3)] == [b"1", b"2", b"3"]
+    client.manage("DELETE", "/models/waits")
+
+
+def test_several_models_share_a_server_without_mixing(client: Client):
+    with ThreadPoolExecutor(8) as pool:
+        echoes = [pool.submit(client.predict, "echo", str(i).encode()) for i in range(20)]
+        facts = [pool.submit(client.predict, "facts", b"x" * i) for i in range(1, 20)]
+        assert [f.result().body for f in echoes] == [str(i).encode() for i in range(20)]
+        assert [f.result().json()["sizes"]["body"] for f in facts] == list(range(1, 20))
+
+
+SINGLE = """
+import asyncio, os, sys
+from flambeau.serve.models import Registration
+from flambeau.serve.server import Server
+from flambeau.serve.settings import Settings
+
+async def main():
+    settings = Settings({"single_process": "true", "model_store": sys.argv[1], "disable_token_authorization": "true",
+                         "grpc_inference_port": "-1", "inference_address": "http://127.0.0.1:0",
+                         "management_address": "http://127.0.0.1:0", "metrics_address": "http://127.0.0.1:0"}, snapshots=False)
+    async with Server(settings, console=False) as server:
+        print(*await server.registry.register(Registration("facts.mar", initial_workers=2)))
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.addresses["inference"].port)
+        body = b"x" * 50_000
+        writer.write(b"POST /predictions/facts HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 50000\\r\\n\\r\\n" + body)
+        await reader.readuntil(b"pid")
+        print((await reader.readuntil(b",")).strip(b'": ,').decode() == str(os.getpid()))
+        writer.close()
+        try:
+            await server.registry.register(Registration("broken_one.mar", initial_workers=1))
+        except Exception as e:
+            print(e)
+        await server.registry.unregister("facts", None)
+
+asyncio.run(main())
+"""
+
+
+def test_single_process(store, tmp_path):
+    make_model(store, "broken_one", "raise RuntimeError('no')")
+    done = subprocess.run(
+        [sys.executable, "-c", SINGLE, str(store)], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "LOG_LOCATION": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        '200 Model "facts" Version: 1.0 registered with 2 initial workers', "True",
+        "Failed to start workers for model broken_one version: 1.0",
+    ], done.stderr  # fmt: skip
+
+
+def test_the_nursery_is_replaced_too(start, store):
+    client = start()
+    assert client.register("facts.mar").status == 200
+    process = client.server.nursery._process
+    process.kill()
+    process.wait()
+    time.sleep(0.2)
+    pid = client.predict("facts", b"").json()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: workers(client, "facts")[0]["status"] == "READY" and workers(client, "facts")[0]["pid"] != pid)
+    assert client.predict("facts", b"").status == 200
