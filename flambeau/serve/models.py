@@ -59,6 +59,7 @@ class Model:
         self.workers: list[Worker] = []
         self.batcher = batcher_for(settings, owner.settings.sequence_keys)
         self.min_workers = self.max_workers = 0
+        self.max_response_size = owner.settings.number("max_response_size", 6_553_500)
         self.python: str | None = None  # of the model's own environment
         self.in_workflow = False
         self.unsuccessful = 0  # batches in a row that no worker answered in time

@@ -323,7 +323,11 @@ class Worker(asyncio.Protocol):
             body = item[5]
             if isinstance(body, tuple):
                 body = self.arenas[1].take(body)
-            to_come = job.answer(item, body)
+            if len(body) > self.model.max_response_size:
+                job.fail(500, f"The answer is larger than {self.model.max_response_size} bytes (max_response_size).")
+                to_come = False
+            else:
+                to_come = job.answer(item, body)
             if not more:
                 finished.append((job, item[4], to_come))
         for job, headers, to_come in finished:

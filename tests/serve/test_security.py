@@ -54,6 +54,18 @@ def test_a_chunked_body_too_large_is_stopped(start):
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
+def test_an_answer_too_large_is_refused(start):
+    client = start(max_response_size="1000")
+    assert client.register("echo.mar").status == 200
+    assert client.predict("echo", b"x" * 1000).status == 200
+    answer = client.predict("echo", b"x" * 1001)
+    assert (answer.status, answer.json()["message"]) == (
+        500,
+        "The answer is larger than 1000 bytes (max_response_size).",
+    )
+    assert client.predict("echo", b"x").status == 200
+
+
 def test_headers_too_large_are_refused(client: Client):
     answer = talk(client, b"GET /ping HTTP/1.1\r\nHost: a\r\n" + b"X-A: " + b"a" * 100_000 + b"\r\n\r\n")
     assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 400 "))
