@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.serve import archiver
-from flambeau.serve.archive import Limits, check_allowed, open_model, open_workflow, unpack
-from flambeau.serve.errors import InvalidModelException, InvalidWorkflowException, ModelNotFoundException
+pytest.importorskip("yaml", reason="serving needs flambeau[serve]")
+
+from flambeau.serve import archiver  # noqa: E402
+from flambeau.serve.archive import Limits, check_allowed, open_model, open_workflow, unpack  # noqa: E402
+from flambeau.serve.errors import InvalidModelException, InvalidWorkflowException, ModelNotFoundException  # noqa: E402
 
 ALL = ["file://.*|http(s)?://.*"]
 

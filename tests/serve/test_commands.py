@@ -22,7 +22,7 @@ from flambeau.serve.archive import open_model
 from flambeau.serve.bench import Results, picture, text
 from flambeau.serve.settings import ConfigurationError
 
-from .conftest import Client
+from .serving import Client
 
 
 def options(*words: str) -> argparse.Namespace:

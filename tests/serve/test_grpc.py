@@ -14,7 +14,7 @@ pytest.importorskip("google.protobuf", reason="gRPC needs flambeau[serve]")
 
 from flambeau.serve.protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES  # noqa: E402
 
-from .conftest import Client, make_model, running  # noqa: E402
+from .serving import Client, make_model, running  # noqa: E402
 from .test_handlers import STATEFUL  # noqa: E402
 
 

@@ -28,7 +28,7 @@ from flambeau.serve.ts.torch_handler.request_envelope.kservev2 import KServev2En
 from flambeau.serve.ts.torch_handler.text_classifier import TextClassifier
 from flambeau.serve.ts.utils.util import load_label_mapping, map_class_to_label
 
-from .conftest import Client, make_model
+from .serving import Client, make_model
 
 NET = """
 import torch

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from .conftest import Client, make_model
+from .serving import Client, make_model
 
 
 def error(answer):

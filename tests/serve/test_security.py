@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.serve import http
-from flambeau.serve.settings import ConfigurationError, Settings
+pytest.importorskip("httptools", reason="serving needs flambeau[serve]")
 
-from .conftest import Client
+from flambeau.serve import http  # noqa: E402
+from flambeau.serve.settings import ConfigurationError, Settings  # noqa: E402
+
+from .serving import Client  # noqa: E402
 
 
 def talk(client: Client, data: bytes, kind: str = "inference", seconds: float = 5.0) -> bytes:

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .conftest import HANDLERS, Client, make_model
+from .serving import HANDLERS, Client, make_model
 
 
 def until(condition, seconds: float = 20.0):
