@@ -120,8 +120,12 @@ class Server:
             self.logs.model(worker.name, line, is_error)
 
     def model_metrics(self, lines: list[str]) -> None:
+        """A worker's numbers; on a quiet server they are in the log before the client has its answer."""
+        quiet = asyncio.get_running_loop().time() - self._flushed > 0.05
         for line in lines:
             self.metrics.add_line(line)
+        if quiet:
+            self.logs.flush()
 
     def worker_time(self, milliseconds: float) -> None:
         self.metrics.add("WorkerThreadTime", self._host, round(milliseconds, 3))
