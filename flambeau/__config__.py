@@ -8,6 +8,11 @@ from .config import show
 __all__ = ["parallel_info", "show"]
 
 
+def _cxx_flags() -> str:
+    """The options of the C++ compiler: none, because nothing here is compiled before it is used."""
+    return ""
+
+
 def parallel_info() -> str:
     """How many threads kernels use, and what runs them."""
     return (

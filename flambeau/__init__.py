@@ -7,7 +7,6 @@ tensor(6.)
 
 # ruff: noqa: F401
 
-import importlib as _importlib
 import math as _math
 
 from . import autograd, ops
@@ -27,13 +26,16 @@ from .backends.cpu.threads import (
     set_num_interop_threads,
     set_num_threads,
 )
+from .compat.legacy import STORAGE_TYPES as _STORAGE_TYPES
+from .compat.legacy import TENSOR_TYPES as _TENSOR_TYPES
+from .compat.legacy import is_storage, set_default_tensor_type, typename
 from .core import naming as _naming
 from .core.device import default_device as get_default_device
 from .core.device import device, set_default_device
 from .core.dtype import ALIASES as _DTYPE_ALIASES
 from .core.dtype import BY_NAME as _DTYPES
 from .core.dtype import dtype
-from .core.errors import AcceleratorError, OutOfMemoryError
+from .core.errors import AcceleratorError, FatalError, OutOfMemoryError
 from .core.layout import (
     channels_last,
     channels_last_3d,
@@ -69,11 +71,8 @@ from .core.size import Size
 from .core.storage import UntypedStorage
 from .core.tensor import Tensor
 from .core.typed_storage import TypedStorage
-from .ops.foreach import FOREACH as _FOREACH
-from .ops.legacy import STORAGE_TYPES as _STORAGE_TYPES
-from .ops.legacy import TENSOR_TYPES as _TENSOR_TYPES
-from .ops.legacy import is_storage, set_default_tensor_type, typename
-from .ops.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
+from .ops.pointwise.foreach import FOREACH as _FOREACH
+from .ops.reduce.segments import PLAIN_FUNCTIONS as _PLAIN_FUNCTIONS
 from .random import (
     Generator,
     default_generator,
@@ -83,8 +82,11 @@ from .random import (
     seed,
     set_rng_state,
 )
+from .startup import flambeau_torch_later as _torch_later
 
 __version__ = "0.1.0"
+
+_torch_later.come_last()  # tools that import torch get this package where no real PyTorch is installed
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None
@@ -137,7 +139,7 @@ _HOMES = {
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
-_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_tensor", "_utils")
+_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_ops", "_tensor", "_utils")
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
@@ -145,7 +147,7 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
     if name in _HOMES:
-        return getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
     if name.startswith("_") and name not in _PRIVATE_MODULES:
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -12,6 +12,7 @@ from .serialization import rebuild
 from .serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_storage
 from .serialization.rebuild import parameter as _rebuild_parameter
 from .serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
+from .utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
 from .utils.data._utils.failure import Failure
 
 __all__ = [

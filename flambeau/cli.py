@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import launch
+from . import __version__, launch
+from .activation import activate, activation_file, deactivate
 from .config import show
 from .kernels import cache
 from .serve import bench, quick
@@ -25,8 +26,28 @@ def _cache(options: argparse.Namespace) -> int:
         cache.clear()
         print(f"removed {before['files']} kernels, {before['bytes'] / 1e6:.1f} MB, from {before['path']}")
     else:
-        facts = cache.info()
-        print(f"{facts['files']} kernels, {facts['bytes'] / 1e6:.1f} MB, in {facts['path']}")
+        print(cache.summary())
+    return 0
+
+
+def _activate(options: argparse.Namespace) -> int:
+    """Both commands: in this environment, torch is Flambeau from now on, or no longer."""
+    path = activation_file()
+    try:
+        found = activate() if options.command == "activate" else deactivate()
+    except OSError as problem:
+        print(
+            f"{path} cannot be changed ({problem.strerror}): use a virtual environment (python -m venv), or run programs with"
+            " python -m flambeau",
+            file=sys.stderr,
+        )
+        return 1
+    if options.command == "activate":
+        print(f"import torch gives Flambeau in {sys.prefix} from now on ({found}); flambeau deactivate undoes it")
+    elif found is not None:
+        print(f"import torch is no longer Flambeau in {sys.prefix} (removed {found})")
+    else:
+        print(f"Flambeau was not activated in {sys.prefix} (there is no {path})")
     return 0
 
 
@@ -46,6 +67,7 @@ def _add_serving(commands: Any) -> None:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="flambeau", description="Flambeau: deep learning with PyTorch's interface.")
+    parser.add_argument("--version", action="version", version=f"flambeau {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     info = commands.add_parser("info", help="versions, CPU features, threads, libraries, cache")
     info.set_defaults(run=_info)
@@ -53,6 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
     cached.add_argument("action", choices=["show", "clear"])
     cached.set_defaults(run=_cache)
     commands.add_parser("run", help="run a program written for PyTorch: flambeau run script.py arguments...")
+    for name, text in (("activate", "make"), ("deactivate", "stop making")):
+        switch = commands.add_parser(name, help=f"{text} `import torch` give Flambeau in this Python environment")
+        switch.set_defaults(run=_activate)
     demo = commands.add_parser("demo", help="train a convolutional network on the shipped digits")
     demo.add_argument("--epochs", type=int, default=15)
     demo.add_argument("--output", default="digits.png", help="where to draw curves and predictions")

@@ -56,7 +56,6 @@ def cpu_name() -> str:
 
 def show() -> str:
     """Versions, CPU features, threads, libraries and the kernel cache, one fact per line."""
-    facts = cache.info()
     found = (
         f"oneDNN {onednn.version()}"
         if onednn.available()
@@ -73,7 +72,7 @@ def show() -> str:
         ("CPU", f"{cpu_name()}, {os.cpu_count()} cores"),
         ("CPU features", " ".join(cpu_features()) or "unknown"),
         ("threads", str(threads.get_num_threads())),
-        ("kernel cache", f"{facts['files']} kernels, {facts['bytes'] / 1e6:.1f} MB, in {facts['path']}"),
+        ("kernel cache", cache.summary()),
         ("executable", sys.executable),
     ]
     width = max(len(name) for name, _ in lines)

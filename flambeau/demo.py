@@ -15,6 +15,7 @@ import numpy as np
 import flambeau as torch
 
 from . import nn, optim
+from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from .nn import functional as F
 from .optim import lr_scheduler
 from .utils.data import DataLoader, Dataset
@@ -166,9 +167,9 @@ def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6)
     cell_width, cell_height = 50, 38
     canvas = Canvas(columns * cell_width, 240 + rows * cell_height)
     half = canvas.width // 2
-    canvas.plot((40, 20, half - 20, 200), training.history.losses, BLUE, "training loss per epoch", low=0.0)
+    canvas.plot((48, 20, half - 20, 200), training.history.losses, BLUE, "training loss per epoch", low=0.0)
     accuracies = [100 * a for a in training.history.accuracies]
-    canvas.plot((half + 40, 20, canvas.width - 20, 200), accuracies, ORANGE, "test accuracy % per epoch", high=100.0)
+    canvas.plot((half + 48, 20, canvas.width - 20, 200), accuracies, ORANGE, "test accuracy % per epoch", high=100.0)
     images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
     for k, (image, label, guess) in enumerate(zip(images, labels.tolist(), training.predict(images).tolist())):
         x, y = k % columns * cell_width + 2, 240 + k // columns * cell_height

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .core.device import device as Device
+from .core.locks import new_lock
 
 __all__ = ["Future", "collect_all", "wait_all"]
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class Future(Generic[T]):
         for where in devices or []:
             if Device(where).type == "cpu":
                 raise ValueError(f"Expected devices to be accelerators, but got {where}")
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_lock())
         self._done = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -101,7 +102,7 @@ class Future(Generic[T]):
 def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
     """A future of the whole list, done when all are."""
     together: Future[list[Future]] = Future()
-    waiting, lock = [len(futures)], threading.Lock()
+    waiting, lock = [len(futures)], new_lock()
 
     def count(_: Future) -> None:
         with lock:

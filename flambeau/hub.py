@@ -26,6 +26,7 @@ from urllib.error import URLError
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from .serialization import load as load_file
 from .utils.progress import Progress
 

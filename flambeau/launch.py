@@ -1,6 +1,7 @@
 """Running a program that was written for PyTorch: `python -m flambeau script.py arguments...`.
 
-The program sees what it would see under plain `python`: its own `sys.argv`, `__main__`, `sys.path`, exit code and traceback.
+The program sees what it would see under plain `python`: its own `sys.argv`, `__main__`, `sys.path`, exit code and traceback. The
+Python programs that it starts have Flambeau in the place of PyTorch, too (see activation.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
+from .activation import export
 from .posing import install_as_torch
 
 USAGE = """\
@@ -22,7 +24,8 @@ usage: python -m flambeau script.py [arguments...]
        python -m flambeau -m module [arguments...]
        python -m flambeau -c code [arguments...]
 
-Runs a program written for PyTorch with Flambeau in its place: import torch and import torchvision give Flambeau."""
+Runs a program written for PyTorch with Flambeau in its place: import torch and import torchvision give Flambeau, in the Python
+programs that it starts, too. `flambeau activate` does the same for a whole Python environment."""
 
 _replaced: list[ModuleType] = []  # the launcher's own main module, kept alive while the program runs
 
@@ -105,6 +108,7 @@ def run(arguments: Sequence[str]) -> None:
         print(f"Unknown option: {what}\n{USAGE}", file=sys.stderr)
         sys.exit(2)
     install_as_torch()
+    export()
     sys.excepthook = _show_error
     if what == "-m":
         _run_module(rest[0], rest[1:])

@@ -21,6 +21,7 @@ from typing import Any
 
 import flambeau
 
+from . import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from .core import modes
 from .core.overrides import (
     DisableTorchFunctionSubclass,
@@ -28,7 +29,6 @@ from .core.overrides import (
     call_override,
     disabled_torch_function,
     not_implemented,
-    outermost,
     overriding_arguments,
     register_arguments,
     register_subclass,
@@ -66,6 +66,7 @@ class TorchFunctionMode(modes.Mode):
     """Inside a `with` block, every operator called goes through `__torch_function__` of the mode."""
 
     asks = True
+    parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if skip.next:
@@ -73,7 +74,6 @@ class TorchFunctionMode(modes.Mode):
             return function(*args, **kwargs)
         if getattr(self.__torch_function__, "__self__", self) is not self:
             raise RuntimeError("classmethod is not supported, please make it a plain method")
-        function, args, kwargs = outermost(function, args, kwargs)
         register_arguments((*args, *kwargs.values()))
         overriding = overriding_arguments(args, kwargs)
         types = tuple(type(x) for x in overriding)
@@ -97,7 +97,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 def _get_current_function_mode_stack() -> list[TorchFunctionMode]:
-    return [m for m in modes.stack if isinstance(m, TorchFunctionMode)]
+    return [m for m in modes.own.stack if isinstance(m, TorchFunctionMode)]
 
 
 def _get_current_function_mode() -> TorchFunctionMode | None:
@@ -144,12 +144,13 @@ def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *a
     overriding = _overriding(tuple(relevant_args))
     types = tuple(type(x) for x in overriding)
     if mode is not None:
-        position = modes.stack.index(mode)
-        modes.stack.pop(position)
+        stack = modes.own.stack
+        position = stack.index(mode)
+        stack.take(mode)
         try:
             result = mode.__torch_function__(public_api, types, args, kwargs)
         finally:
-            modes.stack.insert(position, mode)
+            stack.push(mode, position)
         if result is not NotImplemented:
             return result
     if not overriding:

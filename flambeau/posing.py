@@ -6,7 +6,7 @@
 >>> import torchvision                   # flambeau.vision
 
 `python -m flambeau script.py` does this for a whole program. Processes started by `multiprocessing` (data loader workers
-too) are prepared in the same way, whatever the start method.
+too) are prepared in the same way, whatever the start method; activation.py says how other programs are.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from . import serialization  # noqa: F401  the whole room before its parts: see naming.load
 from .core import naming
 from .serialization.names import written_name
 from .serve import alias as serving_names
@@ -32,7 +33,8 @@ from .torch_version import TorchVersion as _TorchVersion
 
 __all__ = ["install_as_torch"]
 
-_NAMES = ("torch", "torchvision")
+_NAMES = ("torch", "torchvision", "horovod")
+_OWN_VERSION = importlib.import_module(naming.PACKAGE).__version__  # before it becomes PyTorch's
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -58,15 +60,22 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] not in _NAMES:
             return None
-        real_name = naming.own_name(fullname)
-        loaded = sys.modules.get(real_name)
-        search = path or sys.modules[naming.PACKAGE].__path__  # torchvision, though at the top, is in the package
-        real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
-        if real is None:
-            return None
-        spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=real.origin)
-        spec.submodule_search_locations = real.submodule_search_locations
-        return spec
+        return alias_of(fullname, path)
+
+
+def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.machinery.ModuleSpec | None:
+    """How the import system gets this package's module for a name of PyTorch's or torchvision's."""
+    real_name = naming.own_name(fullname)
+    loaded = sys.modules.get(real_name)
+    search = (
+        path or sys.modules[naming.PACKAGE].__path__
+    )  # torchvision and horovod, though at the top, are in the package
+    real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
+    if real is None:
+        return None
+    spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=real.origin)
+    spec.submodule_search_locations = real.submodule_search_locations
+    return spec
 
 
 class _OwnFinder(importlib.abc.MetaPathFinder):
@@ -105,6 +114,18 @@ def _rename_classes(module: ModuleType) -> None:
             value.__module__ = (written_name(value) or (value.__module__, ""))[0]
 
 
+class _MxnetFinder(importlib.abc.MetaPathFinder):
+    """Finds `mxnet`, where it is not installed: its record files, which programs use without the rest of it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("mxnet", "mxnet.recordio"):
+            return None
+        real_name = f"{naming.PACKAGE}.utils.{fullname.rpartition('.')[2]}"
+        return importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=naming.PACKAGE)
+
+
 class _LastFinder(importlib.abc.MetaPathFinder):
     """Asked when nobody has found a module: `from torch import x` looks for `flambeau.x`, and the program's author knows it
     as `torch.x`."""
@@ -135,8 +156,7 @@ def _explain_missing_names(module: ModuleType) -> None:
 
 
 def _set_version(module: ModuleType, version: str) -> None:
-    own = getattr(module, "__version__", None) or importlib.import_module(naming.PACKAGE).__version__
-    module.__version__ = _TorchVersion(f"{version}+flambeau.{own}")
+    module.__version__ = _TorchVersion(f"{version}+flambeau.{_OWN_VERSION}")
 
 
 class _Distribution(importlib.metadata.Distribution):
@@ -162,7 +182,12 @@ class _DistributionFinder(importlib.metadata.DistributionFinder):
         return None
 
     def find_distributions(self, context: Any = None) -> list[importlib.metadata.Distribution]:
-        return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
+        return distributions(context)
+
+
+def distributions(context: Any) -> list[importlib.metadata.Distribution]:
+    """What is installed under the name that somebody asks for."""
+    return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
 
 
 # -- other processes ----------------------------------------------------------------------------------------------------------
@@ -207,6 +232,6 @@ def install_as_torch() -> None:
         if isinstance(module, ModuleType):
             _present(module)
     sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
-    sys.meta_path.append(_LastFinder())
+    sys.meta_path += [_MxnetFinder(), _LastFinder()]
     serving_names.install(first=False)
     _prepare_new_processes()

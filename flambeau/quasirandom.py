@@ -12,8 +12,8 @@ import numpy as np
 from .core.generator import Generator
 from .core.promotion import get_default_dtype
 from .core.tensor import Tensor
-from .ops.construct import from_numpy
-from .ops.random import randint
+from .ops.creation.construct import from_numpy
+from .ops.random.fills import randint
 
 __all__ = ["SobolEngine"]
 

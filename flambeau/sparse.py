@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from .compat.legacy import SPARSE_TENSOR_TYPES
 from .core.dtype import int64
 from .core.layout import sparse_coo, sparse_csc, sparse_csr
 from .core.sparse import Invariants, new_coo
 from .core.tensor import Tensor
-from .ops.dtype_rules import type_word
-from .ops.legacy import SPARSE_TENSOR_TYPES
-from .ops.sparse_coo import coalesce
-from .ops.sparse_index import index_tensor
-from .ops.sparse_products import reduced_mm, sparse_addmm, sparse_mm
-from .ops.sparse_products import sampled_addmm as _sampled_addmm
-from .ops.sparse_reductions import sparse_softmax, sum_dims
+from .core.uninterrupted import uninterrupted
+from .ops.machinery.dtype_rules import type_word
+from .ops.sparse.coo import coalesce
+from .ops.sparse.index import index_tensor
+from .ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
+from .ops.sparse.products import sampled_addmm as _sampled_addmm
+from .ops.sparse.reductions import sparse_softmax, sum_dims
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
@@ -120,8 +121,10 @@ class check_sparse_tensor_invariants:
         self.before.append(Invariants.checked)
         Invariants.checked = self.wanted
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        Invariants.checked = self.before.pop()
+        Invariants.checked = self.before[-1]
+        del self.before[-1]
 
     def __call__(self, function: Any) -> Any:
         def checked(*args: Any, **kwargs: Any) -> Any:

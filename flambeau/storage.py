@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from .compat.legacy import STORAGE_TYPES
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
-from .ops.legacy import STORAGE_TYPES
 from .serialization import load
 
 __all__ = ["TypedStorage", "UntypedStorage"]

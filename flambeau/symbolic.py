@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from .core.overrides import overridable
+
 
 class _Symbol:
     def __init__(self, node: Any) -> NoReturn:
@@ -30,21 +32,25 @@ class SymBool(_Symbol):
     """A truth unknown while tracing; never made by Flambeau."""
 
 
+@overridable
 def sym_int(a: Any) -> int:
     """`int(a)`, rounding towards zero."""
     return int(a)
 
 
+@overridable
 def sym_float(a: Any) -> float:
     """`float(a)`."""
     return float(a)
 
 
+@overridable
 def sym_not(a: Any) -> bool:
     """`not a`."""
     return not a
 
 
+@overridable
 def sym_max(a: Any, b: Any) -> Any:
     """The larger of two numbers; a float if either is one."""
     _require_numbers(a, b)
@@ -52,6 +58,7 @@ def sym_max(a: Any, b: Any) -> Any:
     return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
 
 
+@overridable
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller of two numbers; a float if either is one."""
     _require_numbers(a, b)
@@ -70,6 +77,7 @@ def sym_sum(args: Iterable[Any]) -> Any:
     return builtins.sum(args)
 
 
+@overridable
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """`t if b else f`, for two values of one type."""
     if not isinstance(b, bool):
@@ -85,12 +93,13 @@ def _of_math(name: str) -> Any:
 
     function.__name__ = function.__qualname__ = f"sym_{name}"
     function.__doc__ = f"`math.{name}(a)`."
-    return function
+    return overridable(function)
 
 
 sym_sqrt = _of_math("sqrt")
 
 
+@overridable
 def _assert(condition: Any, message: str) -> None:
     """`assert` as a function, which tracers can follow."""
     if not condition:

@@ -28,3 +28,12 @@ def test_prints_a_table(name: str) -> None:
     rows = [line for line in run.stdout.splitlines() if line.startswith("| ")]
     numbers = [cell for row in rows[2:] for cell in row.split("|") if cell.strip().replace(".", "", 1).isdigit()]
     assert numbers, run.stdout
+
+
+def test_shapes_prints_a_ratio_for_every_pass() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "benchmarks" / "shapes.py"), "--only", "pointwise|convolution", "--most", "3"]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert run.returncode == 0, run.stderr
+    rows = [line for line in run.stdout.splitlines() if " ms " in line]
+    assert len(rows) == 2 * 4, run.stdout

@@ -59,3 +59,22 @@ def test_checkpoint_of_the_demo_opens_in_pytorch(tmp_path: Path) -> None:
     training.run(until=1, checkpoint=tmp_path / "run.pt")
     state = torch.load(tmp_path / "run.pt", weights_only=True)
     assert np.array_equal(state["model"]["fc.weight"].numpy(), training.model.fc.weight.detach().numpy())
+
+
+def test_labels_keep_clear_of_the_axis() -> None:
+    canvas = Canvas(220, 120)
+    canvas.plot((48, 20, 200, 100), [1.33, 0.998], (0, 0, 255), "x", low=0.0)  # labels of up to five characters
+    assert (canvas.pixels[:, 44:48] == 255).all() and (canvas.pixels[:, :44] == 0).any()
+
+
+def test_the_readme_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    readme = Path(flambeau.__file__).parents[1] / "README.md"
+    if not readme.exists():
+        pytest.skip("the README is beside the package in a checkout only")
+    code = readme.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    promised = next(line for line in code.splitlines() if line.startswith("print(loss)")).partition("# ")[2]
+    assert capsys.readouterr().out == promised + "\n"

@@ -16,6 +16,7 @@ LAYERS = [
     "kernels",
     "backends",
     "ops",
+    "compat",
     "autograd",
     "masked",
     "library",

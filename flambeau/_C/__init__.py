@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
 
+from ..core import naming as _naming
 from ..core.generator import Generator
 from ..core.layout import broadcast_shapes
 from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
@@ -26,3 +27,8 @@ def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
 
 def _log_api_usage_once(event: str) -> None:
     """Libraries report what is used; nobody listens."""
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """The parts of the compiled part are imported when first used."""
+    return _naming.submodule(__name__, name)

@@ -10,6 +10,7 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import bfloat16, dtype, float16, float64
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from . import state
 from .state import is_autocast_available
 
@@ -53,7 +54,7 @@ class autocast:
         self.device = device_type
         self._cache_enabled = state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and self._works()
-        self._outside: list[tuple[bool, bool, Any]] = []  # one entry per time it has been entered
+        self._outside: list[state.Setting] = []  # one entry per time it has been entered
 
     def _works(self) -> bool:
         """Whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
@@ -71,22 +72,17 @@ class autocast:
         return False
 
     def __enter__(self) -> autocast:
-        before = state.is_autocast_enabled(self.device), state.is_autocast_cache_enabled()
-        self._outside.append((*before, state.get_autocast_dtype(self.device)))
-        state.set_autocast_enabled(self.device, self._enabled)
-        if isinstance(self.fast_dtype, dtype):
-            state.set_autocast_dtype(self.device, self.fast_dtype)
-        state.autocast_increment_nesting()
-        state.set_autocast_cache_enabled(self._cache_enabled)
+        outside = state.current_setting(self.device)
+        chosen = self.fast_dtype if isinstance(self.fast_dtype, dtype) else outside.dtype
+        inside = state.Setting(outside.kind, self._enabled, chosen, self._cache_enabled)
+        self._outside.append(outside)
+        state.switch(inside, 1)
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        enabled, cached, outer_dtype = self._outside.pop()
-        if state.autocast_decrement_nesting() == 0:
-            state.clear_autocast_cache()
-        state.set_autocast_enabled(self.device, enabled)
-        state.set_autocast_dtype(self.device, outer_dtype)
-        state.set_autocast_cache_enabled(cached)
+        state.switch(self._outside[-1], -1)
+        del self._outside[-1]
 
     def __call__(self, func: Callable) -> Callable:
         return autocast_decorator(self, func)

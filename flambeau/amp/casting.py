@@ -11,29 +11,30 @@ from ..core import modes
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.dtype import dtype, float32, float64
-from ..core.graph import mode as grad_mode
+from ..core.graph import grad_mode as grad_mode
 from ..core.layout import preserve_format
-from ..core.modes import untested
+from ..core.modes import unwatched
 from ..core.tensor import Tensor
-from ..ops.convert import convert
+from ..ops.creation.convert import convert
 from .policies import write_policies
 
-_convert = untested(convert)
+_convert = unwatched(convert)
 
 
 class Casting(modes.Mode):
     """Autocast on the CPU, for the threads in which it is on."""
 
     stays = True
+    parts = False
 
     def __init__(self) -> None:
         write_policies()
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        run = untested(function)
+        run = unwatched(function)
         if not casts.active:
             return run(*args, **kwargs)
-        policy = op.tags.get("autocast", "")
+        policy: Any = op.autocast or ""
         if type(policy) is not str:
             policy, run = policy(run, args, kwargs)
         if policy == "parts":

@@ -12,7 +12,7 @@ from ..autograd import no_grad
 from ..core import dtype as dt
 from ..core.device import device as make_device
 from ..core.tensor import Tensor
-from ..ops.creation import full
+from ..ops.creation.filled import full
 from ..optim import Optimizer
 
 __all__ = ["GradScaler", "OptState"]

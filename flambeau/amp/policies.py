@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ops.registry import OPS, Op
+from ..ops.machinery.record import OPS, Op
 from .special_cases import SPECIAL_CASES
 
 # Computed in the lower precision: the heavy work, which loses little by it.
@@ -71,6 +71,6 @@ def policy_of(key: str, op: Op) -> str | Callable:
 
 
 def write_policies() -> None:
-    """Give every operator of the registry its policy as a tag."""
+    """Give every operator of the registry its policy."""
     for key, op in OPS.items():
-        op.tags["autocast"] = policy_of(key, op)
+        op.autocast = policy_of(key, op)

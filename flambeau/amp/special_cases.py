@@ -12,7 +12,7 @@ from typing import Any
 from ..core.casts import casts
 from ..core.dtype import float32
 from ..core.tensor import Tensor
-from ..ops import rnn
+from ..ops.nn import rnn
 
 Case = tuple[str, Callable]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.casts import casts
 from ..core.device import device
 from ..core.dtype import bfloat16, dtype, float16
 from ..core.typenames import type_name
+from ..core.uninterrupted import uninterrupted
 from .casting import Casting
 
 # What a type of device computes in unless told otherwise. Types that are not here have no autocast.
@@ -21,16 +22,16 @@ DEFAULT_DTYPES = {
 
 
 class _Switches(threading.local):
+    """What this thread has set. The parts are replaced, not changed, so that `switch` needs no calls."""
+
     def __init__(self) -> None:
-        self.enabled: set[str] = set()
+        self.enabled: frozenset[str] = frozenset()
         self.dtypes = dict(DEFAULT_DTYPES)
         self.nesting = 0
 
 
 _switches = _Switches()
 _casting = Casting()
-_lock = threading.Lock()
-_threads = 0  # how many have autocast on for the CPU; the mode lies on the stack while there are any
 
 
 def _type_of(device_type: Any, function: str) -> str:
@@ -51,6 +52,40 @@ def is_autocast_available(device_type: str) -> bool:
     return device(device_type).type in DEFAULT_DTYPES
 
 
+class Setting(NamedTuple):
+    """Everything that a context of autocast sets, for one type of device."""
+
+    kind: str
+    enabled: bool
+    dtype: dtype
+    cache_enabled: bool
+
+
+def current_setting(device_type: str) -> Setting:
+    kind = _type_of(device_type, "autocast")
+    return Setting(kind, kind in _switches.enabled, _switches.dtypes[kind], casts.cache_enabled)
+
+
+@uninterrupted
+def switch(setting: Setting, nesting: int) -> None:
+    """Set all of it, `nesting` contexts deeper: a Ctrl-C comes before or after, so that no part is left behind."""
+    kind, enabled, dtype, casts.cache_enabled = setting
+    _switches.nesting += nesting
+    if nesting < 0 and not _switches.nesting:
+        casts.cache = {}
+    _switches.dtypes = {**_switches.dtypes, kind: dtype}
+    was_enabled = kind in _switches.enabled
+    _switches.enabled = _switches.enabled | {kind} if enabled else _switches.enabled - {kind}
+    if kind == "cpu":
+        casts.dtype, casts.active = dtype, enabled
+        if enabled is not was_enabled:
+            stack = modes.own.stack
+            if enabled:
+                stack.push(_casting, 0)
+            else:
+                stack.take(_casting)
+
+
 # -- on and off -------------------------------------------------------------------------------------------------------
 
 
@@ -68,23 +103,7 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
         raise TypeError(
             f"set_autocast_enabled(): argument 'enabled' (position 2) must be bool, not {type_name(enabled)}"
         )
-    if enabled is (kind in _switches.enabled):
-        return
-    (_switches.enabled.add if enabled else _switches.enabled.discard)(kind)
-    if kind == "cpu":
-        casts.active = enabled
-        _count(1 if enabled else -1)
-
-
-def _count(change: int) -> None:
-    """One thread more or less; the mode is on the stack only while it has something to do."""
-    global _threads
-    with _lock:
-        before, _threads = _threads, _threads + change
-        if not before:
-            modes.stack.insert(0, _casting)
-        elif not _threads:
-            modes.stack.remove(_casting)
+    switch(Setting(kind, enabled, _switches.dtypes[kind], casts.cache_enabled), 0)
 
 
 # -- dtype --------------------------------------------------------------------------------------------------------------
@@ -102,9 +121,7 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
         raise TypeError(
             f"set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {type_name(dtype)}"
         )
-    _switches.dtypes[kind] = dtype
-    if kind == "cpu":
-        casts.dtype = dtype
+    switch(current_setting(kind)._replace(dtype=dtype), 0)
 
 
 # -- cache ------------------------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gradient_edge, mode
+from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gradient_edge
 from ..core.naming import submodule
-from ..core.overrides import overridable
+from ..core.overrides import overridable, refuse_real_tensors
 from ..core.tensor import Tensor
-from ..ops.creation import ones
+from ..ops.creation.filled import ones
 from .duals import carry
 from .engine import TensorHook, run_backward
 
@@ -82,6 +82,7 @@ def backward(
     outputs = _as_list(tensors)
     given = _as_list(grad_tensors) if grad_tensors is not None else [None] * len(outputs)
     if len(given) != len(outputs):
+        refuse_real_tensors([grad_tensors])
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
     if inputs is not None:
         inputs = _inputs_list(inputs, "backward")
@@ -100,7 +101,7 @@ def backward(
     found = run_backward(outputs, gradients, keep, create_graph, inputs, True)
     for tensor, g in zip(inputs or (), found):
         if g is not None and isinstance(tensor, Tensor) and not tensor.is_leaf:  # leaves have accumulated theirs
-            meta = tensor._ensure_meta()
+            meta = tensor._ensure_autograd()
             meta.grad = g if meta.grad is None else meta.grad + g
 
 
@@ -216,7 +217,7 @@ def register_hook(self: Tensor, hook: Callable) -> HookHandle:
     edge = gradient_edge(self)
     assert edge is not None
     node, output_nr = edge
-    meta = self._ensure_meta()
+    meta = self._ensure_autograd()
     if node.prehooks is None:
         node.prehooks = {}
     if self.is_leaf:  # the accumulator is only weakly held: the hooks keep it alive with the tensor
@@ -230,7 +231,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable) -> HookHand
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not self.is_leaf:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    meta = self._ensure_meta()
+    meta = self._ensure_autograd()
     if meta.post_hooks is None:
         meta.post_hooks = {}
     return HookHandle(meta.post_hooks, hook)
@@ -242,7 +243,7 @@ def retain_grad(self: Tensor) -> None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.is_leaf:
         return
-    meta = self._ensure_meta()
+    meta = self._ensure_autograd()
     node = self.grad_fn
     assert node is not None
     if node.retain is None:
@@ -265,8 +266,8 @@ def detach_(self: Tensor) -> Tensor:
             " and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be"
             " called on these gradients."
         )
-    if self._meta is not None:
-        self._meta.grad_fn, self._meta.output_nr, self._meta.requires_grad = None, 0, False
+    if self._autograd is not None:
+        self._autograd.grad_fn, self._autograd.output_nr, self._autograd.requires_grad = None, 0, False
     if "_tangent" in self.__dict__:
         carry(self, None)
     return self
@@ -278,7 +279,7 @@ def is_inference(self: Tensor) -> bool:
 
 
 def _retains_grad(self: Tensor) -> bool:
-    return self._meta is not None and self._meta.retains_grad
+    return self._autograd is not None and self._autograd.retains_grad
 
 
 METHODS = {
@@ -299,4 +300,4 @@ def bind() -> None:
         setattr(Tensor, name, method)
 
 
-__all__ = ["backward", "bind", "grad", "mode"]
+__all__ = ["backward", "bind", "grad"]

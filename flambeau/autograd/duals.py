@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core import modes
 from ..core.tensor import Tensor
-from ..ops.inplace import view_through
+from ..ops.machinery.inplace import view_through
 
 
 class DualLevel(modes.Mode):
@@ -90,7 +90,7 @@ def give(x: Tensor, tangent: Tensor) -> None:
 @contextmanager
 def levels_closed() -> Iterator[None]:
     """Inside, tangents are not pushed forward."""
-    closed = [level for level in open_levels if level in modes.stack]
+    closed = [level for level in open_levels if level in modes.own.stack]
     for level in closed:
         level.__exit__()
     try:

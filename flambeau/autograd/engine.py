@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import modes
 from ..core.batched import BatchedOperand, BatchedTensor
-from ..core.graph import AccumulateGrad, Discard, Node, gradient_edge, mode, unrecorded, unusual
+from ..core.graph import AccumulateGrad, Discard, Node, grad_mode, gradient_edge, unrecorded, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.overrides import DisableTorchFunctionSubclass, asks_arguments
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
@@ -72,6 +72,7 @@ class Pass:
         self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
         self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
+        self.outermost: Pass = self  # the pass in whose backward this one runs, where passes are nested
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
         counts, reachable = dependencies([r[0] for r in roots])
@@ -83,7 +84,7 @@ class Pass:
         ready = [(-node.sequence, node) for node in buffers if counts[node] == 0]
         heapq.heapify(ready)
         outgoing: tuple | None
-        casting = modes.stack and modes.stack[0].stays
+        casting = modes.active and modes.staying()
         evaluate = self.evaluate_cast if casting else self.evaluate
         while ready:
             node = heapq.heappop(ready)[1]
@@ -130,7 +131,7 @@ class Pass:
             outgoing = apply_one_by_one(node, incoming)
         if node.hooks:
             outgoing = run_posthooks(node, outgoing, incoming)
-        if mode.anomaly:
+        if grad_mode.anomaly:
             check_gradients(node, outgoing)
         if not self.retain_graph:
             node.release()
@@ -206,7 +207,7 @@ def run_tensor_hooks(node: Node, incoming: list) -> None:
         tensor = reference()
         if tensor is not None and incoming[output_nr] is not None:
             held = tensor.grad
-            tensor._ensure_meta().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
+            tensor._ensure_autograd().grad = incoming[output_nr] if held is None else held + incoming[output_nr]
 
 
 def run_prehooks(node: Node, incoming: list) -> list:
@@ -250,15 +251,15 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
 
 def apply_watched(node: Node, incoming: list) -> tuple:
     """node.apply; with anomaly detection an error is preceded by the forward call that led to it."""
-    before, mode.evaluating = mode.evaluating, node
+    before, grad_mode.evaluating = grad_mode.evaluating, node
     try:
         return node.apply(incoming)
     except Exception:
-        if mode.anomaly:
+        if grad_mode.anomaly:
             show_forward_call(node)
         raise
     finally:
-        mode.evaluating = before
+        grad_mode.evaluating = before
 
 
 def apply_one_by_one(node: Node, incoming: list) -> tuple:
@@ -296,7 +297,7 @@ def _say(text: str) -> None:
 
 
 def check_gradients(node: Node, outgoing: tuple) -> None:
-    if not mode.anomaly_check_nan:
+    if not grad_mode.anomaly_check_nan:
         return
     for i, g in enumerate(outgoing):
         if isinstance(g, Tensor) and g.isnan().any().item():
@@ -307,7 +308,7 @@ def check_gradients(node: Node, outgoing: tuple) -> None:
 def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None:
     """Add incoming[0] to the leaf's gradient. It stays in the list so that `take_over` can count its references."""
     variable = node.variable
-    meta = variable._ensure_meta()
+    meta = variable._ensure_autograd()
     if incoming[0].shape != variable.shape:
         raise RuntimeError(
             f"Function AccumulateGrad got a gradient of shape {list(incoming[0].shape)} for a leaf of shape"
@@ -336,7 +337,7 @@ def recorded_copy(gradient: Tensor, variable: Tensor) -> Tensor:
 
 def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
     """A new tensor for the sum: it belongs to the graph, or a dense gradient meets a sparse one."""
-    before, mode.enabled = mode.enabled, create_graph
+    before, grad_mode.enabled = grad_mode.enabled, create_graph
     try:
         if meta.grad.is_sparse and not gradient.is_sparse:
             meta.grad = gradient + meta.grad
@@ -345,7 +346,7 @@ def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
         else:
             meta.grad.add_(gradient)
     finally:
-        mode.enabled = before
+        grad_mode.enabled = before
 
 
 def take_over_sparse(holder: list) -> Tensor:
@@ -406,8 +407,9 @@ def run_backward(
             wanted.add(edge[0])
             captures.setdefault((edge[0], edge[1]), []).append(i)
     run = kind(retain_graph, create_graph, captures, len(inputs or ()), accumulate_grad)
-    before, mode.enabled = mode.enabled, create_graph
+    before, grad_mode.enabled = grad_mode.enabled, create_graph
     outer, running.current = running.current, run
+    run.outermost = run if outer is None else outer.outermost
     try:
         if asks_arguments():  # subclasses override what users call, not what derivatives are made of
             with DisableTorchFunctionSubclass():
@@ -415,9 +417,9 @@ def run_backward(
         else:
             found = run.run(roots, wanted)
         if run.callbacks:
-            mode.enabled = before
+            grad_mode.enabled = before
             for callback in run.callbacks:  # which may add others
                 callback()
         return found
     finally:
-        mode.enabled, running.current = before, outer
+        grad_mode.enabled, running.current = before, outer

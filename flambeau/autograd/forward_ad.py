@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.batched import BatchedTensor
-from ..core.graph import mode
+from ..core.graph import grad_mode
 from ..core.naming import no_attribute
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from .duals import DualLevel, carry, give, laid_out_like, levels_closed, open_levels, tangent_of
 from .engine import LinearPass, run_backward
 
@@ -67,8 +68,8 @@ def _replaced(tree: Any, new: dict[int, Tensor]) -> Any:
 
 def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) -> Any:
     """Call the operator, and give its results their tangents."""
-    records = mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
-    before, mode.enabled = mode.enabled, True
+    records = grad_mode.enabled and any(x.requires_grad for x in _tensors((args, tuple(kwargs.values()))))
+    before, grad_mode.enabled = grad_mode.enabled, True
     try:
         starts = {id(x): x.view_as(x) if records and x.requires_grad else _leaf(x) for x in duals}
         result = function(*_replaced(args, starts), **_replaced(kwargs, starts))
@@ -76,7 +77,7 @@ def _push(function: Callable, args: tuple, kwargs: dict, duals: list[Tensor]) ->
         viewed = next((x for x in duals for t in outputs if t._storage is x._storage), None)
         tangents = [] if viewed is not None else _tangents(outputs, starts, duals, records)
     finally:
-        mode.enabled = before
+        grad_mode.enabled = before
     if viewed is not None:
         return _push_view(function, args, kwargs, viewed)
     for out in _tensors(result):
@@ -147,6 +148,7 @@ def enter_dual_level() -> int:
     return 0
 
 
+@uninterrupted
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the level: tensors carry tangents no longer."""
     if not open_levels:
@@ -155,8 +157,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError(
             f"Trying to exit a forward AD level that was not the last one that was created: expected 0, got {level}."
         )
-    closed = open_levels.pop()
+    closed = open_levels[-1]
     closed.__exit__()
+    del open_levels[-1]
     closed.close()
 
 
@@ -166,6 +169,7 @@ class dual_level:  # noqa: N801  PyTorch's name
     def __enter__(self) -> int:
         return enter_dual_level()
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         exit_dual_level()
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from ..core import modes
 from ..core.batched import BatchedTensor
-from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, gradient_edge, mode, raw_value, unrecorded
+from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_edge, raw_value, unrecorded
 from ..core.tensor import Tensor, empty
-from ..ops.creation import fill_raw
-from ..ops.inplace import check_history_writable, rebase_history
+from ..ops.creation.filled import fill_raw
+from ..ops.machinery.inplace import check_history_writable, rebase_history
 from .duals import has_tangent
 from .function_forward import Transposed, apply_forwards
 
@@ -220,7 +220,7 @@ class Function:
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs or cls.setup_context is not Function.setup_context:
             args = _positional(cls, args, kwargs)
-        if modes.stack:
+        if modes.active and modes.own.stack:
             if any(isinstance(a, BatchedTensor) for a in args):
                 return _apply_batched(cls, args)
             if has_tangent(args):
@@ -232,9 +232,9 @@ class Function:
         """Run forward, and record the call where a gradient flows."""
         positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        recording = mode.enabled and any(ctx.needs_input_grad)
+        recording = grad_mode.enabled and any(ctx.needs_input_grad)
         edges = tuple(gradient_edge(args[i]) for i in positions) if recording else ()
-        before, mode.enabled = mode.enabled, False
+        before, grad_mode.enabled = grad_mode.enabled, False
         try:
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args)
@@ -242,12 +242,12 @@ class Function:
             else:
                 result = cls.forward(ctx, *args)
         finally:
-            mode.enabled = before
+            grad_mode.enabled = before
         if ctx._dirty:
             _check_dirty(ctx, args, result)
         if recording:
             return cls._record(ctx, args, positions, edges, result)
-        if mode.enabled:
+        if grad_mode.enabled:
             for out in result if isinstance(result, (tuple, list)) else (result,):
                 if isinstance(out, Tensor) and out._base is not None and not any(out is a for a in args):
                     _mark_as_view(out, out)
@@ -355,7 +355,7 @@ def _check_dirty(ctx: FunctionCtx, args: tuple, result: Any) -> None:
 def _mark_as_view(out: Tensor, of: Tensor) -> None:
     """The output of a Function shares memory with an input: changing either in place would bypass the Function's backward."""
     out._base = of if of._base is None else of._base
-    meta = out._ensure_meta()
+    meta = out._ensure_autograd()
     meta.creation, meta.view_version = "custom", out._storage.version
 
 
@@ -403,7 +403,7 @@ def once_differentiable(fn: Callable) -> Callable:
 
     def wrapper(ctx: Any, *grads: Any) -> Any:
         result = unrecorded(fn, ctx, *grads)
-        if not mode.enabled or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+        if not grad_mode.enabled or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
             return result
         outputs = result if isinstance(result, tuple) else (result,)
         for out in outputs:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.graph import Node, gradient_edge
 from ..core.tensor import Tensor, empty
-from ..ops.creation import fill_raw
+from ..ops.creation.filled import fill_raw
 from .duals import carry, laid_out_like, levels_closed, tangent_of
 
 

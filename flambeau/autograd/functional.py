@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.joining import stack
-from ..ops.ranges import eye
+from ..ops.creation.ranges import eye
+from ..ops.shape.joining import stack
 from .api import grad
 from .grad_mode import enable_grad
 

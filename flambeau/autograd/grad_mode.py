@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..core.graph import inference_threads, mode
+from ..core.graph import grad_mode, inference_threads
+from ..core.uninterrupted import uninterrupted
 
-_state = mode  # for methods whose parameter is called `mode`, as PyTorch's is
+_state = grad_mode  # for methods whose parameter is called `mode`, as PyTorch's is
 
 
 class _Switch:
@@ -23,11 +24,12 @@ class _Switch:
         return self.__class__()
 
     def __enter__(self) -> None:
-        self.before = (mode.enabled, mode.inference)
+        self.before = (grad_mode.enabled, grad_mode.inference)
         self._enter()
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        mode.enabled, mode.inference = self.before
+        grad_mode.enabled, grad_mode.inference = self.before
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isgeneratorfunction(function):
@@ -98,14 +100,14 @@ class no_grad(_NoArguments):
     """
 
     def _enter(self) -> None:
-        mode.enabled = False
+        grad_mode.enabled = False
 
 
 class enable_grad(_NoArguments):
     """Operations inside record, whatever the surrounding mode is."""
 
     def _enter(self) -> None:
-        mode.enabled = True
+        grad_mode.enabled = True
 
 
 class set_grad_enabled(_Switch):
@@ -118,10 +120,10 @@ class set_grad_enabled(_Switch):
 
     def _enter(self) -> None:
         self.before = self.outer
-        mode.enabled = self.value
+        grad_mode.enabled = self.value
 
     def __call__(self, function: Callable) -> Callable:
-        mode.enabled = self.outer[0]  # used as a decorator: the switch belongs to the function's calls
+        grad_mode.enabled = self.outer[0]  # used as a decorator: the switch belongs to the function's calls
         return super().__call__(function)
 
     def _fresh(self) -> _Switch:
@@ -142,13 +144,14 @@ class inference_mode(_Switch):
         self.value = bool(mode)
 
     def _enter(self) -> None:
-        mode.inference = self.value
-        mode.enabled = not self.value
-        inference_threads.append(1)
+        grad_mode.inference = self.value
+        grad_mode.enabled = not self.value
+        inference_threads[:0] = (1,)
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        inference_threads.pop()
-        super().__exit__(*exc)
+        grad_mode.enabled, grad_mode.inference = self.before
+        del inference_threads[-1]
 
     def _fresh(self) -> _Switch:
         return inference_mode(self.value)
@@ -156,12 +159,12 @@ class inference_mode(_Switch):
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded for backward."""
-    return mode.enabled
+    return grad_mode.enabled
 
 
 def is_inference_mode_enabled() -> bool:
     """Whether inference mode is on."""
-    return mode.inference
+    return grad_mode.inference
 
 
 class set_multithreading_enabled(_Switch):
@@ -173,13 +176,14 @@ class set_multithreading_enabled(_Switch):
         _state.multithreading = self.value
 
     def __enter__(self) -> None:
-        mode.multithreading = self.value
+        grad_mode.multithreading = self.value
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        mode.multithreading = self.outer
+        grad_mode.multithreading = self.outer
 
     def __call__(self, function: Callable) -> Callable:
-        mode.multithreading = self.outer
+        grad_mode.multithreading = self.outer
         return super().__call__(function)
 
     def _fresh(self) -> _Switch:
@@ -188,7 +192,7 @@ class set_multithreading_enabled(_Switch):
 
 def is_multithreading_enabled() -> bool:
     """What `set_multithreading_enabled` has set."""
-    return mode.multithreading
+    return grad_mode.multithreading
 
 
 class set_detect_anomaly:
@@ -201,15 +205,16 @@ class set_detect_anomaly:
     def __enter__(self) -> None:
         pass
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        mode.anomaly, mode.anomaly_check_nan = self.before
+        grad_mode.anomaly, grad_mode.anomaly_check_nan = self.before
 
 
 class detect_anomaly(set_detect_anomaly):
     """Errors in the backward pass name the user's own forward line."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        self.before, self.check_nan = (mode.anomaly, mode.anomaly_check_nan), check_nan
+        self.before, self.check_nan = (grad_mode.anomaly, grad_mode.anomaly_check_nan), check_nan
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for"
             " debugging.",
@@ -217,14 +222,14 @@ class detect_anomaly(set_detect_anomaly):
         )
 
     def __enter__(self) -> None:
-        mode.anomaly, mode.anomaly_check_nan = True, self.check_nan
+        grad_mode.anomaly, grad_mode.anomaly_check_nan = True, self.check_nan
 
 
 def is_anomaly_enabled() -> bool:
     """Whether gradients are checked and errors name the forward line."""
-    return mode.anomaly
+    return grad_mode.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether a NaN in a gradient is an error."""
-    return mode.anomaly_check_nan
+    return grad_mode.anomaly_check_nan

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..core.device import cpu
-from ..core.graph import GradientEdge, Node, gradient_edge, mode, pop_saved_hooks, push_saved_hooks
+from ..core.graph import GradientEdge, Node, grad_mode, gradient_edge, pop_saved_hooks, push_saved_hooks
+from ..core.locks import new_lock
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from .engine import Pass, running
 
 
@@ -36,6 +38,7 @@ class saved_tensors_hooks:
             raise RuntimeError(_refusal.message)
         push_saved_hooks(self.pack_hook, self.unpack_hook)
 
+    @uninterrupted
     def __exit__(self, *problem: Any) -> None:
         pop_saved_hooks()
 
@@ -57,7 +60,7 @@ class save_on_cpu(saved_tensors_hooks):
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, using hooks on saved tensors is an error with this message."""
-    if mode.saved_hooks:
+    if grad_mode.saved_hooks:
         raise RuntimeError(error_message)
     before, _refusal.message = _refusal.message, error_message
     try:
@@ -103,7 +106,7 @@ class _Gathering:
     def __init__(self, nodes: list[Node], function: Callable[[Any], None], waits_for_all: bool) -> None:
         self.nodes, self.function, self.waits_for_all = nodes, function, waits_for_all
         self.owner: Pass | None = None
-        self.lock = threading.Lock()
+        self.lock = new_lock()
 
     def hook(self, position: int) -> Callable[[Tensor], None]:
         return lambda gradient: self.arrived(position, gradient)
@@ -163,7 +166,7 @@ class _Copies:
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
     """Inside, tensors may be changed in place after they were saved for backward: a copy of each is kept."""
-    if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in mode.saved_hooks):
+    if any(isinstance(getattr(pack, "__self__", None), _Copies) for pack, _ in grad_mode.saved_hooks):
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     copies = _Copies()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.graph import mode
+from ..core.graph import grad_mode
 from ..core.sparse import SparseTensor
 from ..core.tensor import Tensor, copy_of_array
 from .api import grad
@@ -104,11 +104,11 @@ class Point:
 
 
 def evaluate(function: Callable, args: tuple, choose: Callable) -> list[Tensor]:
-    before, mode.enabled = mode.enabled, True
+    before, grad_mode.enabled = grad_mode.enabled, True
     try:
         return choose(function(*args))
     finally:
-        mode.enabled = before
+        grad_mode.enabled = before
 
 
 def difference(function: Callable, point: Point, choose: Callable, step: np.ndarray, eps: float) -> list[np.ndarray]:

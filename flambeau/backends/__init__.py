@@ -1,6 +1,7 @@
-"""Where kernels run (`cpu`), and the switches of `torch.backends`."""
+"""Where kernels run: `cpu`, and devices that are added with `register`; and the switches of `torch.backends`."""
 
 from ..core import naming as _naming
+from ..core.backend import Backend, register  # noqa: F401
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

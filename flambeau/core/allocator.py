@@ -7,6 +7,7 @@ and the next tensor of that size takes it from there.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 
@@ -14,9 +15,9 @@ _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.restype = ctypes.c_void_p
 _aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_free = _libc.free
-_free.restype = None
-_free.argtypes = [ctypes.c_void_p]
+free = _libc.free
+free.restype = None
+free.argtypes = [ctypes.c_void_p]
 
 _madvise = getattr(_libc, "madvise", None)
 if _madvise is not None:
@@ -57,6 +58,21 @@ def _fresh_block(size: int) -> int | None:
     if pointer:
         _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
     return pointer
+
+
+def make_sure_of(size: int, purpose: str) -> None:
+    """Raise an error unless the process can get this much memory now: for libraries that end the process if they do not."""
+    for last in (False, True):
+        try:
+            mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+            return
+        except (OSError, MemoryError):
+            if last:
+                raise RuntimeError(
+                    f"DefaultCPUAllocator: can't allocate memory: {size} bytes {purpose} ({allocator.allocated()} bytes are in use"
+                    " by tensors). Buy new RAM or use smaller tensors!"
+                ) from None
+            allocator.empty_cache()
 
 
 # Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
@@ -115,7 +131,7 @@ class CachingAllocator:
         if size >= LARGE:
             self.large_allocated -= size
             if self.large_cached + size > self.cache_limit:
-                _free(pointer)
+                free(pointer)
                 return
             self.large_cached += size
         self.free_blocks[size].append(pointer)
@@ -132,7 +148,7 @@ class CachingAllocator:
         """Give every cached block back to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
-                _free(blocks.pop())
+                free(blocks.pop())
                 if size >= LARGE:
                     self.large_cached -= size
                 else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .graph import Meta, Node
+from .graph import AutogradState, Node
 from .overrides import disabled_torch_function
 from .size import make_size
 from .tensor import Tensor
@@ -52,12 +52,12 @@ class BatchedTensor(Tensor):
     _contig = _unavailable("memory format")  # type: ignore[assignment]
 
     @property  # type: ignore[override]
-    def _meta(self) -> Meta | None:
-        return self._value._meta
+    def _autograd(self) -> AutogradState | None:
+        return self._value._autograd
 
-    @_meta.setter
-    def _meta(self, meta: Meta | None) -> None:
-        self._value._meta = meta
+    @_autograd.setter
+    def _autograd(self, meta: AutogradState | None) -> None:
+        self._value._autograd = meta
 
     @property
     def _base(self) -> Tensor | None:  # type: ignore[override]

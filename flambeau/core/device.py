@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-# The names PyTorch knows; tensors live on "cpu" and "meta", the other devices are never available.
-_TYPES = (
+from .uninterrupted import uninterrupted
+
+# The names PyTorch knows, and those that backends add. Tensors live on "cpu", "meta" and where there is a backend.
+_TYPES: tuple[str, ...] = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
     "meta", "hpu", "mtia", "privateuseone",
 )  # fmt: skip
@@ -77,8 +79,10 @@ class device:
         _default[0] = self
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        _default[0] = self._previous.pop()
+        _default[0] = self._previous[-1]
+        del self._previous[-1]
 
 
 def _check_index(index: Any) -> None:
@@ -86,6 +90,13 @@ def _check_index(index: Any) -> None:
         raise TypeError(f"device(): argument 'index' (position 2) must be int, not {type(index).__name__}")
     if index < 0:
         raise RuntimeError(f"Device index must not be negative, got {index}")
+
+
+def add_type(name: str) -> None:
+    """From now on there are devices of this type."""
+    global _TYPES
+    if name not in _TYPES:
+        _TYPES = (*_TYPES, name)
 
 
 _KNOWN: dict[tuple[str, int | None], device] = {}

@@ -6,11 +6,12 @@ storage over it dies."""
 from __future__ import annotations
 
 import ctypes
-import weakref
+import functools
 from typing import Any, NamedTuple
 
 from . import dtype as dt
 from .dtype import dtype
+from .uninterrupted import at_once, uninterrupted
 
 CPU = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -67,9 +68,7 @@ _NAMES = {False: (b"dltensor", b"used_dltensor"), True: (b"dltensor_versioned", 
 _exported: dict[int, tuple] = {}  # address of the structure -> everything it points to
 
 
-@_DELETER
-def _forget(address: int) -> None:
-    _exported.pop(address, None)
+_forget = _DELETER(_exported.pop)  # called when a consumer is done: in C all the way, so that no Ctrl-C is lost in it
 
 
 @_DESTRUCTOR
@@ -115,8 +114,20 @@ class _Lease:
     """Holds a foreign structure; its deleter runs when the lease dies."""
 
     def __init__(self, address: int, deleter: int | None):
-        if deleter:
-            weakref.finalize(self, _DELETER(deleter), address)
+        self.address, self.deleter = address, _at_once(deleter) if deleter else None
+
+    @uninterrupted
+    def __del__(self) -> None:
+        try:
+            if self.deleter is not None:
+                self.deleter[self.address]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+@functools.cache
+def _at_once(deleter: int) -> Any:
+    return at_once(_DELETER(deleter))
 
 
 def load(capsule: Any) -> Imported:

@@ -13,3 +13,7 @@ class OutOfMemoryError(RuntimeError):
 
 class AcceleratorError(RuntimeError):
     """A device reported an error."""
+
+
+class FatalError(Exception):
+    """PyTorch's name for an error of its compiled part; nothing here raises it, and programs name it in `except`."""

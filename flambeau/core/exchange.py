@@ -22,9 +22,9 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         if weakref.getweakrefcount(t):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
         if (
-            t._meta is not None
-            and t._meta.accumulator is not None
-            and isinstance(t._meta.accumulator(), AccumulateGrad)
+            t._autograd is not None
+            and t._autograd.accumulator is not None
+            and isinstance(t._autograd.accumulator(), AccumulateGrad)
         ):
             raise RuntimeError(f"Cannot swap {name}: it is a leaf of a graph that is still in use")
     states = [_state(t) for t in (t1, t2)]

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
+import sys
 from typing import Any
 
 import numpy as np
 
+from flambeau.core.allocator import make_sure_of
 from flambeau.core.device import cpu
 from flambeau.core.device import device as Device
 from flambeau.core.dtype import uint8, uint32
+from flambeau.core.locks import GENERATOR, new_lock
 from flambeau.core.size import make_size
 from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, copy_of_array, empty, from_array, new_tensor
@@ -25,6 +27,7 @@ DEFAULT_SEED = 67280421310721
 STATE_BYTES = 5056
 SCRATCH_WORDS = 1 << 15  # words that native fills draw at a time
 
+_NUMPY_BYTES = 24 << 20  # more than importing numpy.random takes
 _WORDS = 624  # MT19937 regenerates this many words at a time
 # seed, words left before regeneration (plus one), "seeded", position; 624 words widened to 64 bits follow.
 _HEAD = struct.Struct("<QiiQ")
@@ -65,7 +68,7 @@ class Generator:
         self._engine: np.random.MT19937 | None = None
         self._native: tuple[Tensor, Tensor, Tensor, np.ndarray] | None = None
         # Guards sequences of draws that must not interleave; single bulk draws are atomic in NumPy.
-        self.lock = threading.RLock()
+        self.lock = new_lock(GENERATOR)
         self._reset(DEFAULT_SEED)
 
     @property
@@ -74,6 +77,8 @@ class Generator:
         if self._engine is None:
             with self.lock:
                 if self._engine is None:
+                    if "numpy.random" not in sys.modules:
+                        make_sure_of(_NUMPY_BYTES, "to load the engine of random numbers")
                     engine = np.random.MT19937(0)
                     self._seeder = np.random.RandomState(engine)
                     self._seeder.seed(self._seed & 0xFFFFFFFF)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
+
+from .uninterrupted import uninterrupted
 
 _new_object: Any = object.__new__
 _sequence = itertools.count()
@@ -20,7 +24,7 @@ _ACCUMULATE_SEQUENCE = 1 << 62  # gradients of leaves are summed as soon as they
 
 
 class GradMode(threading.local):
-    """Per-thread switches. Read as `mode.enabled` on every recorded call."""
+    """Per-thread switches. Read as `grad_mode.enabled` on every recorded call."""
 
     enabled = True
     inference = False
@@ -35,19 +39,20 @@ class GradMode(threading.local):
         return self._anomaly
 
     @anomaly.setter
+    @uninterrupted
     def anomaly(self, value: bool) -> None:
         if value and not self._anomaly:
-            unusual.append("anomaly")
+            unusual[:0] = (None,)
         elif self._anomaly and not value:
-            unusual.remove("anomaly")
+            del unusual[-1]
         self._anomaly = value
 
 
-# Not empty while any thread records with anomaly detection or saved-tensor hooks: recording tests this one list and only
-# then asks the slower per-thread switches.
-unusual: list[str] = []
+# One entry, whatever it is, for each thread with anomaly detection and each pair of saved-tensor hooks: recording tests this one
+# list and only then asks the slower per-thread switches.
+unusual: list[None] = []
 
-mode = GradMode()
+grad_mode = GradMode()
 
 # A storage made in inference mode counts its versions from here: its tensors can never take part in autograd.
 INFERENCE = 1 << 62
@@ -62,19 +67,21 @@ def refuse_saving() -> None:
     )
 
 
+@uninterrupted
 def push_saved_hooks(pack: Callable, unpack: Callable) -> None:
     """From now on tensors saved for backward (in this thread) go through `pack`, and come back through `unpack`."""
-    mode.saved_hooks = (*mode.saved_hooks, (pack, unpack))
-    unusual.append("hooks")
+    grad_mode.saved_hooks = (*grad_mode.saved_hooks, (pack, unpack))
+    unusual[:0] = (None,)
 
 
+@uninterrupted
 def pop_saved_hooks() -> None:
-    if mode.saved_hooks:
-        mode.saved_hooks = mode.saved_hooks[:-1]
-        unusual.remove("hooks")
+    if grad_mode.saved_hooks:
+        grad_mode.saved_hooks = grad_mode.saved_hooks[:-1]
+        del unusual[-1]
 
 
-class Meta:
+class AutogradState:
     """The autograd side of a tensor; a tensor that never meets autograd has none.
 
     Defaults live in the class: one of these is made for every recorded result, and most keep all but `grad_fn`."""
@@ -95,11 +102,11 @@ class Meta:
 
 def unrecorded(function: Callable, *args: Any, **kwargs: Any) -> Any:
     """A call outside any graph."""
-    before, mode.enabled = mode.enabled, False
+    before, grad_mode.enabled = grad_mode.enabled, False
     try:
         return function(*args, **kwargs)
     finally:
-        mode.enabled = before
+        grad_mode.enabled = before
 
 
 class SavedTensor:
@@ -120,8 +127,8 @@ class SavedTensor:
         self.output_nr = output_nr
         self.unpack_hook: Callable | None = None
         self.tensor: Any = tensor._bare_alias() if is_output else tensor
-        if unusual and mode.saved_hooks:
-            self._pack(*mode.saved_hooks[-1])
+        if unusual and grad_mode.saved_hooks:
+            self._pack(*grad_mode.saved_hooks[-1])
 
     @classmethod
     def holding_nothing(cls) -> SavedTensor:
@@ -188,7 +195,7 @@ class SavedTensor:
 
 
 def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
-    source = node if saved.is_output else (tensor.grad_fn if tensor._meta is not None else None)
+    source = node if saved.is_output else (tensor.grad_fn if tensor._autograd is not None else None)
     return modified_message(tensor, saved.version, source, saved.output_nr if saved.is_output else tensor.output_nr)
 
 
@@ -205,7 +212,7 @@ def modified_message(tensor: Any, version: int, source: Node | None, output_nr: 
     if last is not None:
         op, frame_text = last
         message += f" It was last changed by '{op}' at {frame_text}."
-    if not mode.anomaly:
+    if not grad_mode.anomaly:
         message += (
             " Hint: enable anomaly detection to find the operation that failed to compute its gradient,"
             " with torch.autograd.set_detect_anomaly(True, check_nan=False)."
@@ -252,7 +259,7 @@ class Node:
         self.label = label
         self.edges = edges
         self.sequence = next(_sequence)
-        if unusual and mode.anomaly:
+        if unusual and grad_mode.anomaly:
             self.trace = user_trace()
 
     def apply(self, grads: list) -> tuple:
@@ -386,10 +393,18 @@ class Trace(NamedTuple):
 
 def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
-    package = __name__.split(".")[0]
-    stack = traceback.extract_stack()
-    outside = [f for f in stack if f"/{package}/" not in f.filename and f.filename != "<frozen runpy>"]
-    return Trace("".join(traceback.format_list(outside)), mode.evaluating)
+    frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not _is_own(f[0])]
+    return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
+
+
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_filename)), "")  # the package's own
+
+
+def _is_own(frame: FrameType) -> bool:
+    """Whether code of this package runs in the frame: a file of it, or text that it made."""
+    file = frame.f_code.co_filename
+    made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)
+    return made or file.startswith(_FOLDER) or file == "<frozen runpy>"
 
 
 FREED_MESSAGE = (
@@ -436,6 +451,9 @@ class AccumulateGrad(Node):
         self.sequence = next(_sequence) + _ACCUMULATE_SEQUENCE  # unique, and before every other node
         self.variable = variable
 
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
     def release(self) -> None:
         pass
 
@@ -466,11 +484,11 @@ def gradient_edge(tensor: Any) -> tuple | None:
     """Where the gradient of `tensor` goes, or None if it needs none."""
     if type(tensor) is GradientEdge:
         return (tensor.node, tensor.output_nr)
-    meta = tensor._meta
+    meta = tensor._autograd
     if tensor._base is not None or (meta is not None and meta.grad_fn is not None):
         fn = tensor.grad_fn  # may rebuild the node of a view whose base was changed
         if fn is not None:
-            return (fn, tensor._meta.output_nr)
+            return (fn, tensor._autograd.output_nr)
     if meta is None or not meta.requires_grad:
         return (Discard(), 0) if tensor._base is not None and tensor.requires_grad else None
     node = None if meta.accumulator is None else meta.accumulator()

@@ -1,71 +1,161 @@
-"""The mode stack: tracing, autocast, profiling, tensor-subclass overrides.
+"""The mode stack: tracing, autocast, profiling, vmap, overrides of operators by classes.
 
-Every public operator tests `if stack:` once; with no mode active that is all it costs. A mode gets the operator record,
-the function and its arguments, and decides: change the arguments, run it, record it."""
+Every operator tests `if active:` once; while no thread has a mode on, that is all it costs. A mode gets the operator's record,
+the function and its arguments, and decides: change the arguments, run it, record it. Modes belong to the thread that entered
+them; what must hold in every thread is entered with `enter_everywhere`."""
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
-stack: list[Mode] = []
+from .locks import MODES, new_lock
+from .uninterrupted import at_once, uninterrupted
+
+active: list[Any] = []  # one entry, whatever it is, per mode that is on in some thread: what operators test
+_length = at_once(len)
 
 
 class Mode:
     """Subclass and implement `handle`; use as a context manager.
 
-    A mode is taken off the stack while it handles a call. One that `stays` is not: it lies at the bottom, holds for the
-    parts of a composite operator too, and runs functions by `untested`."""
+    A mode is off while it handles a call. One that `stays` is not: it lies at the bottom, holds for the parts of a composite
+    operator too, and runs functions by `op.unwatched` (see `unwatched`)."""
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
+    parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
 
     def __enter__(self) -> Any:
-        stack.append(self)
+        own.stack.push(self)
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        stack.remove(self)
+        own.stack.take(self)
+
+
+class Stack(list[Mode]):
+    """The modes of one thread, the innermost last. `active` counts along. No Ctrl-C comes between the parts of a change."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
+    __eq__ = object.__eq__
+
+    @uninterrupted
+    def push(self, mode: Mode, position: int | None = None) -> None:
+        active[:0] = (None,)
+        if position is None:
+            position = _length[self]
+        self[position:position] = (mode,)
+
+    @uninterrupted
+    def take(self, mode: Mode) -> None:
+        """Remove an entry of this mode, if it is there: the innermost, if that is the last."""
+        if self and self[-1] is mode:
+            del self[-1]
+            del active[-1]
+        elif mode in self:
+            try:
+                self.remove(mode)
+            finally:
+                del active[-1]
+
+    @uninterrupted
+    def push_below(self, mode: Mode) -> None:
+        """Put a mode under all others, except the one that stays."""
+        self.push(mode, 1 if self and self[0].stays else 0)
+
+    @uninterrupted
+    def replace(self, modes: list[Mode]) -> None:
+        """Have exactly these modes on."""
+        active[:0] = modes
+        count = _length[self]
+        self[:] = modes
+        del active[:count]
+
+    def __del__(self, active: list[None] = active) -> None:  # of a thread that ended with modes on
+        del active[: len(self)]
+
+
+class _Own(threading.local):
+    def __init__(self) -> None:
+        self.stack = Stack()
+        with _lock:
+            for mode in _everywhere:
+                self.stack.push(mode)
+            _stacks.add(self.stack)
+
+
+_lock = new_lock(MODES)
+_everywhere: list[Mode] = []
+_stacks: weakref.WeakSet[Any] = weakref.WeakSet()
+own = _Own()
+
+
+def enter_everywhere(mode: Mode) -> None:
+    """Switch a mode on in every thread, those to come included."""
+    with _lock:
+        _everywhere.append(mode)
+        for stack in list(_stacks):
+            stack.push_below(mode)
+
+
+def leave_everywhere(mode: Mode) -> None:
+    """Switch a mode off again in every thread."""
+    with _lock:
+        if mode in _everywhere:
+            _everywhere.remove(mode)
+        for stack in list(_stacks):
+            stack.take(mode)
 
 
 def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """Hand a call to the innermost mode, with that mode switched off while it decides."""
-    try:
-        top = stack[-1]
-    except IndexError:  # another thread has just removed the last one
-        return function(*args, **kwargs)
+    """Hand a call to this thread's innermost mode, with that mode switched off while it decides."""
+    stack = own.stack
+    if not stack:  # the modes that are on are other threads'
+        return unwatched(function)(*args, **kwargs)
+    top = stack[-1]
     if top.stays:
         return top.handle(op, function, args, kwargs)
-    stack.pop()
+    del stack[-1]  # not pop(): an interrupt can come after a call, and would leave the mode off for good
+    del active[-1]
     try:
         return top.handle(op, function, args, kwargs)
     finally:
-        stack.append(top)
+        stack.push(top)
 
 
-def insert_below(mode: Mode) -> None:
-    """Put a mode under all others, except those that stay."""
-    stack.insert(sum(other.stays for other in stack), mode)
+def asking() -> bool:
+    """Whether this thread's innermost mode hands calls to a `__torch_function__`."""
+    stack = own.stack
+    return bool(stack) and stack[-1].asks
 
 
-_untested: dict[Callable, Callable] = {}
-_spaces: dict[int, dict[str, Any]] = {}
+def watching() -> bool:
+    """Whether a mode of this thread wants to see calls that have no public name."""
+    return any(mode.parts for mode in own.stack)
 
 
-def untested(function: Callable) -> Callable:
-    """The public function of an operator without its test of the stack: the same code, for which `_stack` is empty."""
-    found = _untested.get(function)
-    if found is None:
-        assert isinstance(function, FunctionType)
-        given = function.__globals__
-        space = _spaces.get(id(given))
-        if space is None:
-            space = _spaces[id(given)] = {**given, "_stack": ()}
-        found = FunctionType(function.__code__, space, function.__name__, function.__defaults__, function.__closure__)
-        found.__kwdefaults__ = function.__kwdefaults__
-        _untested[function] = found
-    return found
+def staying() -> bool:
+    """Whether a mode that stays is on in this thread."""
+    stack = own.stack
+    return bool(stack) and stack[0].stays
+
+
+def unwatched(function: Callable) -> Callable:
+    """The public function of an operator without its test of the modes. One that only asks modes which ask arguments (`asking`)
+    is its own."""
+    try:
+        return function._unwatched  # type: ignore[attr-defined]
+    except AttributeError:
+        make = getattr(function, "_make_unwatched", None)
+        if make is None:
+            return function
+        found = function._unwatched = make()  # type: ignore[attr-defined]
+        return found

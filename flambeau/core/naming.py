@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 PACKAGE = "flambeau"
-_VISION = f"{PACKAGE}.vision"
+_VISION, _HOROVOD = f"{PACKAGE}.vision", f"{PACKAGE}.horovod"
 
 
 class _State:
@@ -26,7 +26,7 @@ def is_posing() -> bool:
 
 def torch_name(name: str) -> str:
     """`flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
-    for ours, theirs in ((_VISION, "torchvision"), (PACKAGE, "torch")):
+    for ours, theirs in ((_VISION, "torchvision"), (_HOROVOD, "horovod"), (PACKAGE, "torch")):
         if name == ours or name.startswith(f"{ours}."):
             return theirs + name[len(ours) :]
     return name
@@ -35,7 +35,7 @@ def torch_name(name: str) -> str:
 def own_name(name: str) -> str:
     """`torch.nn` -> `flambeau.nn`, `torchvision.ops` -> `flambeau.vision.ops`."""
     head, dot, rest = name.partition(".")
-    return {"torch": PACKAGE, "torchvision": _VISION}.get(head, head) + dot + rest
+    return {"torch": PACKAGE, "torchvision": _VISION, "horovod": _HOROVOD}.get(head, head) + dot + rest
 
 
 def not_there(name: str) -> str:
@@ -48,6 +48,19 @@ def no_attribute(module: str, name: str) -> AttributeError:
     if _State.posing:
         return AttributeError(not_there(f"{torch_name(module)}.{name}"))
     return AttributeError(f"module '{module}' has no attribute '{name}'")
+
+
+def load(name: str) -> ModuleType:
+    """The module of this name, imported, with the packages around it first.
+
+    Python's own `import a.b.c` takes the lock of `a.b.c` and only then that of `a.b`. If another thread is just importing `a.b`,
+    which imports its parts, each waits for the other. So what lies in a package that is imported when first used is reached
+    through that package, here and in import statements.
+    """
+    parts = name.split(".")
+    for i in range(1, len(parts)):
+        importlib.import_module(".".join(parts[:i]))
+    return importlib.import_module(name)
 
 
 def submodule(package: str, name: str) -> ModuleType:

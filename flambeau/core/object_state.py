@@ -18,12 +18,12 @@ def object_state(t: Tensor) -> Any:
     if getattr(kind, "__getstate__", None) is not _DEFAULT:
         return t.__getstate__()  # type: ignore[attr-defined]
     attributes = {name: value for name, value in t.__dict__.items() if name != "_is_param"}
-    slots = {name: getattr(t, name) for name in _slots_of_users(kind) if hasattr(t, name)}
+    slots = {name: getattr(t, name) for name in slots_of_users(kind) if hasattr(t, name)}
     return (attributes, slots) if slots else attributes
 
 
 @functools.lru_cache(maxsize=256)
-def _slots_of_users(kind: type) -> tuple[str, ...]:
+def slots_of_users(kind: type) -> tuple[str, ...]:
     """The slots a class adds to this package's, which hold what is rebuilt and not copied."""
     own = next(c for c in kind.__mro__ if c.__module__.partition(".")[0] in (PACKAGE, "torch"))
     if own is kind:
@@ -38,9 +38,21 @@ def set_object_state(t: Tensor, state: Any) -> Tensor:
     if getattr(kind, "__setstate__", None) is not getattr(Tensor, "__setstate__", None):
         t.__setstate__(state)  # type: ignore[attr-defined]
         return t
-    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    attributes, slots = split_state(state)
     if attributes:
         t.__dict__.update(attributes)
+    own = slots_of_users(kind)
     for name, value in (slots or {}).items():
+        if name not in own:  # the others say where the memory is: to set one is to point anywhere
+            raise RuntimeError(f"cannot set {name!r} of a {kind.__name__}: it is no attribute of the user's")
         setattr(t, name, value)
     return t
+
+
+def split_state(state: Any) -> tuple[Any, Any]:
+    """(attributes, slots) of a state: either may be None."""
+    if not isinstance(state, tuple):
+        return state, None
+    if len(state) != 2:
+        raise RuntimeError(f"Invalid serialized state: a tuple of {len(state)}, expected attributes and slots")
+    return state

@@ -7,25 +7,26 @@ whether it should have asked the arguments first."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
 from . import modes
+from .uninterrupted import uninterrupted
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
-_depth = [0]  # how many `with DisableTorchFunctionSubclass()` are open
 FACE_CODES: set[CodeType] = set()  # the code of public functions
-TRANSPARENT: dict[CodeType, list[Any]] = {}  # public functions that only call another one
 # Functions that are about their argument being a tensor or not, and those that make one.
 _UNASKED = frozenset(["is_tensor", "is_storage", "tensor", "as_tensor", "asarray", "from_numpy"])
 
 
-class _Skip:
+class _Skip(threading.local):
     next = False  # whether the next call is not to be asked about
 
 
@@ -40,7 +41,7 @@ def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs
 def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
     """One argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
     found: list[Any] = []
-    if _depth[0]:
+    if _disabled.depth:
         return found
     classes: list[type] = []
     for value in _flat((*args, *kwargs.values())):
@@ -64,10 +65,25 @@ def _flat(values: Any, depth: int = 4) -> Iterator[Any]:
 
 def register(cls: type) -> None:
     """From now on operators ask instances of this class."""
-    if not _REGISTERED and not _depth[0]:
-        modes.insert_below(_subclass_mode)
+    if not _REGISTERED:
+        modes.enter_everywhere(_subclass_mode)
     _REGISTERED.add(cls)
     _LOOKED_INTO.add(cls)
+
+
+@contextlib.contextmanager
+def registered_for_a_while(base: type) -> Iterator[None]:
+    """Subclasses of `base` that become known inside are forgotten afterwards: operators need not look for them any more."""
+    before = set(_REGISTERED)
+    try:
+        yield
+    finally:
+        for cls in _REGISTERED - before:
+            if issubclass(cls, base):
+                _REGISTERED.discard(cls)
+                _LOOKED_INTO.discard(cls)
+        if not _REGISTERED:
+            modes.leave_everywhere(_subclass_mode)
 
 
 def register_plain(cls: type) -> None:
@@ -99,14 +115,28 @@ def _is_newcomer(cls: type) -> bool:
 
 def discovers(args: tuple, kwargs: dict) -> bool:
     """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
-    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make."""
-    newcomers = [value for value in _flat((*args, *kwargs.values())) if _is_newcomer(type(value))]
-    if not newcomers or _depth[0]:
+    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make.
+    A tensor of the real PyTorch is nothing that any call can take, and is named."""
+    values = list(_flat((*args, *kwargs.values())))
+    refuse_real_tensors(values)
+    newcomers = [value for value in values if _is_newcomer(type(value))]
+    if not newcomers or _disabled.depth:
         return False
     if any(x is y for values in _calling_operators() for x in values for y in newcomers):
         return False
     register_arguments(newcomers)
     return True
+
+
+def refuse_real_tensors(values: Iterable[Any]) -> None:
+    """For what cannot take these values: an error of its own says so where one of them is a tensor of the real PyTorch."""
+    for cls in {type(value) for value in values} - _PLAIN:
+        if any((base.__module__, base.__name__) == ("torch", "Tensor") and base not in _PLAIN for base in cls.__mro__):
+            raise TypeError(
+                "got a tensor of the real PyTorch, which Flambeau does not compute with: some module of this program imports"
+                " torch. To give it Flambeau instead, call flambeau.install_as_torch() before anything imports torch, or run the"
+                " program with `python -m flambeau`; to convert one tensor, use flambeau.from_dlpack(tensor.detach())"
+            ) from None
 
 
 def _calling_operators() -> Iterator[list[Any]]:
@@ -127,42 +157,12 @@ def _calling_operators() -> Iterator[list[Any]]:
 _INTERCEPT = modes.intercept.__code__
 
 
-def outermost(function: Callable, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict]:
-    """A call as the user wrote it: where the function was called by a transparent one, that one's call."""
-    frame: Any = sys._getframe(2)
-    while frame.f_code not in FACE_CODES:
-        frame = frame.f_back
-    while frame.f_back is not None and frame.f_back.f_code in TRANSPARENT:
-        frame = frame.f_back
-        function = _running(frame)
-        args, kwargs = _given(frame.f_code, frame.f_locals, function)
-    return function, args, kwargs
-
-
-def _running(frame: Any) -> Any:
-    """Which of the functions with this code it is: they differ in what they close over."""
-    names, values = frame.f_code.co_freevars, frame.f_locals
-    for function in TRANSPARENT[frame.f_code]:
-        if all(cell.cell_contents is values[n] for n, cell in zip(names, function.__closure__ or ())):
-            return function
-    raise LookupError(frame.f_code.co_name)
-
-
-def _given(code: CodeType, values: dict[str, Any], function: Callable) -> tuple[tuple, dict]:
-    """The arguments of a running function: positional ones, and those that differ from their default."""
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    optional = names[code.co_argcount - len(function.__defaults__ or ()) :]  # type: ignore[attr-defined]
-    defaults = dict(zip(optional, function.__defaults__ or ()), **(function.__kwdefaults__ or {}))  # type: ignore[attr-defined]
-    args = tuple(values[n] for n in names if n not in defaults)
-    return args, {n: values[n] for n in names if n in defaults and values[n] is not defaults[n]}
-
-
 def overridable(function: Callable) -> Callable:
     """A plain function that asks modes and arguments like an operator."""
 
     @functools.wraps(function)
     def face(*args: Any, **kwargs: Any) -> Any:
-        if modes.stack and modes.stack[-1].asks:
+        if modes.active and modes.asking():
             return modes.intercept(face, face, args, kwargs)
         try:
             return function(*args, **kwargs)
@@ -207,6 +207,7 @@ def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeErr
 
 class _SubclassMode(modes.Mode):
     asks = True
+    parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare
@@ -222,11 +223,11 @@ class _SubclassMode(modes.Mode):
         return self.ask(function, overriding_arguments(args, kwargs), args, kwargs)
 
     def ask(self, function: Callable, overriding: list[Any], args: tuple, kwargs: dict) -> Any:
-        modes.insert_below(self)  # the override's own calls are asked about again
+        modes.own.stack.push_below(self)  # the override's own calls are asked about again
         try:
-            return call_override(*outermost(function, args, kwargs), overriding)
+            return call_override(function, args, kwargs, overriding)
         finally:
-            modes.stack.remove(self)
+            modes.own.stack.take(self)
 
 
 _subclass_mode = _SubclassMode()
@@ -234,22 +235,30 @@ _subclass_mode = _SubclassMode()
 
 def asks_arguments() -> bool:
     """Whether a call made now would ask its arguments."""
-    return _subclass_mode in modes.stack
+    return _subclass_mode in modes.own.stack
+
+
+class _Disabled(threading.local):
+    depth = 0  # how many `with DisableTorchFunctionSubclass()` are open in this thread
+
+
+_disabled = _Disabled()
 
 
 class DisableTorchFunctionSubclass:
     """Inside, operators treat subclasses as the plain tensors they are."""
 
     def __enter__(self) -> None:
-        _depth[0] += 1
-        self.removed = _subclass_mode in modes.stack or not _REGISTERED
-        if _subclass_mode in modes.stack:
-            modes.stack.remove(_subclass_mode)
+        _disabled.depth += 1
+        self.removed = _subclass_mode in modes.own.stack
+        if self.removed:
+            modes.own.stack.take(_subclass_mode)
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        _depth[0] -= 1
-        if self.removed and not _depth[0] and _REGISTERED:
-            modes.insert_below(_subclass_mode)
+        _disabled.depth -= 1
+        if self.removed:
+            modes.own.stack.push_below(_subclass_mode)
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):
@@ -257,9 +266,10 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
     def __enter__(self) -> None:
         super().__enter__()
-        self.modes = modes.stack[:]
-        modes.stack[:] = [m for m in modes.stack if not m.asks]
+        self.modes = modes.own.stack[:]
+        modes.own.stack.replace([m for m in self.modes if not m.asks])
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        modes.stack[:] = self.modes
-        super().__exit__(*exc)
+        modes.own.stack.replace(self.modes)
+        DisableTorchFunctionSubclass.__exit__(self)

@@ -21,13 +21,13 @@ _BLOCK = 4096
 
 
 class UniformStream:
-    """Single float64 uniforms on [0, 1), read ahead in blocks; on leaving, unread numbers go back to the engine."""
+    """Single float64 uniforms on [0, 1), read ahead in blocks; on leaving, unread numbers go back to the engine.
+    For use with the generator's lock held."""
 
     def __init__(self, generator: Generator) -> None:
         self.generator = generator
 
     def __enter__(self) -> UniformStream:  # noqa: PYI034 (Self needs Python 3.11)
-        self.generator.lock.acquire()
         self._start = self.generator.position()
         self._values: list[float] = []
         self._next, self._read, self._size = 0, 0, 64
@@ -39,7 +39,6 @@ class UniformStream:
         taken = self._read - (len(self._values) - self._next)
         self.generator.rewind(self._start)
         self.generator.skip(2 * taken)
-        self.generator.lock.release()
 
     def uniform(self) -> float:
         if self._next == len(self._values):
@@ -76,7 +75,7 @@ def poisson(generator: Generator, rate: np.ndarray, of: dtype) -> np.ndarray:
     rates = rm.widen(rate, of)
     if not (rates >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    with UniformStream(generator) as stream:
+    with generator.lock, UniformStream(generator) as stream:
         draw = stream.uniform
         counts = [_poisson_large(draw, r) if r >= 10 else _poisson_small(draw, r) for r in rates.tolist()]
     return rm.narrow(np.array(counts, np.float64), of)
@@ -136,7 +135,7 @@ def binomial(generator: Generator, count: np.ndarray, probability: np.ndarray, o
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"binomial" not implemented for {of}')
     number = of.numpy.type
-    with UniformStream(generator) as stream:
+    with generator.lock, UniformStream(generator) as stream:
         pairs = zip(rm.widen(count, of), rm.widen(probability, of), strict=True)
         samples = [_binomial(stream.uniform, n, p, number(1)) for n, p in pairs]
     return rm.narrow(np.array(samples, np.float64), of)
@@ -220,7 +219,7 @@ def standard_gamma(generator: Generator, alpha: np.ndarray, of: dtype) -> np.nda
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"standard_gamma" not implemented for {of}')
     number = of.numpy.type
-    with UniformStream(generator) as stream:
+    with generator.lock, UniformStream(generator) as stream:
         samples = [_gamma(stream, a) for a in rm.widen(alpha, of).astype(number)]
     drawn = np.array(samples, np.float64).astype(number)
     least = np.finfo(number).tiny
@@ -231,7 +230,7 @@ def dirichlet(generator: Generator, alpha: np.ndarray, of: dtype) -> np.ndarray:
     """`_sample_dirichlet(alpha)` for a 2-D array, one distribution per row."""
     if of is not float32 and of is not float64:
         raise NotImplementedError(f'"sample_dirichlet" not implemented for {of}')
-    with UniformStream(generator) as stream:
+    with generator.lock, UniformStream(generator) as stream:
         parts = np.array([_gamma(stream, a) for a in alpha.astype(np.float64).reshape(-1)]).reshape(alpha.shape)
     parts = np.maximum(parts, np.finfo(np.float64).tiny)  # never 0 / 0
     shares = (parts / parts.sum(-1, keepdims=True)).astype(of.numpy)

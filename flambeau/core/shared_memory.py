@@ -6,10 +6,11 @@ A block is an anonymous file in memory: it has no name that could be left behind
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
+
+from .uninterrupted import at_once, uninterrupted
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _mmap = _libc.mmap
@@ -18,6 +19,8 @@ _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, 
 _munmap = _libc.munmap
 _munmap.restype = ctypes.c_int
 _munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+_unmap, _close = at_once(_munmap), at_once(os.close)
 
 _FAILED = ctypes.c_void_p(-1).value
 _ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
@@ -34,7 +37,7 @@ class SharedBlock:
     def __init__(self, fd: int, nbytes: int, keep_fd: bool = True):
         """Maps the file `fd`, which belongs to the block from now on."""
         self.ptr, self.nbytes, self.fd = 0, nbytes, fd
-        self._unmap, self._close = _munmap, os.close  # module globals may be gone at interpreter exit
+        self._unmap, self._close = _unmap, _close  # module globals may be gone at interpreter exit
         address = _mmap(None, nbytes, _ACCESS, _FLAGS, fd, 0)
         if address == _FAILED or address is None:
             reason = os.strerror(ctypes.get_errno())
@@ -67,14 +70,17 @@ class SharedBlock:
                 " fewer data-loader workers, a smaller prefetch_factor or smaller batches."
             ) from None
 
+    @uninterrupted
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # construction failed early
+        try:
             if self.ptr:
-                self._unmap(self.ptr, self.nbytes)
+                self._unmap[self.ptr] = self.nbytes
                 self.ptr = 0
             if self.fd >= 0:
-                self._close(self.fd)
+                self._close[self.fd]
                 self.fd = -1
+        except AttributeError:  # construction failed early
+            pass
 
 
 def _memory_file() -> int:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from . import dtype as dt
 from .dtype import dtype
-from .graph import INFERENCE, inference_threads, mode
+from .graph import INFERENCE, grad_mode, inference_threads
 from .layout import layout, sparse_coo, sparse_csr
 from .overrides import disabled_torch_function
 from .size import Size, make_size
@@ -56,7 +56,7 @@ class SparseStorage:
 
     def __init__(self) -> None:
         self.last_write = None
-        if inference_threads and mode.inference:
+        if inference_threads and grad_mode.inference:
             self.version, self.watched = INFERENCE, True
         else:
             self.version, self.watched = 0, False
@@ -96,7 +96,7 @@ class SparseTensor(Tensor):
         self._storage = SparseStorage()  # type: ignore[assignment]
         self.shape = shape if type(shape) is Size else make_size(shape)
         self.dtype, self.device = d, where
-        self._meta = self._base = None
+        self._autograd = self._base = None
 
     def _parts(self) -> Any:
         """The strided tensors this one is made of, values last."""
@@ -105,7 +105,7 @@ class SparseTensor(Tensor):
     def _bare_alias(self) -> Tensor:
         t: Any = _new_object(type(self))
         t._adopt(self)
-        t._meta = t._base = None
+        t._autograd = t._base = None
         return t
 
     def _adopt(self, other: Tensor) -> None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from .allocator import LARGE, allocator, round_size
+from .allocator import LARGE, allocator, free, round_size
+from .backend import backend_of
 from .device import cpu
 from .device import device as Device
-from .graph import INFERENCE, inference_threads, mode
+from .graph import INFERENCE, grad_mode, inference_threads
 from .shared_memory import SharedBlock
+from .uninterrupted import at_once, uninterrupted
 
 _allocate = allocator.allocate
 _release = allocator.release
 _free_blocks = allocator.free_blocks
+_free = at_once(free)
 
 
 class _NoAddress:
@@ -47,8 +50,30 @@ class _NoAddress:
 _NO_ADDRESS: Any = _NoAddress()
 
 
+def move_bytes(destination: int, there: Device, source: int, here: Device, nbytes: int) -> None:
+    """Copy bytes within a device or from one to another."""
+    if not nbytes or there.type == "meta":
+        return
+    if here.type == "meta":
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    if here is there:
+        if here is cpu:
+            ctypes.memmove(destination, source, nbytes)
+        else:
+            backend_of(here).copy(destination, source, nbytes, here)
+    elif there is cpu:
+        backend_of(here).read(destination, source, nbytes, here)
+    elif here is cpu:
+        backend_of(there).write(destination, source, nbytes, there)
+    else:  # through the host
+        staging = ctypes.create_string_buffer(nbytes)
+        backend_of(here).read(ctypes.addressof(staging), source, nbytes, here)
+        backend_of(there).write(destination, ctypes.addressof(staging), nbytes, there)
+
+
 class UntypedStorage:
-    """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file).
+    """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file); if it is the
+    allocator's, `capacity` is the size of the block, which goes back to it with the storage.
 
     `version` counts in-place changes for autograd; `watched` is set once a graph has saved a tensor of this storage,
     so that the next change remembers who made it (`last_write`). `aliases` (storages over the same bytes), `fixed`
@@ -86,7 +111,7 @@ class UntypedStorage:
         self.device = device
         self.size_bytes = nbytes
         self.owner = None
-        if inference_threads and mode.inference:
+        if inference_threads and grad_mode.inference:
             self.version, self.watched = INFERENCE, True
         else:
             self.version, self.watched = 0, False
@@ -99,13 +124,25 @@ class UntypedStorage:
             if shift < 6:
                 shift = 6
             size = ((nbytes - 1 >> shift) + 1) << shift  # round_size, inlined: this runs for every new tensor
+            if size < LARGE:
+                try:
+                    self.ptr = _free_blocks[size].pop()
+                    self.capacity = size
+                    return
+                except (KeyError, IndexError):
+                    pass
+            self.ptr = _allocate(size)
             self.capacity = size
-            blocks = _free_blocks.get(size)
-            self.ptr = blocks.pop() if blocks and size < LARGE else _allocate(size)
         else:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
                 self._place(nbytes, device)
+            elif device is not cpu and device.type != "meta":
+                backend = backend_of(device)
+                self.ptr = 0
+                if nbytes:
+                    self.ptr = backend.allocate(nbytes, device)
+                    self.capacity = nbytes
 
     def _hold(self, values: Any) -> None:
         """Bytes from a sequence of ints, each taken modulo 256."""
@@ -130,13 +167,23 @@ class UntypedStorage:
         else:
             UntypedStorage.__init__(self, count, where)
 
+    @uninterrupted
     def __del__(self) -> None:
         try:
-            if self.owner is None and self.ptr:
-                if self.capacity < LARGE:
-                    _free_blocks[self.capacity].append(self.ptr)
-                else:
-                    _release(self.ptr, self.capacity)
+            size = self.capacity
+            if size:
+                if self.device is not cpu:
+                    if self.ptr:
+                        backend_of(self.device).release(self.ptr, size, self.device)
+                    return
+                if size >= LARGE:
+                    allocator.large_allocated -= size
+                    if allocator.large_cached + size > allocator.cache_limit:
+                        _free[self.ptr]
+                        return
+                    allocator.large_cached += size
+                blocks = _free_blocks[size]
+                blocks += (self.ptr,)
         except AttributeError:  # construction failed before the block existed
             pass
 
@@ -216,9 +263,7 @@ class UntypedStorage:
         return self
 
     def cpu(self) -> UntypedStorage:
-        if self.device is not cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-        return self
+        return self if self.device is cpu else UntypedStorage(self.size_bytes).copy_(self)
 
     def type(self) -> str:
         return "torch.storage.UntypedStorage"
@@ -265,15 +310,17 @@ class UntypedStorage:
         if self.device is not cpu:
             self._move(0, nbytes)
             return self
-        ptr = self.ptr
-        if nbytes > self.capacity:  # a shrunken storage keeps its block: tensors may still look at all of it
-            size = round_size(nbytes)
-            fresh = _allocate(size)
-            if ptr:
-                ctypes.memmove(fresh, ptr, min(self.size_bytes, nbytes))
-                _release(ptr, self.capacity)
-            ptr, self.capacity = fresh, size
-        self._move(ptr, nbytes)
+        if nbytes <= self.capacity:  # a shrunken storage keeps its block: tensors may still look at all of it
+            self._move(self.ptr, nbytes)
+            return self
+        size = round_size(nbytes)
+        fresh, old, old_capacity = _allocate(size), self.ptr, self.capacity
+        if old:
+            ctypes.memmove(fresh, old, min(self.size_bytes, nbytes))
+        self.ptr, self.capacity = fresh, size  # before the old block is released: it must never have two owners
+        self._move(fresh, nbytes)
+        if old:
+            _release(old, old_capacity)
         return self
 
     def numpy(self) -> np.ndarray:
@@ -303,10 +350,11 @@ class UntypedStorage:
             return self
         block = SharedBlock.allocate(self.size_bytes)
         ctypes.memmove(block.ptr, self.ptr, self.size_bytes)
-        if self.owner is None and not getattr(self, "fixed", False):  # else something still looks at the old bytes
-            _release(self.ptr, self.capacity)
-        self.capacity, self.owner = self.size_bytes, block
+        old, old_capacity, fixed = self.ptr, self.capacity, getattr(self, "fixed", False)
+        self.ptr, self.capacity, self.owner = block.ptr, 0, block
         self._move(block.ptr, self.size_bytes)
+        if old_capacity and not fixed:  # else something still looks at the old bytes
+            _release(old, old_capacity)
         return self
 
     def is_shared(self) -> bool:
@@ -317,10 +365,7 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage) -> UntypedStorage:
         if source.size_bytes != self.size_bytes:
             raise RuntimeError(f"size mismatch: {self.size_bytes} bytes here, {source.size_bytes} in the source")
-        if self.device is cpu and source.device is cpu:
-            ctypes.memmove(self.ptr, source.ptr, self.size_bytes)
-        elif self.device is cpu:
-            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        move_bytes(self.ptr, self.device, source.ptr, source.device, self.size_bytes)
         return self
 
     def clone(self) -> UntypedStorage:
@@ -329,6 +374,8 @@ class UntypedStorage:
     def fill_(self, value: int) -> UntypedStorage:
         if self.device is cpu:
             ctypes.memset(self.ptr, value, self.size_bytes)
+        elif self.device.type != "meta" and self.size_bytes:
+            backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
         return self
 
     def tolist(self) -> list[int]:

@@ -18,7 +18,7 @@ from . import dtype as dt
 from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
-from .graph import INFERENCE, Meta, Node, mode, user_frame
+from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_plain, register_subclass
 from .shadowing import shadow
 from .size import Size, make_size
@@ -73,7 +73,7 @@ class Tensor:
         "dtype",
         "device",
         "_contig",
-        "_meta",
+        "_autograd",
         "_base",
         "__dict__",
         "__weakref__",
@@ -86,7 +86,7 @@ class Tensor:
     dtype: dtype
     device: device
     _contig: bool
-    _meta: Meta | None
+    _autograd: AutogradState | None
     _base: Tensor | None
 
     if TYPE_CHECKING:  # operators are bound by `ops`; type checkers need to know that they exist
@@ -154,7 +154,7 @@ class Tensor:
         t: Any = _new_object(cls)
         with DisableTorchFunctionSubclass():
             t._adopt(data)
-            t._meta = t._base = None
+            t._autograd = t._base = None
             if require_grad:
                 t.requires_grad = True
         return t
@@ -218,7 +218,7 @@ class Tensor:
         t.dtype = self.dtype
         t.device = self.device
         t._contig = is_contiguous_layout(t.shape, strides)
-        t._meta = None
+        t._autograd = None
         base = self._base
         t._base = self if base is None else base
         return t
@@ -233,7 +233,7 @@ class Tensor:
         t.dtype = self.dtype
         t.device = self.device
         t._contig = self._contig
-        t._meta = None
+        t._autograd = None
         t._base = None
         return t
 
@@ -248,15 +248,15 @@ class Tensor:
         self._contig = other._contig
 
     # -- autograd fields --------------------------------------------------------------------------------------------
-    def _ensure_meta(self) -> Meta:
-        meta = self._meta
+    def _ensure_autograd(self) -> AutogradState:
+        meta = self._autograd
         if meta is None:
-            meta = self._meta = Meta()
+            meta = self._autograd = AutogradState()
         return meta
 
     @property
     def requires_grad(self) -> bool:
-        meta = self._meta
+        meta = self._autograd
         if meta is not None and (meta.requires_grad or meta.grad_fn is not None):
             return True
         base = self._base  # a view made without recording still says what its base says
@@ -269,31 +269,31 @@ class Tensor:
         value = bool(value)
         if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
-        meta = self._ensure_meta()
+        meta = self._ensure_autograd()
         if meta.grad_fn is not None and not value:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a"
                 " subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if value and self._storage.version >= INFERENCE and not mode.inference:
+        if value and self._storage.version >= INFERENCE and not grad_mode.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         meta.requires_grad = value
 
     @property
     def is_leaf(self) -> bool:
-        return self._meta is None or self.grad_fn is None
+        return self._autograd is None or self.grad_fn is None
 
     @property
     def grad_fn(self) -> Node | None:
         base = self._base
-        meta = self._meta
+        meta = self._autograd
         if base is not None:
-            base_meta = base._meta
+            base_meta = base._autograd
             if base_meta is not None and (base_meta.requires_grad or base_meta.grad_fn is not None):
                 known = -1 if meta is None else meta.view_version
                 if (base_meta.rebase_version if known < 0 else self._storage.version) > known:
                     self._rebuild_view_history()
-                    meta = self._meta
+                    meta = self._autograd
         return None if meta is None else meta.grad_fn
 
     def _rebuild_view_history(self) -> None:
@@ -301,11 +301,11 @@ class Tensor:
 
     @property
     def output_nr(self) -> int:
-        return 0 if self._meta is None else self._meta.output_nr
+        return 0 if self._autograd is None else self._autograd.output_nr
 
     @property
     def grad(self) -> Tensor | None:
-        meta = self._meta
+        meta = self._autograd
         if meta is None:
             return None
         if meta.grad is None and meta.grad_fn is not None and not meta.retains_grad:
@@ -322,8 +322,8 @@ class Tensor:
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is None:
-            if self._meta is not None:
-                self._meta.grad = None
+            if self._autograd is not None:
+                self._autograd.grad = None
             return
         if not isinstance(value, Tensor):
             raise TypeError(
@@ -343,12 +343,12 @@ class Tensor:
             raise RuntimeError(
                 f"assigned grad has data of a different size: expected {list(self.shape)}, got {list(value.shape)}"
             )
-        self._ensure_meta().grad = value
+        self._ensure_autograd().grad = value
 
     @grad.deleter
     def grad(self) -> None:
-        if self._meta is not None:
-            self._meta.grad = None
+        if self._autograd is not None:
+            self._autograd.grad = None
 
     _grad = grad
 
@@ -360,9 +360,9 @@ class Tensor:
         return version
 
     def _set_history(self, node: Node, output_nr: int = 0) -> None:
-        meta = self._meta
+        meta = self._autograd
         if meta is None:
-            meta = self._meta = Meta()
+            meta = self._autograd = AutogradState()
         meta.grad_fn = node
         meta.output_nr = output_nr
 
@@ -403,7 +403,7 @@ def new_tensor(
     t.dtype = d
     t.device = where
     t._contig = contig
-    t._meta = None
+    t._autograd = None
     t._base = None
     return t
 
@@ -420,7 +420,7 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     t.dtype = d
     t.device = where
     t._contig = True
-    t._meta = None
+    t._autograd = None
     t._base = None
     return t
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from .. import amp as _amp  # noqa: F401  the whole room before its parts: see naming.load
 from ..backends.cpu.features import host_features
+from ..core.uninterrupted import uninterrupted
 from . import amp as amp
 
 __all__ = [
@@ -105,6 +107,7 @@ class StreamContext:
         if self.stream is not None:
             _Current.stream = self.stream
 
+    @uninterrupted
     def __exit__(self, *problem: Any) -> None:
         _Current.stream = self.before
 

@@ -1,27 +1,69 @@
-"""Process groups. There are none yet: `is_available()` says so, as in a PyTorch built without them, and starting one raises."""
+"""Process groups, collectives and launchers, under PyTorch's names.
+
+>>> import flambeau.distributed as dist
+>>> dist.init_process_group("gloo")    # torchrun, mpiexec or the environment say which rank this is
+>>> dist.all_reduce(tensor)
+
+Between processes of one machine the bytes go through shared memory, between machines through MPI. See docs/distributed.md.
+"""
+
+# ruff: noqa: F401, F403
 
 from __future__ import annotations
 
-from ..core.absent import raising as _raising
+import importlib
+import sys
+from datetime import timedelta
+from typing import Any
 
-
-def is_available() -> bool:
-    return False
-
-
-def is_initialized() -> bool:
-    return False
-
-
-def is_torchelastic_launched() -> bool:
-    return False
-
-
-globals().update(
-    _raising(
-        "init_process_group destroy_process_group barrier get_rank get_world_size all_reduce broadcast",
-        RuntimeError,
-        "torch.distributed.{}(): process groups are not in Flambeau yet (torch.distributed.is_available() is False); run in"
-        " one process",
-    )
+from ..core import naming as _naming
+from . import distributed_c10d
+from .distributed_c10d import *
+from .distributed_c10d import (
+    _all_gather_base,
+    _coalescing_manager,
+    _CoalescingManager,
+    _create_store_from_options,
+    _get_process_group_name,
+    _make_nccl_premul_sum,
+    _rank_not_in_group,
+    _reduce_scatter_base,
 )
+
+# Names that live in modules imported only when they are used.
+_HOMES = {
+    "DeviceMesh": "device_mesh",
+    "init_device_mesh": "device_mesh",
+    **dict.fromkeys(
+        (
+            "BuiltinCommHookType",
+            "GradBucket",
+            "Logger",
+            "Reducer",
+            "_DEFAULT_FIRST_BUCKET_BYTES",
+            "_broadcast_coalesced",
+            "_compute_bucket_assignment_by_size",
+            "_register_builtin_comm_hook",
+            "_register_comm_hook",
+            "_verify_params_across_processes",
+        ),
+        "reducer",
+    ),
+}
+
+
+def breakpoint(rank: int = 0, skip: int = 0, timeout_s: int = 3600) -> None:
+    """Stop in the debugger on one rank; the others wait for it."""
+    if distributed_c10d.get_rank() == rank:
+        import pdb  # noqa: PLC0415
+
+        pdb.Pdb().set_trace(sys._getframe(1))
+    distributed_c10d.barrier(timeout=timedelta(seconds=timeout_s))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name.startswith("__"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)

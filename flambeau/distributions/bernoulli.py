@@ -10,8 +10,8 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.loss import binary_cross_entropy_with_logits
-from ..ops.sampling import bernoulli
+from ..ops.nn.loss import binary_cross_entropy_with_logits
+from ..ops.random.sampling import bernoulli
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import ProbsOrLogits, checked

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.construct import tensor
-from ..ops.joining import stack
+from ..ops.creation.construct import tensor
+from ..ops.shape.joining import stack
 from . import constraints
 from .dirichlet import Dirichlet
 from .exp_family import ExponentialFamily

@@ -10,8 +10,8 @@ from ..core.dtype import int64
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.sampling import multinomial
-from ..ops.shape import broadcast_tensors
+from ..ops.random.sampling import multinomial
+from ..ops.shape.dimensions import broadcast_tensors
 from . import constraints
 from .parametric import ProbsOrLogits, checked
 

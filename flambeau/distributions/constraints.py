@@ -13,10 +13,10 @@ from .. import linalg
 from ..core.dtype import bool_
 from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
-from ..ops.comparison import isclose
-from ..ops.creation import full
-from ..ops.joining import cat as cat_tensors
-from ..ops.joining import stack as stack_tensors
+from ..ops.creation.filled import full
+from ..ops.pointwise.comparison import isclose
+from ..ops.shape.joining import cat as cat_tensors
+from ..ops.shape.joining import stack as stack_tensors
 
 __all__ = [
     "Constraint", "MixtureSameFamilyConstraint", "boolean", "cat", "corr_cholesky", "dependent", "dependent_property",

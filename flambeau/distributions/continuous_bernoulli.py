@@ -8,9 +8,9 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.comparison import where
-from ..ops.loss import binary_cross_entropy_with_logits
-from ..ops.random import rand
+from ..ops.nn.loss import binary_cross_entropy_with_logits
+from ..ops.pointwise.comparison import where
+from ..ops.random.fills import rand
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import ProbsOrLogits, checked

@@ -8,10 +8,10 @@ from typing import Any
 from ..autograd.function import Function, once_differentiable
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.comparison import where
-from ..ops.embedding import one_hot
-from ..ops.sampling import dirichlet_grad, sample_dirichlet
-from ..ops.special_functions import xlogy
+from ..ops.nn.embedding import one_hot
+from ..ops.pointwise.comparison import where
+from ..ops.pointwise.special_functions import xlogy
+from ..ops.random.sampling import dirichlet_grad, sample_dirichlet
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import Parametric, checked

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import zeros_like
+from ..ops.creation.filled import zeros_like
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import Parametric, checked

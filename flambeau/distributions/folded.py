@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..core.tensor import Tensor
-from ..ops.comparison import where
-from ..ops.construct import as_tensor
-from ..ops.creation import zeros_like
+from ..ops.creation.construct import as_tensor
+from ..ops.creation.filled import zeros_like
+from ..ops.pointwise.comparison import where
 from . import constraints
 from .distribution import Distribution
 from .parametric import checked

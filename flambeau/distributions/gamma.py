@@ -8,9 +8,9 @@ from typing import Any
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.construct import as_tensor
-from ..ops.sampling import standard_gamma
-from ..ops.special_functions import igamma, xlogy
+from ..ops.creation.construct import as_tensor
+from ..ops.pointwise.special_functions import igamma, xlogy
+from ..ops.random.sampling import standard_gamma
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import Parametric, checked

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.comparison import isclose, where
-from ..ops.creation import zeros_like
-from ..ops.random import rand
+from ..ops.creation.filled import zeros_like
+from ..ops.pointwise.comparison import isclose, where
+from ..ops.random.fills import rand
 from . import constraints
 from .parametric import Parametric, checked
 

@@ -9,8 +9,8 @@ from ..autograd.grad_mode import no_grad
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import zeros_like
-from ..ops.loss import binary_cross_entropy_with_logits
+from ..ops.creation.filled import zeros_like
+from ..ops.nn.loss import binary_cross_entropy_with_logits
 from . import constraints
 from .parametric import ProbsOrLogits, checked
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
-from ..ops.creation import full_like, ones_like
+from ..ops.creation.filled import full_like, ones_like
 from . import constraints
 from .parametric import checked
 from .transformed_distribution import TransformedDistribution

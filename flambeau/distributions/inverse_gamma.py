@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.comparison import where
+from ..ops.pointwise.comparison import where
 from . import constraints
 from .gamma import Gamma
 from .transformed_distribution import TransformedDistribution

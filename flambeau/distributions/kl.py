@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.activation import softplus
-from ..ops.creation import full
-from ..ops.special_functions import xlogy
+from ..ops.creation.filled import full
+from ..ops.pointwise.activation import softplus
+from ..ops.pointwise.special_functions import xlogy
 from .bernoulli import Bernoulli
 from .beta import Beta
 from .binomial import Binomial

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.creation import ones_like, zeros_like
+from ..ops.creation.filled import ones_like, zeros_like
 from . import constraints
 from .transformed_distribution import TransformedDistribution
 from .transforms import AffineTransform, PowerTransform

@@ -9,9 +9,9 @@ from typing import Any
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.parts import diag_embed
-from ..ops.random import randn
-from ..ops.ranges import arange
+from ..ops.creation.ranges import arange
+from ..ops.random.fills import randn
+from ..ops.shape.parts import diag_embed
 from . import constraints
 from .beta import Beta
 from .parametric import Parametric, checked

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from .. import linalg
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.joining import cat
-from ..ops.parts import diag_embed
-from ..ops.ranges import eye
-from ..ops.shape import broadcast_tensors
+from ..ops.creation.ranges import eye
+from ..ops.shape.dimensions import broadcast_tensors
+from ..ops.shape.joining import cat
+from ..ops.shape.parts import diag_embed
 from . import constraints
 from .multivariate_normal import Gaussian, _whitened
 from .utils import _standard_normal, lazy_property

@@ -8,9 +8,9 @@ from .. import linalg
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.activation import logsigmoid, softplus
-from ..ops.border import pad
-from ..ops.ranges import arange, eye
+from ..ops.creation.ranges import arange, eye
+from ..ops.pointwise.activation import logsigmoid, softplus
+from ..ops.shape.border import pad
 from . import constraints
 from .transform import ByValue, Transform, clipped_sigmoid
 from .utils import tril_matrix_to_vec, vec_to_tril_matrix

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.dtype import int64
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import ones_like, zeros
+from ..ops.creation.filled import ones_like, zeros
 from . import constraints
 from .binomial import Binomial
 from .categorical import Categorical

@@ -10,8 +10,8 @@ from typing import Any
 from .. import linalg
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.ranges import eye
-from ..ops.shape import broadcast_shapes
+from ..ops.creation.ranges import eye
+from ..ops.shape.dimensions import broadcast_shapes
 from . import constraints
 from .parametric import Parametric, checked
 from .utils import lazy_property

@@ -8,8 +8,8 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.activation import logsigmoid
-from ..ops.sampling import poisson
+from ..ops.pointwise.activation import logsigmoid
+from ..ops.random.sampling import poisson
 from . import constraints
 from .gamma import Gamma
 from .parametric import ProbsOrLogits, checked

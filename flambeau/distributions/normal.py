@@ -10,7 +10,7 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.sampling import normal
+from ..ops.random.sampling import normal
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import Parametric, checked

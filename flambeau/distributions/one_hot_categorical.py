@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.embedding import one_hot
-from ..ops.ranges import eye
+from ..ops.creation.ranges import eye
+from ..ops.nn.embedding import one_hot
 from . import constraints
 from .categorical import Categorical
 from .parametric import Parametric, checked

@@ -13,8 +13,8 @@ from typing import Any
 from ..core.naming import own_name
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import empty, full
-from ..ops.ranges import arange
+from ..ops.creation.filled import empty, full
+from ..ops.creation.ranges import arange
 from .constraints import Constraint
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits

@@ -9,8 +9,8 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.sampling import poisson
-from ..ops.special_functions import xlogy
+from ..ops.pointwise.special_functions import xlogy
+from ..ops.random.sampling import poisson
 from . import constraints
 from .exp_family import ExponentialFamily
 from .parametric import Parametric, checked

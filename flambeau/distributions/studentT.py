@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.comparison import where
+from ..ops.pointwise.comparison import where
 from . import constraints
 from .chi2 import Chi2
 from .parametric import Parametric, checked

@@ -8,7 +8,7 @@ from ..core.naming import own_name
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import zeros_like
+from ..ops.creation.filled import zeros_like
 from . import constraints
 from .utils import Number, _sum_rightmost
 

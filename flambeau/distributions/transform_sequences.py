@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.joining import cat, stack
+from ..ops.shape.joining import cat, stack
 from . import constraints
 from .transform import Transform
 from .utils import _sum_rightmost

@@ -13,9 +13,9 @@ from typing import Any
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.activation import softplus
-from ..ops.creation import full_like
-from ..ops.shape import broadcast_shapes
+from ..ops.creation.filled import full_like
+from ..ops.pointwise.activation import softplus
+from ..ops.shape.dimensions import broadcast_shapes
 from . import constraints
 from .matrix_transforms import (
     CorrCholeskyTransform,

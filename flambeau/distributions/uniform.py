@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.random import rand
+from ..ops.random.fills import rand
 from . import constraints
 from .parametric import Parametric, checked
 

@@ -11,10 +11,10 @@ from ..core.numeric_limits import finfo
 from ..core.promotion import get_default_dtype
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.construct import tensor
-from ..ops.creation import empty
-from ..ops.ranges import arange
-from ..ops.shape import broadcast_tensors
+from ..ops.creation.construct import tensor
+from ..ops.creation.filled import empty
+from ..ops.creation.ranges import arange
+from ..ops.shape.dimensions import broadcast_tensors
 from ..overrides import is_tensor_like
 
 __all__ = [

@@ -12,9 +12,9 @@ from ..autograd.grad_mode import no_grad
 from ..core.dtype import bool_, float64
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.comparison import where
-from ..ops.creation import zeros
-from ..ops.random import rand
+from ..ops.creation.filled import zeros
+from ..ops.pointwise.comparison import where
+from ..ops.random.fills import rand
 from . import constraints
 from .parametric import Parametric, checked
 from .utils import lazy_property

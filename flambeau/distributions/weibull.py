@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.creation import ones_like
+from ..ops.creation.filled import ones_like
 from . import constraints
 from .exponential import Exponential
 from .transformed_distribution import TransformedDistribution

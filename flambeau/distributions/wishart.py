@@ -11,10 +11,10 @@ from .. import linalg
 from ..core.numeric_limits import finfo
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.construct import tensor
-from ..ops.random import randn
-from ..ops.ranges import arange, eye, tril_indices
-from ..ops.shape import broadcast_shapes
+from ..ops.creation.construct import tensor
+from ..ops.creation.ranges import arange, eye, tril_indices
+from ..ops.random.fills import randn
+from ..ops.shape.dimensions import broadcast_shapes
 from . import constraints
 from .chi2 import Chi2
 from .exp_family import ExponentialFamily

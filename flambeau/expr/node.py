@@ -195,19 +195,18 @@ _FOLD: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
-    """A two-operand node, with the simplifications that hold for every number including nan and inf."""
+    """A two-operand node, with the simplifications that hold for every number including nan and inf, and for every dtype: a product
+    with 1.0, or a quotient by 1, makes floats of integers (see simplify)."""
     a, b = as_expr(a), as_expr(b)
     if a.op == "const" and b.op == "const" and op in _FOLD:
         return const(_FOLD[op](a.args[0], b.args[0]))
     if op == "mul":
-        if is_const(a, 1) and not isinstance(a.args[0], complex):
+        if is_const(a, 1) and type(a.args[0]) is int:
             return b
-        if is_const(b, 1) and not isinstance(b.args[0], complex):
+        if is_const(b, 1) and type(b.args[0]) is int:
             return a
-        if is_const(a, -1):
+        if is_const(a, -1) and type(a.args[0]) is int:
             return node("neg", b)
-    elif op == "div" and is_const(b, 1):
-        return a
     return _make(op, (a, b))
 
 
@@ -248,9 +247,27 @@ def substitute(roots: tuple[Expr, ...], replace: Callable[[Expr], Expr | None]) 
     return tuple(done[id(r)] for r in roots)
 
 
-def arguments(roots: tuple[Expr, ...]) -> set[int]:
+_rewritten: dict[tuple, tuple[Expr, ...]] = {}  # both by the identity of expressions, which are interned for good
+_read: dict[tuple, frozenset[int]] = {}
+
+
+def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:
+    """The same formulas with symbols[i] in place of arg(i)."""
+    key = (*map(id, roots), *((i, id(symbol)) for i, symbol in symbols.items()))
+    found = _rewritten.get(key)
+    if found is None:
+        found = substitute(roots, lambda e: symbols[e.args[0]] if e.op == "arg" else None)
+        _rewritten[key] = found
+    return found
+
+
+def arguments(roots: tuple[Expr, ...]) -> frozenset[int]:
     """Which operands an expression reads."""
-    return {x.args[0] for x in walk(roots) if x.op == "arg"}
+    key = tuple(map(id, roots))
+    found = _read.get(key)
+    if found is None:
+        found = _read[key] = frozenset(x.args[0] for x in walk(roots) if x.op == "arg")
+    return found
 
 
 _INFIX = {

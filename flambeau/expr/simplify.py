@@ -1,4 +1,5 @@
-"""Smaller formulas with the same value for every number, nan and infinities included."""
+"""Smaller formulas with the same value for every number, nan and infinities included, where the dtypes of operands and result are
+settled."""
 
 from __future__ import annotations
 
@@ -8,8 +9,19 @@ from .node import Expr, binary, children, const, is_const, node, rebuild, walk
 _REAL_IDENTITIES = frozenset({"conj", "real"})
 
 
+_known: dict[tuple[int, bool], Expr] = {}  # by the identity of expressions, which are interned for good
+
+
 def simplify(root: Expr, real: bool) -> Expr:
     """Apply the rules bottom-up; `real` says that no complex number takes part."""
+    key = (id(root), real)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = _bottom_up(root, real)
+    return found
+
+
+def _bottom_up(root: Expr, real: bool) -> Expr:
     done: dict[int, Expr] = {}
     for x in walk((root,)):
         kids = children(x)
@@ -47,8 +59,14 @@ def _product(op: str, a: Expr, b: Expr) -> Expr:
     """Signs move outwards, where they meet other signs; factors of 1 go."""
     if a.op == "neg" and b.op == "neg":
         return binary(op, a.args[0], b.args[0])
+    if is_const(b, 1) and not isinstance(b.args[0], complex):
+        return a
+    if op == "mul" and is_const(a, 1) and not isinstance(a.args[0], complex):
+        return b
     if op == "mul" and is_const(b, -1):
         return node("neg", a)
+    if op == "mul" and is_const(a, -1):
+        return node("neg", b)
     if a.op == "neg":
         return node("neg", binary(op, a.args[0], b))
     if b.op == "neg":

@@ -73,7 +73,8 @@ def join_operands(operands: list[Expr], types: dict[int, dtype]) -> dtype:
     for a in operands:  # 1.5 * int_element needs a float; 1j * float_element a complex
         if a.op == "const" and _weak_dtype(a.args[0]).category > result.category:
             weak = _weak_dtype(a.args[0])
-            result = result.to_complex() if weak.is_complex else (dt.float32 if weak.is_floating_point else weak)
+            floating = result if result.is_floating_point else dt.float32
+            result = floating.to_complex() if weak.is_complex else floating if weak.is_floating_point else weak
     return result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autograd.engine import LinearPass
 from ..core.tensor import Tensor
-from ..ops.ranges import eye
+from ..ops.creation.ranges import eye
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from .mapping import vmap
 from .tape import Tape, products, zeros_like
@@ -192,7 +192,7 @@ class _Linear:
         with Tape():
             self.seeds = [_seed(o) for o in traced.lowered]
             for seed in self.seeds:
-                seed._ensure_meta().tape = tape  # type: ignore[attr-defined]
+                seed._ensure_autograd().tape = tape  # type: ignore[attr-defined]
             self.rows = products(traced.lowered, tape.leaves, self.seeds, True, LinearPass)
         tape.records_outside = before
 

@@ -15,7 +15,7 @@ from ..core.tensor import Tensor
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
 from ..nn.utils.stateless import call_with
-from ..ops.joining import stack
+from ..ops.shape.joining import stack
 
 __all__ = ["functional_call", "replace_all_batch_norm_modules_", "stack_module_state"]
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
-from ..core.graph import AccumulateGrad, Node, gradient_edge, mode
+from ..core.graph import AccumulateGrad, Node, grad_mode, gradient_edge
 from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
 from ..utils._pytree import tree_map
 from .batching import Level, running_levels
 
@@ -49,14 +50,15 @@ class Tape:
         self.levels = running_levels()
         self.leaves: list[Tensor] = []
         self.open = True
-        self.records_outside, self.infers_outside = mode.enabled, mode.inference
+        self.records_outside, self.infers_outside = grad_mode.enabled, grad_mode.inference
 
     def __enter__(self) -> Tape:
-        mode.enabled, mode.inference = True, False
+        grad_mode.enabled, grad_mode.inference = True, False
         return self
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        mode.enabled, mode.inference = self.records_outside, self.infers_outside
+        grad_mode.enabled, grad_mode.inference = self.records_outside, self.infers_outside
         self.open = False
 
     def follow(self, x: Any) -> Tensor:
@@ -70,7 +72,7 @@ class Tape:
             leaf = value.view_as(value)
         else:
             leaf = value.detach().requires_grad_()
-            leaf._ensure_meta().tape = self  # type: ignore[attr-defined]
+            leaf._ensure_autograd().tape = self  # type: ignore[attr-defined]
         self.leaves.append(leaf)
         return raised(leaf, self.levels)
 
@@ -91,7 +93,7 @@ class Tape:
         while todo:
             node = todo.pop()
             if isinstance(node, AccumulateGrad):
-                tape = getattr(node.variable._meta, "tape", None)
+                tape = getattr(node.variable._autograd, "tape", None)
                 if tape is None or (tape is not self and tape.open):
                     return True
             for edge in node.edges:
@@ -107,7 +109,7 @@ class Tape:
     def _let_go_one(self, x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.requires_grad:
             return x
-        own = x.grad_fn is not None or getattr(x._meta, "tape", None) is not None
+        own = x.grad_fn is not None or getattr(x._autograd, "tape", None) is not None
         return x.detach() if own and not self.leads_outside([x]) else x
 
     def lower(self, x: Tensor) -> Tensor:

@@ -1,75 +1,131 @@
-"""`torch.jit` as it is in PyTorch under the environment variable PYTORCH_JIT=0: scripts and traces are the Python code itself.
+"""`torch.jit`: programs in TorchScript, compiled from Python (`script`), recorded (`trace`), saved and loaded.
 
-`script(f)` and `trace(f, inputs)` return `f`, which runs eagerly with the same results; settings of the compiler are therefore not
-looked at. What needs a compiled program (`save`, `load`, `freeze`) raises.
+A program is a graph of typed values; see docs/torchscript.md. It runs with the same operators as everything else here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
-from ..core.absent import raising
 from ..futures import Future
+from ..nn.modules.module import Module
+from .marks import Mark, export, ignore, overload, unused
 
 __all__ = [
-    "Attribute", "Final", "annotate", "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance",
-    "load", "optimize_for_inference", "save", "script", "script_if_tracing", "set_fusion_strategy", "trace", "trace_module", "unused",
-    "wait",
+    "Attribute", "CompilationUnit", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
+    "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load", "optimize_for_inference", "save",
+    "script", "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
-_MISSING = "torch.jit.{} needs TorchScript's compiler, which is not in Flambeau yet"
 _python_isinstance = isinstance
+_HOMES = {
+    "CompilationUnit": "compilation", "Error": "interpreter", "RecursiveScriptModule": "module", "ScriptFunction": "module",
+    "ScriptModule": "module", "TopLevelTracedModule": "module", "TracedModule": "module", "freeze": "freezing", "run_frozen_optimizations": "freezing",
+    "optimize_for_inference": "freezing", "load": "archive", "save": "archive", "TracerWarning": "tracer",
+    "trace": "tracer", "trace_module": "tracer", "TracingCheckError": "tracer", "is_tracing": "tracing_state",
+}  # fmt: skip
 
 
-def script(obj: Any, optimize: Any = None, *, example_inputs: Any = None) -> Any:
-    """The function, class or module itself."""
-    if not callable(obj):
-        raise TypeError(f"script expects a function, a class or a module, got {type(obj).__name__}")
-    return obj
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        import importlib
+
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-def trace(func: Callable, example_inputs: Any = None, **settings: Any) -> Callable:
-    """The function or module itself; it is not run."""
-    return func
+def script(
+    obj: Any,
+    optimize: Any = None,
+    _frames_up: int = 0,
+    _rcb: Any = None,
+    example_inputs: Any = None,
+) -> Any:
+    """Compile a function, a module or a class.
+
+    >>> @script
+    ... def double(x):
+    ...     return x + x
+    """
+    from . import classes, module, recursive, resolver, signatures
+
+    if not enabled():
+        return obj
+    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction)):
+        return obj
+    if _python_isinstance(obj, Module):
+        obj = obj.__prepare_scriptable__() if hasattr(obj, "__prepare_scriptable__") else obj
+        return recursive.script_module(obj, recursive.exported)
+    if _python_isinstance(obj, type):
+        if issubclass(obj, Module):
+            raise RuntimeError(
+                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+            )
+        kind = signatures.class_type(obj)
+        if _python_isinstance(kind, signatures.ClassType):
+            classes.compile_all(kind)
+        return obj
+    if inspect.isfunction(obj) or inspect.ismethod(obj):
+        function = obj.__func__ if inspect.ismethod(obj) else obj
+        if hasattr(function, "__script_if_tracing_wrapper"):
+            function = function.__original_fn
+        function = (
+            inspect.unwrap(function) if hasattr(function, "__wrapped__") and not hasattr(function, "op") else function
+        )
+        return module.ScriptFunction(resolver.function_for(function).ensure(), function)
+    if callable(obj) and hasattr(obj, "op"):
+        raise RuntimeError(f"{obj} is an operator; compile a function that calls it")
+    raise TypeError(f"script expects a function, a class or a module, got {type(obj).__name__}")
 
 
-def trace_module(mod: Any, inputs: dict[str, Any], **settings: Any) -> Any:
-    """The module itself; it is not run."""
-    return mod
+def script_method(fn: Callable) -> Callable:
+    """Mark a method of a ScriptModule to be compiled."""
+
+    @functools.wraps(fn)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.script_type.methods[fn.__name__](self, *args, **kwargs)
+
+    run.__wrapped_script__ = fn  # type: ignore[attr-defined]
+    return run
 
 
 def script_if_tracing(fn: Callable) -> Callable:
-    return fn
+    """The function; while something is being traced, its compiled form."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        from .tracing_state import is_tracing
+
+        return script(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
+
+    run.__original_fn = fn  # type: ignore[attr-defined]
+    run.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
+    return run
 
 
 def is_scripting() -> bool:
-    """Whether code is being compiled: never."""
+    """Whether this is compiled code: in Python never."""
     return False
 
 
-def is_tracing() -> bool:
-    return False
+_enabled = [True]
 
 
-def export(fn: Callable) -> Callable:
-    """Mark a method to be compiled: it is left as it is."""
-    return fn
-
-
-def unused(fn: Callable) -> Callable:
-    """Mark a method that compiled code does not call: it is left as it is."""
-    return fn
+def enabled() -> bool:
+    return _enabled[0]
 
 
 def interface(obj: Any) -> Any:
+    """Declare an interface: a class whose methods are empty."""
+    from . import classes
+
+    classes.make_interface(obj)
     return obj
-
-
-def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """Mark a method to be left to Python, as `@ignore` or `@ignore(drop=...)`: it is left as it is."""
-    return drop if callable(drop) else lambda fn: fn
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is PyTorch's
@@ -92,12 +148,12 @@ def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is P
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value; the type is for the compiler."""
+    """The value; in compiled code it has the type."""
     return the_value
 
 
 class Attribute(NamedTuple):
-    """A value with the type that the compiler should give it; without the compiler it stays this pair."""
+    """A value with the type that the compiled module's attribute shall have."""
 
     value: Any
     type: Any
@@ -115,23 +171,44 @@ def wait(future: Future) -> Any:
     return future.wait()
 
 
-globals().update(
-    raising(
-        "save load freeze optimize_for_inference set_fusion_strategy",
-        NotImplementedError,
-        _MISSING,
-    )
-)
+_fork, _wait = fork, wait
 
 
-class _Compiled:
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(_MISSING.format(type(self).__name__))
+def _unwrap_optional(x: Any) -> Any:
+    """The value, which must not be None."""
+    assert x is not None, "Unwrapping null optional"
+    return x
 
 
-class ScriptModule(_Compiled):
-    """A compiled module; nothing is one here."""
+def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Graphs are not fused here, so that there is nothing to set; the strategy before is returned, as PyTorch does."""
+    before = list(_strategy)
+    _strategy[:] = strategy
+    return before
 
 
-class ScriptFunction(_Compiled):
-    """A compiled function; nothing is one here."""
+_strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
+
+
+@contextlib.contextmanager
+def optimized_execution(should_optimize: bool) -> Iterator[None]:
+    """Accepted: graphs run the same way with and without."""
+    yield
+
+
+@contextlib.contextmanager
+def fuser(name: str) -> Iterator[None]:
+    """Accepted: there is one way to run graphs."""
+    yield
+
+
+def onednn_fusion_enabled() -> bool:
+    return False
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Accepted: operators use oneDNN without it."""
+
+
+_overload = overload
+_Mark = Mark

@@ -6,17 +6,19 @@ else is compiled again. Writing is atomic, so that processes can share the direc
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import os
 import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
-_MAGIC = b"FLAMBEAU-KERNEL1"
+_MAGIC = b"FLAMBEAU-KERNEL2"
 _HEADER = len(_MAGIC) + 32
 KERNEL, ENTRY = ".kernel", ".entry"  # an entry is the code between Python and kernels of one signature
-_checked: dict[str, bool] = {}
+_checked: dict[str, str | None] = {}  # folder -> what is wrong with it
 
 
 def directory() -> Path:
@@ -32,21 +34,30 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+def _checksum(name: str, data: bytes) -> bytes:
+    """Of the bytes together with the name they are stored under: a kernel renamed is another kernel."""
+    return hashlib.sha256(name.encode() + b"\0" + data).digest()
+
+
 def read(name: str, suffix: str = KERNEL) -> bytes | None:
     """The stored bytes, or None if there are none that can be trusted."""
     folder = directory()
-    if not _is_private_directory(folder):
+    if not _is_usable(folder):
         return None
     try:
-        with open(folder / (name + suffix), "rb") as file:
-            if not _is_private(os.fstat(file.fileno())):
+        # Opening a pipe without O_NONBLOCK would wait for somebody to write to it.
+        handle = os.open(folder / (name + suffix), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode) or _distrust(status):
                 return None
             data = file.read()
     except OSError:
         return None
-    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(data[_HEADER:]).digest() != data[len(_MAGIC) : _HEADER]:
+    stored = data[_HEADER:]
+    if data[: len(_MAGIC)] != _MAGIC or _checksum(name + suffix, stored) != data[len(_MAGIC) : _HEADER]:
         return None
-    return data[_HEADER:]
+    return stored
 
 
 def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
@@ -54,13 +65,13 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
     folder = directory()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_private_directory(folder):
+        if not _is_usable(folder):
             return False
         # Imported here, because a program that finds all its kernels has no use for it.
         handle, temporary = importlib.import_module("tempfile").mkstemp(dir=folder, prefix="new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(data).digest() + data)
+                file.write(_MAGIC + _checksum(name + suffix, data) + data)
             os.replace(temporary, folder / (name + suffix))
         except OSError:
             os.unlink(temporary)
@@ -70,39 +81,72 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
     return True
 
 
-def _is_private(status: os.stat_result) -> bool:
+def _distrust(status: os.stat_result) -> str | None:
+    """Why somebody else may have written this file or folder, or None."""
     if not hasattr(os, "getuid"):  # no POSIX owners on this platform
-        return True
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return None
+    if status.st_uid != os.getuid():
+        return f"it belongs to another user (number {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others can write to it (mode {stat.S_IMODE(status.st_mode):o}; chmod 700 mends that)"
+    return None
 
 
-def _is_private_directory(folder: Path) -> bool:
+def problem() -> str | None:
+    """Why the folder of the cache is not used, or None. One that does not exist yet is no problem."""
+    folder = directory()
+    try:
+        status = os.stat(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return str(error.strerror)
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is not a directory"
+    return _distrust(status)
+
+
+def _is_usable(folder: Path) -> bool:
     key = str(folder)
-    known = _checked.get(key)
-    if known is None:
-        try:
-            status = os.stat(folder)
-        except OSError:
+    if key not in _checked:
+        if not folder.exists():
             return False  # may be created later: do not remember
-        known = _checked[key] = stat.S_ISDIR(status.st_mode) and _is_private(status)
-    return known
+        _checked[key] = found = problem()
+        if found is not None:  # once in a process
+            warnings.warn(
+                f"the kernel cache {folder} is not used, so that every start compiles its kernels again: {found}",
+                stacklevel=2,
+            )
+    return _checked[key] is None
 
 
 def _files() -> list[os.DirEntry]:
     try:
         with os.scandir(directory()) as entries:
-            return [e for e in entries if e.name.endswith((KERNEL, ENTRY))]
+            return [e for e in entries if e.name.endswith((KERNEL, ENTRY)) and e.is_file(follow_symlinks=False)]
     except OSError:
         return []
 
 
 def info() -> dict[str, Any]:
-    """Where the cache is and how large it is."""
-    files = _files()
-    return {"path": str(directory()), "files": len(files), "bytes": sum(f.stat().st_size for f in files)}
+    """Where the cache is, how large it is, and why it is not used (None if it is)."""
+    sizes = []
+    for f in _files():
+        with contextlib.suppress(FileNotFoundError):  # another process may clear the cache meanwhile
+            sizes.append(f.stat(follow_symlinks=False).st_size)
+    return {"path": str(directory()), "files": len(sizes), "bytes": sum(sizes), "problem": problem()}
+
+
+def summary() -> str:
+    """`info` in one line."""
+    facts = info()
+    if facts["problem"] is not None:
+        return f"not used: {facts['path']}: {facts['problem']}"
+    return f"{facts['files']} kernels, {facts['bytes'] / 1e6:.1f} MB, in {facts['path']}"
 
 
 def clear() -> None:
     """Delete every stored kernel. Kernels already loaded keep working."""
     for f in _files():
-        os.unlink(f.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f.path)

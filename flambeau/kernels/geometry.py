@@ -87,7 +87,7 @@ def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None
 
 
 class ReductionPlan(NamedTuple):
-    """What `backends.cpu.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
+    """What `backends.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
 
     kept_rank: int
     reduced_rank: int

@@ -34,7 +34,10 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
+from ..core.backend import backend_of
+from ..core.device import cpu, device
 from ..core.dtype import FROM_NUMPY, dtype
+from ..core.storage import UntypedStorage
 from ..expr.node import Expr
 from . import ir
 from .loops_frontend import lower_kernel, lower_scalar
@@ -121,14 +124,14 @@ class LoopKernel:
     def _lower(self, bindings: dict[str, Any], known: dict[str, Any]) -> ir.Kernel:
         return lower_kernel(self.function, {**bindings, **known}, self.__name__, self.may_alias)
 
-    def native(self, *kinds: Any, **constants: Any) -> Callable | None:
-        """The compiled function for operands of these kinds, for callers that keep it: it takes addresses and numbers
-        in order. None where kernels are interpreted."""
+    def native(self, *kinds: Any, where: device = cpu, **constants: Any) -> Callable | None:
+        """The compiled function for operands of these kinds on a device, for callers that keep it: it takes addresses and
+        numbers in order. None where kernels are interpreted."""
         operands, known = self._bind(kinds, constants)
-        if _compiler is None:
+        if _compiler is None and where is cpu:
             return None
         templates = [dtype if isinstance(k, dtype) else k for k in operands.values()]
-        return self._compile(templates, tuple(k for k in operands.values() if isinstance(k, dtype)), known)
+        return self._compile(templates, tuple(k for k in operands.values() if isinstance(k, dtype)), known, where)
 
     # --- calls
 
@@ -154,9 +157,7 @@ class LoopKernel:
         def slow(*operands: Any) -> None:
             interpret(self.function, dict(zip(self.positional, operands)), known)
 
-        if _compiler is None:
-            return slow
-        dtypes, passed = [], []
+        dtypes, passed, placed = [], [], ""
         for i, (name, value) in enumerate(operands.items()):
             how = _passing(value)
             if how is None:
@@ -166,20 +167,26 @@ class LoopKernel:
                 )
             if how[0]:
                 dtypes.append(how[0].format(f"a{i}"))
+            if not placed and hasattr(value, "_storage"):
+                placed = f" if a{i}.device is not cpu: return elsewhere(a{i}.device, ARGUMENTS)\n"
             if how[1]:
                 passed.append(how[1].format(f"a{i}"))
         templates = [_template(v) for v in operands.values()]
 
         def build(key: tuple) -> Callable:
             # The CPU compiler has no 8-bit floats; the interpreter does.
-            only_interpreted = any(d in dt.FLOAT8 for d in key)
+            only_interpreted = _compiler is None or any(d in dt.FLOAT8 for d in key)
             found = table[key] = slow if only_interpreted else self._compile(templates, key, known)
             return found
+
+        def elsewhere(where: device, *operands: Any) -> None:
+            self._run_elsewhere(where, operands, templates, known)
 
         table: dict[tuple, Callable] = {}
         names = ", ".join(f"a{i}" for i in range(len(operands)))
         source = (
-            f"def entry({names}):\n key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
+            f"def entry({names}):\n{placed.replace('ARGUMENTS', names)}"
+            f" key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
             f" if native is None: native = build(key)\n if native is slow: return slow({names})\n"
             f" native({', '.join(passed)})\n"
         )
@@ -187,13 +194,47 @@ class LoopKernel:
             "table": table,
             "build": build,
             "slow": slow,
+            "elsewhere": elsewhere,
+            "cpu": cpu,
             "FROM_NUMPY": FROM_NUMPY,
             "address": _array_address,
         }
         exec(source, space)  # the text is made of operand positions only
         return space["entry"]
 
-    def _compile(self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any]) -> Callable:
+    def _run_elsewhere(self, where: device, operands: tuple, templates: list[Any], known: dict[str, Any]) -> None:
+        """Run the kernel on another device than the CPU. NumPy arrays among the operands are copied there first."""
+        backend = backend_of(where)
+        if not backend.compiles:
+            raise NotImplementedError(f"{self!r}: the device '{where}' compiles no kernels")
+        moved, blocks = [], []
+        for name, value in zip(self.positional, operands):
+            if isinstance(value, np.ndarray):
+                if not value.flags.c_contiguous:
+                    raise ValueError(f"{self!r}: the NumPy operand '{name}' must be contiguous")
+                block = UntypedStorage(value.nbytes, where)
+                backend.write(block.ptr, value.ctypes.data, value.nbytes, where)
+                blocks.append(block)
+                moved.append(block.ptr)
+            elif hasattr(value, "_storage"):
+                if value.device is not where:
+                    raise RuntimeError(
+                        f"Expected all tensors to be on the same device, but found at least two devices, {where} and"
+                        f" {value.device}! (in {self.__name__})"
+                    )
+                moved.append(value._storage.ptr + value._offset * value.dtype.itemsize)
+            elif value is not None:
+                moved.append(int(value) if isinstance(value, np.integer) else value)
+        dtypes = tuple(
+            FROM_NUMPY[v.dtype] if isinstance(v, np.ndarray) else v.dtype
+            for v, template in zip(operands, templates)
+            if template is dtype
+        )
+        self._compile(templates, dtypes, known, where)(*moved)
+
+    def _compile(
+        self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any], where: device = cpu
+    ) -> Callable:
         remaining = iter(dtypes)
         kinds = [next(remaining) if t is dtype else t for t in templates]
         bindings = {n: _binding(n, kind, self) for n, kind in zip(self.positional, kinds)}
@@ -201,8 +242,9 @@ class LoopKernel:
             self._fingerprint = fingerprint(self.function)
         described = [(n, describe_constant(v)) for n, v in known.items()]
         key = f"loop kernel {self._fingerprint} {self.may_alias} {kinds} {described}"
-        assert _compiler is not None
-        return _compiler(lambda: self._lower(bindings, known), key)
+        compile = _compiler if where is cpu else backend_of(where).compile
+        assert compile is not None
+        return compile(lambda: self._lower(bindings, known), key)
 
 
 @functools.cache

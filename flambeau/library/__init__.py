@@ -9,9 +9,10 @@
 tensor([0., 0.])
 """
 
+from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from ..ops.machinery.schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
 from .registration import Library, define, fallthrough_kernel, impl, register_autograd, register_fake, register_kernel
-from .schema import infer_schema
 
 impl_abstract = register_fake
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..ops.machinery.schema import Schema, inferred, parse_schema
 from .operator import OPERATORS, Operator, define_operator, forget_operator
-from .schema import Schema, inferred, parse_schema
 
 
 def custom_op(

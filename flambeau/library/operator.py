@@ -8,10 +8,10 @@ from typing import Any
 
 from .. import ops
 from ..autograd.function import Function
-from ..core.graph import mode
+from ..core.graph import grad_mode
 from ..core.tensor import Tensor
+from ..ops.machinery.schema import Schema
 from ..utils._pytree import tree_flatten, tree_unflatten
-from .schema import Schema
 
 OPERATORS: dict[str, Operator] = {}
 ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchall", "default")
@@ -53,7 +53,7 @@ class Operator:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         values = self.schema.bind(args, kwargs)
         leaves, shape = tree_flatten(values)
-        needs_grad = mode.enabled and any(isinstance(v, Tensor) and v.requires_grad for v in leaves)
+        needs_grad = grad_mode.enabled and any(isinstance(v, Tensor) and v.requires_grad for v in leaves)
         if needs_grad and "autograd" in self.kernels:
             return self._run_kernel(self.kernels["autograd"], values)
         stops = self.backward is not None or (self.own_gradient and not self.schema.is_mutable)
@@ -70,8 +70,8 @@ class Operator:
             kernel = self.fake or self.kernels.get("meta") or self._for_any_device()
             if kernel is None:
                 raise NotImplementedError(
-                    f"{self.schema.name}: attempted to run this operator with Meta tensors, but there was no fake impl or"
-                    " Meta kernel registered."
+                    f"{self.schema.name}: attempted to run this operator with AutogradState tensors, but there was no fake impl or"
+                    " AutogradState kernel registered."
                 )
             return self._run_kernel(kernel, values)
         where = next((t.device.type for t in tensors), "cpu")

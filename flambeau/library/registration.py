@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ops.machinery.schema import Schema, parse_schema
 from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
-from .schema import Schema, parse_schema
 
 _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.dtype import BY_NAME
 from ..core.tensor import Tensor
-from ..ops.norms import vector_norm
+from ..ops.reduce.norms import vector_norm
 from .selection import as_dims, chosen, filled, highest, lowest
 
 

@@ -13,8 +13,8 @@ from ..core.device import cpu
 from ..core.shared_memory import SharedBlock
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
-from ..ops.inplace import raw_copy
-from ..ops.python_protocol import reduce_ex
+from ..ops.machinery.inplace import raw_copy
+from ..ops.methods.python_protocol import reduce_ex
 
 __all__ = [
     "get_all_sharing_strategies",

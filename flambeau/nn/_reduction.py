@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from ..ops.loss_arguments import read_reduction
+from ..ops.nn.loss_arguments import read_reduction
 
 _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autograd import grad as _differentiate
 from ..autograd.grad_mode import enable_grad
-from ..core.graph import mode
+from ..core.graph import grad_mode
 from ..core.tensor import Tensor
 from . import functional as F
 
@@ -23,7 +23,7 @@ def _gradients(convolve: Callable) -> tuple[Callable[..., Tensor], Callable[...,
     def differentiated(
         operand: Tensor, input: Tensor, weight: Tensor, grad: Tensor, *args: Any, **kwargs: Any
     ) -> Tensor:
-        recording = mode.enabled
+        recording = grad_mode.enabled
         with enable_grad():
             output = convolve(input, weight, None, *args, **kwargs)
         return _differentiate(output, operand, grad, create_graph=recording)[0]

@@ -18,10 +18,10 @@ from ..autograd.grad_mode import no_grad
 from ..core.dtype import bool_
 from ..core.overrides import overridable
 from ..core.tensor import Tensor
-from ..ops.comparison import where
-from ..ops.creation import empty_like, ones_like
+from ..ops.creation.filled import empty_like, ones_like
 from ..ops.linalg.orthogonal import qr
-from ..ops.random import randperm
+from ..ops.pointwise.comparison import where
+from ..ops.random.fills import randperm
 
 __all__ = [
     "calculate_gain", "constant", "constant_", "dirac", "dirac_", "eye", "eye_", "kaiming_normal", "kaiming_normal_",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.overrides import disabled_torch_function
+from ..core.overrides import disabled_torch_function, refuse_real_tensors
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..ops.creation import empty
+from ..ops.creation.filled import empty
 
 
 class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
@@ -31,6 +31,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         if type(data) is Tensor or type(data) is Parameter:
             return Tensor._make_subclass(cls, data, requires_grad)
+        refuse_real_tensors([data])
         fresh = data.detach().requires_grad_(requires_grad)
         fresh._is_param = True
         return fresh

@@ -1,96 +1,80 @@
-"""What tensors do: one module per family, each operator declared once."""
+"""What tensors do: one room per family, each operator declared once. `machinery` is what they all stand on."""
 
-from . import (  # noqa: F401
-    activation,
-    agreement,
-    arithmetic,
+import importlib as _importlib
+
+from ..core import naming as _naming
+from . import linalg  # noqa: F401
+from .creation import construct, convert, filled, ranges  # noqa: F401
+from .index import gather, index_vector, indexing, masked, sort, subscript, unique  # noqa: F401
+from .machinery.binding import bind_methods, namespace
+from .machinery.declare import user_pointwise as pointwise
+from .machinery.record import OPS
+from .methods import attributes, per_element, python_protocol  # noqa: F401
+from .methods.operators import bind_operators
+from .nn import (  # noqa: F401
     attention,
-    attributes,
     avg_pool,
     batch_norm,
-    bitwise,
-    border,
-    comparison,
-    complex_views,
-    conjugate,
-    construct,
     conv,
-    convert,
-    copies,
-    creation,
     cross_entropy,
     ctc,
-    differences,
     distance,
     dropout,
-    einsum,
     embedding,
-    extremes,
     fold,
-    foreach,
-    fourier,
-    gather,
     grid_sample,
-    header_changes,
-    histogram,
-    index_vector,
-    indexing,
-    joining,
-    legacy,
-    linalg,
     loss,
     margin_loss,
-    masked,
-    matmul,
     max_pool,
     max_pool_more,
     multi_head_attention,
     normalization,
-    norms,
-    parts,
-    per_element,
-    python_protocol,
-    quantiles,
-    random,
     random_activation,
-    ranges,
-    rearrange,
-    reduce,
-    reshape,
     resize,
     rnn,
-    rounding,
-    sampling,
-    scan,
-    segments,
-    shape,
     shuffle,
-    signal_windows,
     softmax,
-    sort,
-    sparse_arithmetic,
-    sparse_coo,
-    sparse_csr,
-    sparse_methods,
-    sparse_products,
-    sparse_reductions,
-    sparse_shape,
-    special_functions,
-    spectrogram,
-    statistics,
-    strided,
-    subscript,
-    unary,
-    unique,
 )
-from .binding import bind_methods, namespace
-from .declare import user_pointwise as pointwise
-from .odd_methods import bind_odd_methods
-from .operators import bind_operators
-from .registry import OPS
+from .pointwise import (  # noqa: F401
+    activation,
+    arithmetic,
+    bitwise,
+    comparison,
+    conjugate,
+    foreach,
+    rounding,
+    special_functions,
+    unary,
+)
+from .random import fills, sampling  # noqa: F401
+from .reduce import agreement, differences, extremes, histogram, norms, quantiles, scan, segments, statistics, sums  # noqa: F401
+from .shape import (  # noqa: F401
+    border,
+    complex_views,
+    copies,
+    dimensions,
+    header_changes,
+    joining,
+    parts,
+    rearrange,
+    reshape,
+    strided,
+)
+from .signal import fourier, spectrogram, windows  # noqa: F401
+from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
+from .sparse import coo, csr, products, reductions  # noqa: F401
+from .sparse import methods as _sparse_methods  # noqa: F401
+from .sparse import shape as _sparse_shape  # noqa: F401
 
 bind_methods()
 bind_operators()
-bind_odd_methods()
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """`torch.ops.aten`, imported when first used."""
+    if name == "aten":
+        return _importlib.import_module("flambeau.library.aten").aten
+    raise _naming.no_attribute(__name__, name)
+
 
 __all__ = ["OPS", "namespace", "pointwise"]

@@ -1,5 +1,6 @@
 """Optimizers and learning-rate schedules."""
 
+from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from . import lr_scheduler, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor

@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..core.numeric_limits import finfo
 from ..core.tensor import Tensor
-from ..ops.creation import full, zeros_like
+from ..ops.creation.filled import full, zeros_like
 from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number, scalar_dtype
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.creation import full_like
+from ..ops.creation.filled import full_like
 from .elementwise import ElementwiseOptimizer, check_fused_options, check_lr, check_range
 from .formula import sqrt
 from .fused import update

@@ -95,7 +95,7 @@ def _find_tensors(update: Compiled) -> list[str]:
     kept = (*update.scalars, *update.states)
     elsewhere = " or ".join(f"{t}.device is not cpu" for t in tensors[2:])
     return [
-        "meta = t0._meta",
+        "meta = t0._autograd",
         "if meta is None: continue",
         "t1 = meta.grad",
         "if t1 is None: continue",

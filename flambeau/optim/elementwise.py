@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..core.tensor import Tensor
-from ..ops.creation import full, zeros_like
+from ..ops.creation.filled import full, zeros_like
 from .fused import Update
 from .optimizer import Optimizer, evaluated, scalar_dtype, to_scalar, without_grad
 

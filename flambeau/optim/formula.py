@@ -9,9 +9,9 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr import functions as symbolic
-from ..ops.comparison import maximum as tensor_maximum
-from ..ops.comparison import minimum as tensor_minimum
-from ..ops.comparison import where as tensor_where
+from ..ops.pointwise.comparison import maximum as tensor_maximum
+from ..ops.pointwise.comparison import minimum as tensor_minimum
+from ..ops.pointwise.comparison import where as tensor_where
 
 
 def sqrt(x: Any) -> Any:

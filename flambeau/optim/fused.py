@@ -23,20 +23,25 @@ formula with tensors.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
 from ..core import dtype as dt
+from ..core import modes
+from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.tensor import Tensor
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
-from ..ops.complex_views import view_as_complex, view_as_real
-from ..ops.inplace import check_writable
-from ..ops.plan import NATIVE, Layout, kernel
+from ..ops.machinery.inplace import check_writable
+from ..ops.machinery.plan import NATIVE, Layout, compiles, kernel
+from ..ops.machinery.record import Op
+from ..ops.machinery.watched import PrivateCall
+from ..ops.shape.complex_views import view_as_complex, view_as_real
 from .driver import loop_over_parameters, scalar_function
 
 _NUMBER = object()  # stands for any number in the key of a variant
@@ -86,6 +91,9 @@ class Update:
                 if p.grad is not None:
                     self.run_tensors(owner, group, p, options)
             return
+        if modes.active and modes.watching():
+            self.run_together(owner, group, params, options)
+            return
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
         run = self.variant(options).run
         run(params, owner.state, partial(owner._begin, group), partial(self.run_one, owner, group, options), *numbers)
@@ -99,11 +107,66 @@ class Update:
         return found
 
     def run_one(self, owner: Owner, group: dict[str, Any], options: dict[str, Any], p: Tensor) -> None:
-        """Update a parameter that native code cannot."""
+        """Update a parameter that the loop over tensors on the CPU cannot."""
         if p.grad.is_sparse:  # type: ignore[union-attr]
             owner._sparse_gradient(group, p, options)
+        elif compiles(p.device) and p.device is not cpu:
+            self.run_together(owner, group, [p], options)
         else:
             self.run_tensors(owner, group, p, options)
+
+    def run_together(
+        self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]
+    ) -> None:
+        """The update as one operator over lists of tensors: what modes see, and what runs on other devices than the CPU."""
+        used = self.variant(options)
+        kept = (*used.scalars, *used.states)
+        dense: list[Tensor] = []
+        for p in params:
+            if p.grad is None:
+                continue
+            if p.grad.is_sparse:
+                owner._sparse_gradient(group, p, options)
+            elif not kept or kept[0] in owner.state[p] or not owner._begin(group, owner.state[p], p, p.grad):
+                dense.append(p)
+        if dense:
+            states = [[owner.state[p][name] for p in dense] for name in kept]
+            grads = [p.grad for p in dense]
+            self.operator(dense, grads, *states, **options)
+
+    @functools.cached_property
+    def operator(self) -> PrivateCall:
+        """`operator(params, grads, *scalars, *states, **options)`: lists of tensors, changed in place."""
+        op = Op(
+            f"_fused_{self.name}",
+            "primitive",
+            self.update_lists,
+            (),
+            None,
+            None,
+            False,
+            False,
+            self,
+            source=self.formula,
+        )
+        op.writes = ("param", *self.scalars, *self.elements[2:])
+        op.function = PrivateCall(op, self.update_lists)
+        return op.function
+
+    def update_lists(self, params: list[Tensor], grads: list[Tensor], *states: list[Tensor], **options: Any) -> None:
+        """Update every parameter of a list. `states` are lists too: of the scalars first, then of the tensors."""
+        numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
+        used = self.variant(options)
+        count = len(used.scalars)
+        known: tuple | None = None
+        values: tuple = ()
+        for p, grad, *state in zip(params, grads, *states):
+            scalars = tuple(s.item() for s in state[:count])
+            if scalars != known or not values:
+                known, values = scalars, used.prologue(*scalars, *numbers)
+            used.launch((p, grad, *state[count:]), values[count:])
+            for cell, value in zip(state, values[:count]):
+                cell.fill_(value)
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """The same update by tensor operations, which autograd sees if the group is differentiable."""
@@ -191,6 +254,21 @@ class Variant:
             self.plans.clear()
         self.plans[key] = plan
         return plan
+
+    def launch(self, tensors: tuple[Tensor, ...], numbers: tuple) -> None:
+        """Run the kernel on one parameter with its gradient and state, on whatever device they are."""
+        where = tensors[0].device
+        for t in tensors:
+            if t.device is not where:
+                raise RuntimeError(f"{self.name}: a parameter is on {where}, but its gradient or state on {t.device}")
+        key = (where, *(part for t in tensors for part in (t.shape, t._strides, t.dtype)))
+        plan = self.plans.get(key)
+        kernel, first = self.make_plan(key, tensors) if plan is None else plan
+        if kernel is not None:
+            addresses = [t._storage.ptr + t._offset * t.dtype.itemsize for t in tensors]
+            kernel(first, *(addresses[i] for i in self.positions), *addresses, *numbers)
+            for i in self.positions:
+                tensors[i]._bump(self.name)
 
     def _typed(self, compute: dtype, dtypes: list[dtype]) -> list[Expr]:
         """The formulas with every operand in the dtype of the computation."""

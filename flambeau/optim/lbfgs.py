@@ -7,8 +7,8 @@ from typing import Any
 
 from ..autograd.grad_mode import enable_grad, no_grad
 from ..core.tensor import Tensor
-from ..ops.complex_views import view_as_real
-from ..ops.joining import cat
+from ..ops.shape.complex_views import view_as_real
+from ..ops.shape.joining import cat
 from .line_search import strong_wolfe
 from .optimizer import Optimizer, ParamsT, check_one_element, to_scalar
 

@@ -11,12 +11,13 @@ from itertools import chain
 from typing import Any
 
 from ..autograd.grad_mode import enable_grad
+from ..compat.legacy import typename
 from ..core import dtype as dt
-from ..core.graph import mode
+from ..core.graph import grad_mode
+from ..core.overrides import refuse_real_tensors
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.modules.hooks import RemovableHandle
-from ..ops.legacy import typename
 
 StateDict = dict[str, Any]
 ParamsT = Iterable[Any]  # tensors, (name, tensor) pairs, or dicts that describe groups
@@ -273,6 +274,7 @@ class Optimizer:
         params = param_group["params"]
         for p in params:
             if not isinstance(p, Tensor):
+                refuse_real_tensors([p])
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {typename(p)}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
@@ -345,12 +347,12 @@ def without_grad(step: Callable) -> Callable:
 
     @functools.wraps(step)
     def wrapped(self: Optimizer, closure: Callable[[], Any] | None = None) -> Any:
-        before = mode.enabled
-        mode.enabled = bool(self.defaults.get("differentiable"))
+        before = grad_mode.enabled
+        grad_mode.enabled = bool(self.defaults.get("differentiable"))
         try:
             return step(self, closure)
         finally:
-            mode.enabled = before
+            grad_mode.enabled = before
 
     return wrapped
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.tensor import Tensor
-from ..ops.creation import full_like, zeros_like
+from ..ops.creation.filled import full_like, zeros_like
 from .elementwise import ElementwiseOptimizer, check_lr
 from .formula import maximum, minimum, sign, where
 from .fused import update

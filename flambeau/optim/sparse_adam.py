@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
-from ..ops.creation import zeros_like
+from ..ops.creation.filled import zeros_like
 from .elementwise import check_betas, check_range
 from .optimizer import Optimizer, ParamsT, check_one_element, evaluated, number
 from .sparse_gradient import entries

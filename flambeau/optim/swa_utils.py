@@ -12,7 +12,7 @@ from ..autograd.grad_mode import no_grad
 from ..core.tensor import Tensor
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
-from ..ops.construct import tensor
+from ..ops.creation.construct import tensor
 from .lr_scheduler.base import LRScheduler, Rate, per_group
 from .optimizer import Optimizer, number
 

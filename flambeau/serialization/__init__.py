@@ -3,6 +3,7 @@
 import importlib as _importlib
 from collections.abc import Callable as _Callable
 
+from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import device as _device
 from ..core.naming import no_attribute as _no_attribute
 from ..core.storage import UntypedStorage as _Storage

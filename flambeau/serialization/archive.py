@@ -94,8 +94,18 @@ class ArchiveWriter:
         self.directory.append((f"{self.root}/{name}".encode(), crc, size, header))
 
     def _write(self, data: Any) -> None:
-        self.file.write(data)
+        write_all(self.file, data)
         self.position += len(data)
+
+
+def write_all(file: Any, data: Any) -> None:
+    """Write bytes to any object with `write`: one without a buffer (a pipe, a socket) may take some of them at a time."""
+    rest = memoryview(data)
+    while len(rest):
+        count = file.write(rest)
+        if not isinstance(count, int) or count <= 0:  # a plain object, whose `write` says nothing
+            return
+        rest = rest[count:]
 
 
 def _directory_entry(name: bytes, crc: int, size: int, header: int) -> bytes:
@@ -138,6 +148,7 @@ class ArchiveReader:
         if not names:
             raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")
         self.root = names[0].split("/", 1)[0]
+        self.left = _size_of(file)  # how many bytes the records not yet read can have at most: none is compressed
 
     def has_record(self, name: str) -> bool:
         return f"{self.root}/{name}" in self.archive.NameToInfo
@@ -177,6 +188,9 @@ class ArchiveReader:
         """The bytes of data/`key`: mapped, or read straight into memory of their own."""
         info = self.checked(key, nbytes)
         start = self._start(info)
+        self.left -= nbytes
+        if self.left < 0:
+            raise RuntimeError(f"corrupt checkpoint: record {info.filename} lies over others")
         if self.mapping is not None and nbytes:
             if start + nbytes > len(self.mapping):
                 raise RuntimeError(f"corrupt checkpoint: record {info.filename} ends after the file")
@@ -229,6 +243,14 @@ class ArchiveReader:
                 f"corrupt checkpoint: Bad CRC-32 for file {info.filename!r}. Where the file was changed on purpose, load(..., mmap=True)"
                 " reads it as it is"
             )
+
+
+def _size_of(file: Any) -> int:
+    place = file.tell()
+    file.seek(0, os.SEEK_END)
+    end = file.tell()
+    file.seek(place)
+    return end
 
 
 def read_into(file: Any, target: memoryview) -> int:

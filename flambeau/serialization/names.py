@@ -7,12 +7,13 @@ import collections
 import importlib
 from typing import Any
 
+from ..compat.legacy import TENSOR_TYPES
 from ..core import dtype as dt
 from ..core.device import device
 from ..core.dtype import BY_NAME, dtype
 from ..core.generator import Generator
 from ..core.layout import layout, memory_format
-from ..core.naming import PACKAGE, own_name, torch_name
+from ..core.naming import PACKAGE, load, own_name, torch_name
 from ..core.numeric_limits import finfo, iinfo
 from ..core.size import Size
 from ..core.storage import UntypedStorage
@@ -71,6 +72,7 @@ SAFE: dict[tuple[str, str], Any] = {
     **{("torch", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch", n): d for n, d in BY_NAME.items()},
+    **{("torch", n): kind for n, kind in TENSOR_TYPES.items()},
 }
 
 # How objects of this package are named in the files it writes.
@@ -157,7 +159,7 @@ def _local(module: str, name: str) -> Any:
     ]  # packages have what their parts have
     for candidate in candidates:
         try:
-            found: Any = importlib.import_module(candidate)
+            found: Any = load(candidate)
             for part in name.split("."):
                 found = getattr(found, part)
             return found

@@ -7,6 +7,8 @@ from enum import Enum
 from mmap import MAP_PRIVATE, MAP_SHARED
 from typing import Any
 
+from ..core.uninterrupted import uninterrupted
+
 
 class LoadEndianness(Enum):
     """The byte order of files that do not say which they have."""
@@ -81,6 +83,7 @@ class set_default_mmap_options:
     def __enter__(self) -> None:
         pass
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         load_options.mmap_flags = self.before
 
@@ -103,5 +106,6 @@ class skip_data:
         self.before = state.skip_data
         state.skip_data = True
 
+    @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         state.skip_data = self.before

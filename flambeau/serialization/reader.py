@@ -41,6 +41,11 @@ _ADVICE = (
     " steps in the following error message: WeightsUnpickler error: {}"
 )
 
+_TORCHSCRIPT = (
+    "this file is a TorchScript archive: a compiled program with its weights, which Flambeau cannot read yet. Where PyTorch is"
+    " installed, `torch.save(torch.jit.load(path).state_dict(), 'weights.pt')` writes its weights to a file that opens here."
+)
+
 
 # -- the zip format -------------------------------------------------------------------------------------------------------
 
@@ -49,7 +54,7 @@ def _open_archive(file: Any, mapping: Any) -> ArchiveReader:
     reader = ArchiveReader(file, mapping)
     if not reader.has_record("data.pkl") or reader.has_record("constants.pkl"):
         raise RuntimeError(
-            "this archive is a TorchScript module; load it with flambeau.jit.load"
+            _TORCHSCRIPT
             if reader.has_record("constants.pkl")
             else "PytorchStreamReader failed: no data.pkl in the archive"
         )
@@ -69,7 +74,8 @@ def _load_zip(file: Any, map_location: Any, kind: Any, mapping: Any, options: di
             loaded[key] = _storage(reader, key, nbytes, location, map_location, d if swap else None)
         return loaded[key]
 
-    return kind(io.BytesIO(reader.get_record("data.pkl")), load_storage, **options).load()
+    with rebuild.one_file(numbers_come_later=False):
+        return kind(io.BytesIO(reader.get_record("data.pkl")), load_storage, **options).load()
 
 
 def _storage(
@@ -80,6 +86,7 @@ def _storage(
         storage.origin = reader.get_record_offset(f"data/{key}")
         return storage
     if state.skip_data:
+        reader.checked(key, nbytes)
         return restore(UntypedStorage(nbytes), location, map_location)
     storage = reader.storage(key, nbytes)
     if swapped is not None:
@@ -102,40 +109,59 @@ def _load_legacy(file: Any, map_location: Any, kind: Any, options: dict) -> Any:
         return RestrictedUnpickler(file, no_storage, **options).load()
 
     magic = kind(file, no_storage, **options).load()
-    if magic != MAGIC:
+    if type(magic) is not int or magic != MAGIC:
         raise RuntimeError("Invalid magic number; corrupt file?")
     version = header()
-    if version != 1001:
-        raise RuntimeError(f"Invalid protocol version: {version}")
+    if type(version) is not int or version != 1001:
+        raise RuntimeError(f"Invalid protocol version: {rebuild.shown(version)}")
     machine = header()  # sizes of C types on the machine that wrote it
     swap = isinstance(machine, dict) and machine.get("little_endian", True) is not (sys.byteorder == "little")
     read: dict[str, UntypedStorage] = {}
     loaded: dict[str, UntypedStorage] = {}
-    kinds: dict[str, tuple[dtype, str]] = {}
-    place = file.tell()
-    file.seek(0, os.SEEK_END)
-    available = file.tell() - place
-    file.seek(place)
+    kinds: dict[str, dtype] = {}
+    available = _bytes_left(file)
 
     def load_storage(key: str, nbytes: int, location: str, d: dtype) -> UntypedStorage:
+        nonlocal available
         if key not in loaded:
-            if nbytes + sum(storage.size_bytes for storage in read.values()) > available:  # before room for it is made
-                raise RuntimeError(f"corrupt checkpoint: storage {key!r} has {nbytes} bytes, more than the file")
+            available -= nbytes
+            if available < 0:  # before room for it is made
+                raise RuntimeError(f"corrupt checkpoint: storage {key[:80]!r} has {nbytes} bytes, more than the file")
             read[key] = UntypedStorage(nbytes)
             loaded[key] = restore(read[key], location, map_location)
-            kinds[key] = (d, location)
+            kinds[key] = d
         return loaded[key]
 
-    with rebuild.numbers_come_later():
+    with rebuild.one_file(numbers_come_later=True):
         result = kind(file, load_storage, **options).load()
-        for key in header():
-            key = key.decode() if isinstance(key, bytes) else key
-            if key not in loaded:
-                raise RuntimeError(f"corrupt checkpoint: storage {key!r} is not used by the object")
-            _fill(file, key, read[key], kinds[key][0] if swap else None)
+        for key in _keys(header(), set(loaded)):
+            _fill(file, key, read[key], kinds[key] if swap else None)
             if loaded[key] is not read[key] and loaded[key].device.type == "cpu":
                 loaded[key].copy_(read[key])
     return result
+
+
+def _bytes_left(file: Any) -> int:
+    place = file.tell()
+    file.seek(0, os.SEEK_END)
+    end = file.tell()
+    file.seek(place)
+    return end - place
+
+
+def _keys(given: Any, wanted: set[str]) -> list[str]:
+    """The keys of the storages in the order they follow in the file: all that the object uses, or some tensor would show whatever
+    was in memory before."""
+    if type(given) is not list:
+        raise RuntimeError(f"corrupt checkpoint: expected the keys of the storages, got {rebuild.shown(given)}")
+    keys = [key.decode() if type(key) is bytes else key for key in given]
+    for key in keys:
+        if type(key) is not str or key not in wanted:
+            raise RuntimeError(f"corrupt checkpoint: storage {rebuild.shown(key)} is not used by the object")
+    missing = wanted.difference(keys)
+    if missing:
+        raise RuntimeError(f"corrupt checkpoint: storage {min(missing)[:80]!r} is not in the file")
+    return keys
 
 
 def _fill(file: Any, key: str, storage: UntypedStorage, swapped: dtype | None) -> None:

@@ -3,73 +3,111 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core import dtype as dt
 from ..core import layout as layouts
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.object_state import set_object_state
-from ..core.size import make_size
-from ..core.sparse import new_csr
+from ..core.size import Size, make_size
+from ..core.sparse import SparseTensor, new_csr
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, empty_strided, is_contiguous_layout, new_tensor, numel_of
+from ..core.tensor import Tensor, is_contiguous_layout, new_tensor
 from ..core.typed_storage import TypedStorage
-from ..nn.parameter import Parameter
-from ..ops.sparse_coo import check_invariants_of, sparse_coo_tensor
-from ..ops.sparse_csr import check_compressed
+from ..nn.parameter import Parameter, UninitializedTensorMixin
+from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
+from ..ops.sparse.csr import check_compressed
 
 
-class _Later(threading.local):
-    """The older format keeps the numbers behind the objects: what looks at numbers waits there until they are read."""
+class _Loading(threading.local):
+    """What belongs to the file this thread is reading. The older format keeps the numbers behind the objects: what looks at numbers
+    waits in `steps` until they are read. `turned` has the memory that holds conjugates or negatives of a storage's numbers."""
 
     steps: list[Callable[[], Any]] | None = None
+    turned: dict[tuple, tuple[UntypedStorage, UntypedStorage]] | None = None
 
 
-_later = _Later()
+_loading = _Loading()
 
 
 @contextlib.contextmanager
-def numbers_come_later() -> Iterator[None]:
-    """In this block tensors are built over memory that is filled before its end."""
-    before, _later.steps = _later.steps, []
+def one_file(numbers_come_later: bool) -> Iterator[None]:
+    """In this block the tensors of one file are built, over memory that is filled at the latest before the block's end."""
+    before = _loading.steps, _loading.turned
+    _loading.steps, _loading.turned = [] if numbers_come_later else None, {}
     try:
         yield
-        for step in _later.steps:
+        for step in _loading.steps or ():
             step()
     finally:
-        _later.steps = before
+        _loading.steps, _loading.turned = before
 
 
 def _with_numbers(step: Callable[[], Any]) -> None:
-    if _later.steps is None:
+    if _loading.steps is None:
         step()
     else:
-        _later.steps.append(step)
+        _loading.steps.append(step)
+
+
+_COUNTABLE = 1 << 63  # kernels count bytes in 64 bits with a sign
+
+
+def shown(value: Any, nested: bool = True) -> str:
+    """A few words about a value of the file, for errors. Its repr might be endless: a short file can describe a huge list."""
+    if value is None or type(value) in (bool, float):
+        return repr(value)
+    if type(value) is int:
+        return repr(value) if value.bit_length() < 256 else f"<int of {value.bit_length()} bits>"
+    if type(value) in (str, bytes):
+        return repr(value[:80]) + ("..." if len(value) > 80 else "")
+    if type(value) in (tuple, list, Size) and nested:
+        items = [shown(item, False) for item in value[:8]] + ["..."] * (len(value) > 8)
+        return f"({', '.join(items)})"
+    return f"<{type(value).__name__}>"
 
 
 def _integers(values: Any, what: str) -> tuple[int, ...]:
-    if not isinstance(values, (tuple, list)) or not all(type(v) is int for v in values):
-        raise RuntimeError(f"corrupt checkpoint: {what} should be a tuple of integers, got {values!r}")
+    if type(values) not in (tuple, list, Size) or not all(type(v) is int for v in values):
+        raise RuntimeError(f"corrupt checkpoint: {what} should be a tuple of integers, got {shown(values)}")
     return tuple(values)
 
 
-def _build(storage: UntypedStorage, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+def _checked_header(kind: Any, offset: Any, size: Any, stride: Any) -> tuple[Size, tuple[int, ...], int]:
+    """Size, strides, and the number of bytes a storage must have so that every element lies inside it. Python's integers do not
+    overflow; what is let through fits the 64 bits of the kernels."""
+    if not isinstance(kind, dtype):
+        raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
     shape, strides = _integers(size, "a tensor's size"), _integers(stride, "a tensor's stride")
     if type(offset) is not int or offset < 0 or len(shape) != len(strides) or min((*shape, *strides), default=0) < 0:
         raise RuntimeError(
-            f"corrupt checkpoint: size {shape}, stride {strides}, offset {offset} do not describe a tensor"
+            f"corrupt checkpoint: size {shown(shape)}, stride {shown(strides)}, offset {shown(offset)} do not describe a tensor"
         )
-    last = offset + (1 + sum((n - 1) * s for n, s in zip(shape, strides)) if numel_of(shape) else 0)
-    if last * kind.itemsize > storage.size_bytes:
+    most = math.prod([n or 1 for n in shape])
+    if max((most, offset, *strides)) * kind.itemsize >= _COUNTABLE:
         raise RuntimeError(
-            f"corrupt checkpoint: a tensor of size {shape} and stride {strides} needs {last * kind.itemsize} bytes, its storage has"
+            f"corrupt checkpoint: a tensor of size {shown(shape)} and stride {shown(strides)} has more elements than can be counted"
+        )
+    last = offset + (1 + sum([(n - 1) * s for n, s in zip(shape, strides)]) if 0 not in shape else 0)
+    if last * kind.itemsize >= _COUNTABLE:
+        raise RuntimeError(
+            f"corrupt checkpoint: a tensor of size {shown(shape)} and stride {shown(strides)} ends beyond any memory"
+        )
+    return make_size(shape), strides, last * kind.itemsize
+
+
+def _build(storage: UntypedStorage, kind: Any, offset: Any, size: Any, stride: Any) -> Tensor:
+    shape, strides, needed = _checked_header(kind, offset, size, stride)
+    if needed > storage.size_bytes:
+        raise RuntimeError(
+            f"corrupt checkpoint: a tensor of size {shown(shape)} and stride {shown(strides)} needs {needed} bytes, its storage has"
             f" {storage.size_bytes}"
         )
-    return new_tensor(
-        storage, make_size(shape), strides, offset, kind, storage.device, is_contiguous_layout(shape, strides)
-    )
+    return new_tensor(storage, shape, strides, offset, kind, storage.device, is_contiguous_layout(shape, strides))
 
 
 def _loaded(storage: Any) -> TypedStorage:
@@ -92,23 +130,9 @@ def tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    t = _turned(tensor(storage, storage_offset, size, stride), metadata)
+    held = _loaded(storage)
+    t = _build(_turned(held.untyped(), held.dtype, metadata), held.dtype, storage_offset, size, stride)
     return t.requires_grad_(bool(requires_grad))
-
-
-def _turned(t: Tensor, metadata: Any) -> Tensor:
-    """PyTorch marks a conjugate or negative instead of computing it, and its files keep the mark."""
-    marks = metadata if isinstance(metadata, dict) else {}
-    if not marks.get("conj") and not marks.get("neg"):
-        return t
-    result = empty_strided(tuple(t.shape), tuple(t._strides), t.dtype, t.device)
-
-    def turn() -> None:
-        turned = t.conj() if marks.get("conj") else t
-        result.detach().copy_(-turned if marks.get("neg") else turned)
-
-    _with_numbers(turn)
-    return result
 
 
 def tensor_v3(
@@ -122,13 +146,36 @@ def tensor_v3(
     metadata: Any = None,
 ) -> Tensor:
     if not isinstance(kind, dtype):
-        raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {kind!r}")
-    t = _turned(_build(_loaded(storage).untyped(), kind, storage_offset, size, stride), metadata)
+        raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
+    t = _build(_turned(_loaded(storage).untyped(), kind, metadata), kind, storage_offset, size, stride)
     return t.requires_grad_(bool(requires_grad))
 
 
+def _turned(storage: UntypedStorage, kind: dtype, metadata: Any) -> UntypedStorage:
+    """PyTorch marks a conjugate or negative instead of computing it, and its files keep the mark: the storage, or one with the
+    numbers computed, which all tensors of the file with that mark share."""
+    marks = metadata if isinstance(metadata, dict) else {}
+    conj, neg = bool(marks.get("conj")), bool(marks.get("neg"))
+    if not (conj or neg) or storage.device.type == "meta":
+        return storage
+    known = _loading.turned if _loading.turned is not None else {}
+    key = id(storage), kind, conj, neg
+    if key not in known:
+        count = storage.size_bytes // kind.itemsize
+        fresh = UntypedStorage(storage.size_bytes)
+        source, target = (new_tensor(s, make_size((count,)), (1,), 0, kind, s.device, True) for s in (storage, fresh))
+
+        def turn() -> None:
+            turned = source.conj() if conj else source
+            target.copy_(-turned if neg else turned)
+
+        _with_numbers(turn)
+        known[key] = storage, fresh  # the first is kept so that its id stays taken
+    return known[key][1]
+
+
 def parameter(data: Any, requires_grad: Any, backward_hooks: Any) -> Parameter:
-    if not isinstance(data, Tensor):
+    if not isinstance(data, Tensor) or isinstance(data, UninitializedTensorMixin):
         raise RuntimeError(f"corrupt checkpoint: a parameter should hold a tensor, got {type(data).__name__}")
     return Parameter(data.detach(), bool(requires_grad))
 
@@ -140,20 +187,40 @@ def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, sta
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
-    if (
-        function not in (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor)
-        or not isinstance(kind, type)
-        or not issubclass(kind, Tensor)
-    ):
-        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {function!r} as {kind!r}")
+    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor)
+    if not any(function is f for f in known) or not isinstance(kind, type) or not issubclass(kind, Tensor):
+        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {shown(function)} as {shown(kind)}")
+    if type(args) is not tuple:
+        raise RuntimeError(f"corrupt checkpoint: a tensor is rebuilt from a tuple, got {shown(args)}")
     t = function(*args)
     if type(t) is not kind:
         t = Tensor._make_subclass(kind, t.detach(), t.requires_grad)
     return set_object_state(t, state)
 
 
+def set_state(t: Tensor, state: Any) -> None:
+    """What PyTorch 0.x kept of tensors: (storage, offset, size, stride), (data, ..., requires_grad, ...) or (requires_grad, ...).
+    Anything else is attributes."""
+    if not isinstance(state, tuple) or len(state) == 2:
+        set_object_state(t, state)
+        return
+    if len(state) not in (3, 4, 5) or isinstance(t, (SparseTensor, UninitializedTensorMixin)):
+        raise RuntimeError(f"corrupt checkpoint: a tuple of {len(state)} is no state of a {type(t).__name__}")
+    if len(state) == 3:
+        t.requires_grad = bool(state[0])
+        return
+    source = tensor(*state) if len(state) == 4 else state[0]
+    if not isinstance(source, Tensor) or isinstance(source, (SparseTensor, UninitializedTensorMixin)):
+        raise RuntimeError(f"corrupt checkpoint: expected the data of a tensor, got {shown(source)}")
+    requires_grad = t.requires_grad if len(state) == 4 else bool(state[3])
+    t.requires_grad = False
+    t._adopt(source)
+    t.requires_grad = requires_grad
+
+
 def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
-    t = empty_strided(_integers(size, "a tensor's size"), _integers(stride, "a tensor's stride"), kind, device("meta"))
+    shape, strides, needed = _checked_header(kind, 0, size, stride)
+    t = _build(UntypedStorage(needed, device("meta")), kind, 0, shape, strides)
     if requires_grad:
         t.requires_grad = True
     return t
@@ -161,14 +228,19 @@ def meta_tensor(kind: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor
 
 def sparse_tensor(kind: Any, data: Any) -> Any:
     """A tensor of layout `kind` from its parts and size."""
-    count = 2 if kind is layouts.sparse_coo else 3
-    compressed = kind in (layouts.sparse_csr, layouts.sparse_csc)
-    if not (compressed or count == 2) or not isinstance(data, tuple) or len(data) not in (count + 1, count + 2):
-        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a sparse tensor of layout {kind!r}")
-    parts: Any = data[:count]
+    compressed = kind is layouts.sparse_csr or kind is layouts.sparse_csc
+    count = 3 if compressed else 2
+    known = compressed or kind is layouts.sparse_coo
+    if not known or type(data) is not tuple or len(data) not in (count + 1, count + 2):
+        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a sparse tensor of layout {shown(kind)}")
     shape = make_size(_integers(data[count], "a tensor's size"))
-    if not all(type(p) is Tensor for p in parts):
+    if min(shape, default=0) < 0 or math.prod([n or 1 for n in shape]) >= _COUNTABLE:
+        raise RuntimeError(f"corrupt checkpoint: {shown(shape)} is no size of a sparse tensor")
+    if not all(type(p) is Tensor for p in data[:count]):
         raise RuntimeError("corrupt checkpoint: the parts of a sparse tensor should be tensors")
+    # Headers of its own: the file may still change those of the tensors it names, after the check.
+    parts: Any = tuple(p._bare_alias() for p in data[:count])
+    _check_sparse_parts(parts, compressed, shape)
     if compressed:
         compressed_part, plain, values = parts
         _with_numbers(lambda: check_compressed(compressed_part, plain, values, shape, kind))
@@ -179,15 +251,32 @@ def sparse_tensor(kind: Any, data: Any) -> Any:
     return t
 
 
-def layout(name: str) -> Any:
+def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size) -> None:
+    """Dtypes and ranks, and no more indices than memory holds: an index repeated by a stride of zero takes for ever to look at."""
+    *indices, values = parts
+    for index in indices:
+        if index.dtype is not dt.int64 and not (compressed and index.dtype is dt.int32):
+            raise RuntimeError(f"corrupt checkpoint: the indices of a sparse tensor are integers, got {index.dtype}")
+        if len(index.shape) != (1 if compressed else 2):
+            raise RuntimeError(f"corrupt checkpoint: {shown(index.shape)} is no size of a sparse tensor's indices")
+        held = index._storage.size_bytes // index.dtype.itemsize if index.numel() else 1 << 20
+        if index.device != values.device or index.shape[-1] > held:
+            raise RuntimeError("corrupt checkpoint: the indices of a sparse tensor are not in the file")
+    if compressed and (len(shape) != 2 or len(values.shape) != 1):
+        raise RuntimeError(
+            f"corrupt checkpoint: a compressed sparse tensor has two dimensions, got {shown(shape)} with values {shown(values.shape)}"
+        )
+
+
+def layout(name: Any) -> Any:
     known = {repr(v): v for v in vars(layouts).values() if isinstance(v, layouts.layout)}
-    if name not in known:
-        raise RuntimeError(f"corrupt checkpoint: unknown layout {name!r}")
+    if type(name) is not str or name not in known:
+        raise RuntimeError(f"corrupt checkpoint: unknown layout {shown(name)}")
     return known[name]
 
 
-def encode(text: Any, encoding: str = "latin1") -> bytes:
+def encode(text: Any, encoding: Any = "latin1") -> bytes:
     """How pickle protocol 2 writes bytes."""
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise RuntimeError(f"corrupt checkpoint: cannot encode {type(text).__name__} as {encoding!r}")
+    if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
+        raise RuntimeError(f"corrupt checkpoint: cannot encode {type(text).__name__} as {shown(encoding)}")
     return text.encode("latin1")

@@ -22,7 +22,7 @@ from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
 from ..nn.modules.module import Module
-from .writer import atomic_path
+from .destination import written_path
 
 try:
     import safetensors as _package
@@ -258,7 +258,7 @@ def save_file(tensors: Mapping[str, Tensor], filename: Any, metadata: dict[str, 
     _check(tensors)
     kept: list = []
     parts = _specifications(tensors, kept)
-    with atomic_path(filename) as temporary:
+    with written_path(filename) as temporary:
         _needed().serialize_file(parts, temporary, metadata=metadata)
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..nn.modules.module import Module
+from .destination import written_file, written_path
 from .reader import load
 from .safetensors import duplicate_names, refuse_mismatch, safe_open, save_file
-from .writer import atomic_file, atomic_path, save
+from .writer import save
 
 _UNITS = {"": 1, "B": 1} | {
     letter + suffix: base**power
@@ -229,10 +230,10 @@ def save_sharded(
         if count > 1:
             total = sum(t.numel() * t.dtype.itemsize for part in parts for t in part.values())
             index = {"metadata": {"total_size": total} | (metadata or {}), "weight_map": dict(sorted(places.items()))}
-            file = pending.enter_context(atomic_file(os.path.join(folder, kind.index)))
+            file = pending.enter_context(written_file(os.path.join(folder, kind.index)))
             file.write((json.dumps(index, indent=2) + "\n").encode())
         for name, part in zip(names, parts):
-            temporary = pending.enter_context(atomic_path(os.path.join(folder, name)))
+            temporary = pending.enter_context(written_path(os.path.join(folder, name)))
             _write_shard(part, temporary, aliases, safe_serialization)
     _remove_others(folder, kind, {*names, kind.index} if count > 1 else set(names))
     return names + ([kind.index] if count > 1 else [])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import inspect
 import pickle
+import struct
+import sys
 import types
 import warnings
 from collections.abc import Callable
@@ -14,7 +16,9 @@ from ..core.dtype import uint8
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter
+from . import checked
 from .names import SAFE, StorageType, present_name, resolve, written_name
+from .rebuild import set_state, shown
 
 user_safe: dict[tuple[str, str], Any] = {}
 
@@ -85,22 +89,25 @@ class _TorchNames:
 
     def persistent_load(self, identity: Any) -> Any:
         kind = identity[0] if isinstance(identity, tuple) and identity else identity
-        if kind in ("module", b"module") and len(identity) >= 4:
-            return _module_class(*identity[1:4])
-        if kind not in ("storage", b"storage"):
-            raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {_described(kind)}")
-        return self._storage(identity)
+        kind = kind.decode(errors="replace") if isinstance(kind, bytes) else kind
+        if isinstance(kind, str) and isinstance(identity, tuple):
+            if kind == "module" and len(identity) >= 4:
+                return _module_class(*identity[1:4])
+            if kind == "storage":
+                return self._storage(identity)
+        raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {_described(kind)}")
 
     def _storage(self, identity: tuple) -> TypedStorage:
         if len(identity) < 5:
-            raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {identity!r}"[:200])
+            raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {shown(identity)}")
         _, kind, key, location, numel = identity[:5]
         key = key.decode() if isinstance(key, bytes) else key
         location = location.decode() if isinstance(location, bytes) else location
-        if not isinstance(kind, StorageType) or type(numel) is not int or numel < 0 or not isinstance(key, str):
-            raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {identity!r}"[:200])
+        number = type(numel) is int and numel >= 0
+        if not isinstance(kind, StorageType) or not number or type(key) is not str or type(location) is not str:
+            raise pickle.UnpicklingError(f"corrupt checkpoint: bad storage record {shown(identity)}")
         d = kind.dtype or uint8
-        storage = self.load_storage(key, numel * d.itemsize, str(location), d)
+        storage = self.load_storage(key, numel * d.itemsize, location, d)
         view = identity[5] if len(identity) > 5 else None
         if view is not None:
             storage = _part(storage, view, d.itemsize)
@@ -108,17 +115,19 @@ class _TorchNames:
 
 
 def _described(kind: Any) -> str:
-    return kind if isinstance(kind, str) else str(type(kind))
+    if callable(kind):
+        return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', type(kind).__name__)}"
+    return kind[:80] if isinstance(kind, str) else str(type(kind))
 
 
 def _part(storage: Any, view: Any, itemsize: int) -> Any:
     """The part of a storage that old files keep as (key of the view, start, length)."""
     numbers = view[1:3] if isinstance(view, tuple) and len(view) == 3 else ()
     if len(numbers) != 2 or not all(type(n) is int and n >= 0 for n in numbers):
-        raise pickle.UnpicklingError(f"corrupt checkpoint: bad view of a storage {view!r}"[:200])
+        raise pickle.UnpicklingError(f"corrupt checkpoint: bad view of a storage {shown(view)}")
     start, stop = numbers[0] * itemsize, sum(numbers) * itemsize
     if stop > storage.size_bytes:
-        raise pickle.UnpicklingError(f"corrupt checkpoint: view {view!r} ends after its storage"[:200])
+        raise pickle.UnpicklingError(f"corrupt checkpoint: view {shown(view)} ends after its storage")
     return storage[start:stop]
 
 
@@ -142,9 +151,20 @@ def _module_class(kind: Any, file: Any, source: Any) -> Any:
 class Unpickler(_TorchNames, pickle._Unpickler):  # type: ignore[name-defined]
     """The pure-Python unpickler: a damaged file can make the C one allocate gigabytes for its memo."""
 
+    dispatch: ClassVar[Any] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+
     def __init__(self, file: Any, load_storage: LoadStorage, **options: Any):
         super().__init__(file, **options)
         self.load_storage = load_storage
+
+    def load_build(self) -> None:
+        t = self.stack[-2]  # type: ignore[attr-defined]
+        if isinstance(t, Tensor) and type(t).__setstate__ is Tensor.__setstate__:  # type: ignore[attr-defined]
+            set_state(t, self.stack.pop())  # type: ignore[attr-defined]
+        else:
+            super().load_build()  # type: ignore[misc]
+
+    dispatch[pickle.BUILD[0]] = load_build
 
 
 def unpickler_class(module: Any) -> Any:
@@ -162,22 +182,28 @@ def unpickler_class(module: Any) -> Any:
 
 _LISTS = (list,)
 _DICTIONARIES = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
-
-
+_BUILT = (Tensor, Parameter, collections.OrderedDict)
+_MODULE = ("module", b"module")
 _SAFE_IDENTITIES = frozenset(id(known) for known in SAFE.values())
 
 
-def _is_allowed(obj: Any) -> bool:
+def _is_users(obj: Any) -> bool:
+    """Whether `add_safe_globals` was told of it."""
     if isinstance(obj, (types.MethodType, types.BuiltinMethodType)):  # made anew each time it is asked for
         return any(type(known) is type(obj) and known == obj for known in user_safe.values())
-    return id(obj) in _SAFE_IDENTITIES or any(obj is known for known in user_safe.values())
+    return any(obj is known for known in user_safe.values())
 
 
 class RestrictedUnpickler(Unpickler):
     """The file can name nothing but data types, tensor builders and what `add_safe_globals` was told, call nothing else, and change
-    no object but lists and dictionaries: reading it runs no code of the file's choosing."""
+    no object but lists, sets and dictionaries: reading it runs no code of the file's choosing. What it does name takes data only
+    (see `checked`), so that nothing it builds reaches outside its own memory."""
 
-    dispatch: ClassVar[Any] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[Any] = dict(Unpickler.dispatch)
+
+    def __init__(self, file: Any, load_storage: LoadStorage, **options: Any):
+        super().__init__(file, load_storage, **options)
+        self.keys = checked.Keys()
 
     def find_class(self, module: str, name: str) -> Any:
         module, name = present_name(module, name)
@@ -196,69 +222,128 @@ class RestrictedUnpickler(Unpickler):
         return known
 
     def persistent_load(self, identity: Any) -> Any:
-        if isinstance(identity, tuple) and identity and identity[0] in ("module", b"module"):
+        if type(identity) is tuple and identity and type(identity[0]) in (str, bytes) and identity[0] in _MODULE:
             raise pickle.UnpicklingError(
                 "Only persistent_load of storage is allowed, but got module: the file holds whole modules"
             )
         return super().persistent_load(identity)
 
-    def _callable(self, function: Any) -> None:
-        if not _is_allowed(function):
+    def _constructor(self, function: Any, args: Any) -> Any:
+        """What to call for something the file wants called; None where it is the user's."""
+        if type(args) is not tuple:
+            raise pickle.UnpicklingError(f"Trying to call reduce with {shown(args)}, which is no tuple of arguments")
+        if _is_users(function):
+            return None
+        if id(function) not in _SAFE_IDENTITIES:
             owner = getattr(function, "__self__", None)
-            of = "" if owner is None else f" which belongs to {owner}"
-            raise pickle.UnpicklingError(f"Trying to call reduce for unrecognized function {function}{of}")
+            of = "" if owner is None else f" which belongs to {shown(owner)}"
+            raise pickle.UnpicklingError(f"Trying to call reduce for unrecognized function {_described(function)}{of}")
+        known = checked.constructors.get(id(function))
+        if known is None:
+            raise pickle.UnpicklingError(f"Trying to call {shown(function)}, which is no function")
+        return known
 
     def load_reduce(self) -> None:
-        self._callable(self.stack[-2])  # type: ignore[attr-defined]
-        super().load_reduce()  # type: ignore[misc]
+        stack: Any = self.stack  # type: ignore[attr-defined]
+        make = self._constructor(stack[-2], stack[-1])
+        if make is None:
+            super().load_reduce()  # type: ignore[misc]
+            return
+        args = stack.pop()
+        stack[-1] = make(self.keys, *args)
 
     def load_newobj(self) -> None:
-        self._callable(self.stack[-2])  # type: ignore[attr-defined]
-        super().load_newobj()  # type: ignore[misc]
+        stack: Any = self.stack  # type: ignore[attr-defined]
+        if self._constructor(stack[-2], stack[-1]) is None:
+            super().load_newobj()  # type: ignore[misc]
+        else:
+            self.load_reduce()
 
     def load_newobj_ex(self) -> None:
-        self._callable(self.stack[-3])  # type: ignore[attr-defined]
+        stack: Any = self.stack  # type: ignore[attr-defined]
+        if type(stack[-1]) is not dict or self._constructor(stack[-3], stack[-2]) is not None:
+            raise pickle.UnpicklingError(
+                "Unsupported operand: nothing that a file makes by itself takes arguments by name"
+            )
         super().load_newobj_ex()  # type: ignore[misc]
 
     def load_build(self) -> None:
-        kind = type(self.stack[-2])  # type: ignore[attr-defined]
-        if kind not in (Tensor, Parameter, collections.OrderedDict) and not _is_allowed(kind):
+        t, state = self.stack[-2:]  # type: ignore[attr-defined]
+        kind = type(t)
+        if issubclass(kind, checked.NEVER_BUILT) or not (kind in _BUILT or _is_users(kind)):
             raise pickle.UnpicklingError(
                 "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but got"
                 f" {kind}"
             )
-        super().load_build()  # type: ignore[misc]
+        if kind is collections.OrderedDict:
+            checked.attributes(kind, state)
+            t.__dict__.update(state)
+            self.stack.pop()  # type: ignore[attr-defined]
+            return
+        if isinstance(t, Tensor):
+            checked.state(kind, state)
+        super().load_build()
 
-    def _target(self, what: str, depth: int, kinds: tuple, names: str) -> None:
-        stack = self.metastack[-1] if depth == 0 else self.stack[:-depth]  # type: ignore[attr-defined]
-        if not stack or type(stack[-1]) not in kinds:
-            got = type(stack[-1]) if stack else None
+    def _target(self, what: str, stack: list, depth: int, kinds: tuple, names: str) -> None:
+        if len(stack) <= depth or type(stack[-1 - depth]) not in kinds:
+            got = type(stack[-1 - depth]) if len(stack) > depth else None
             raise pickle.UnpicklingError(f"Can only {what} for {names}, but got {got}")
 
+    def _below(self) -> list:
+        """The stack under the last mark."""
+        return self.metastack[-1]  # type: ignore[attr-defined]
+
     def load_setitem(self) -> None:
-        self._target("SETITEM", 2, _DICTIONARIES, "dict, collections.OrderedDict, collections.Counter")
+        stack: Any = self.stack  # type: ignore[attr-defined]
+        self._target("SETITEM", stack, 2, _DICTIONARIES, "dict, collections.OrderedDict, collections.Counter")
+        self.keys.check(stack[-2])
+        self.keys.check_values(stack[-3], stack[-1:])
         super().load_setitem()  # type: ignore[misc]
 
     def load_setitems(self) -> None:
-        self._target("SETITEMS", 0, _DICTIONARIES, "dict, collections.OrderedDict, collections.Counter")
+        names = "dict, collections.OrderedDict, collections.Counter"
+        self._target("SETITEMS", self._below(), 0, _DICTIONARIES, names)
+        self.keys.check_all(self.stack[::2])  # type: ignore[attr-defined]
+        self.keys.check_values(self._below()[-1], self.stack[1::2])  # type: ignore[attr-defined]
         super().load_setitems()  # type: ignore[misc]
 
+    def load_dict(self) -> None:
+        self.keys.check_all(self.stack[::2])  # type: ignore[attr-defined]
+        super().load_dict()  # type: ignore[misc]
+
     def load_append(self) -> None:
-        self._target("APPEND", 1, _LISTS, "list")
+        self._target("APPEND", self.stack, 1, _LISTS, "list")  # type: ignore[attr-defined]
         super().load_append()  # type: ignore[misc]
 
     def load_appends(self) -> None:
-        self._target("APPENDS", 0, _LISTS, "list")
+        self._target("APPENDS", self._below(), 0, _LISTS, "list")
         super().load_appends()  # type: ignore[misc]
+
+    def load_additems(self) -> None:
+        self._target("ADDITEMS", self._below(), 0, (set,), "set")
+        self.keys.check_all(self.stack)  # type: ignore[attr-defined]
+        super().load_additems()  # type: ignore[misc]
+
+    def load_frozenset(self) -> None:
+        self.keys.check_all(self.stack)  # type: ignore[attr-defined]
+        super().load_frozenset()  # type: ignore[misc]
+
+    def load_bytearray8(self) -> None:
+        """As pickle does, but room is made for no more than the file has."""
+        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
+        data = self.read(min(length, sys.maxsize))  # type: ignore[attr-defined]
+        self.append(bytearray(data))  # type: ignore[attr-defined]
 
     def _unsupported(self) -> None:
         raise pickle.UnpicklingError("Unsupported operand: the file uses an instruction that data never needs")
 
     for _code, _step in (
         (pickle.REDUCE, load_reduce), (pickle.NEWOBJ, load_newobj), (pickle.NEWOBJ_EX, load_newobj_ex),
-        (pickle.BUILD, load_build), (pickle.SETITEM, load_setitem), (pickle.SETITEMS, load_setitems),
-        (pickle.APPEND, load_append), (pickle.APPENDS, load_appends), (pickle.INST, _unsupported), (pickle.OBJ, _unsupported),
-        (pickle.EXT1, _unsupported), (pickle.EXT2, _unsupported), (pickle.EXT4, _unsupported),
+        (pickle.BUILD, load_build), (pickle.SETITEM, load_setitem), (pickle.SETITEMS, load_setitems), (pickle.DICT, load_dict),
+        (pickle.APPEND, load_append), (pickle.APPENDS, load_appends), (pickle.ADDITEMS, load_additems),
+        (pickle.FROZENSET, load_frozenset), (pickle.BYTEARRAY8, load_bytearray8),
+        (pickle.INST, _unsupported), (pickle.OBJ, _unsupported), (pickle.EXT1, _unsupported), (pickle.EXT2, _unsupported),
+        (pickle.EXT4, _unsupported), (pickle.NEXT_BUFFER, _unsupported), (pickle.READONLY_BUFFER, _unsupported),
     ):  # fmt: skip
         dispatch[_code[0]] = _step
     del _code, _step

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import io
 import os
 import pickle
 import struct
 import sys
-import tempfile
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ..core.dtype import dtype, uint8
@@ -27,7 +24,8 @@ from ..core.typed_storage import TypedStorage
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter, UninitializedTensorMixin
 from . import rebuild
-from .archive import ArchiveWriter
+from .archive import ArchiveWriter, write_all
+from .destination import written_file
 from .names import STORAGE_OF, STORAGE_TYPES, UNTYPED, StorageType, written_name
 from .options import save_options
 from .options import state as options_state
@@ -254,55 +252,21 @@ def write_legacy(obj: Any, file: Any, pickler_type: Any, protocol: int) -> None:
             "type_sizes": {"short": 2, "int": 4, "long": 4},
         },
     ):
-        pickle.dump(header, file, protocol)
-    pickler = pickler_type(file, protocol, legacy=True)
+        write_all(file, pickle.dumps(header, protocol))
+    body = io.BytesIO()
+    pickler = pickler_type(body, protocol, legacy=True)
     pickler.dump(obj)
+    write_all(file, body.getbuffer())
     keys = sorted(pickler.storages)
-    pickle.dump(keys, file, protocol)
+    write_all(file, pickle.dumps(keys, protocol))
     for key in keys:
         storage = pickler.storages[key]
         kind = pickler.numels[key][1]
-        file.write(struct.pack("<q", storage.size_bytes // (kind.itemsize if kind else 1)))
-        file.write(memoryview(storage.numpy()))  # type: ignore[arg-type]
+        write_all(file, struct.pack("<q", storage.size_bytes // (kind.itemsize if kind else 1)))
+        write_all(file, storage.numpy())
 
 
-# -- the destination ------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def atomic_path(path: Any) -> Iterator[str]:
-    """The name of an empty temporary file that takes `path`'s name only when the block ends well: a crash leaves the old
-    file whole."""
-    path = os.fspath(path)
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise RuntimeError(f"Parent directory {os.path.dirname(path)} does not exist.")
-    handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".tmp", dir=folder)
-    os.close(handle)
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-@contextlib.contextmanager
-def atomic_file(path: Any) -> Iterator[Any]:
-    """A file that appears under its name only when it is complete."""
-    with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        yield file
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+# -- save -----------------------------------------------------------------------------------------------------------------
 
 
 def save(
@@ -321,7 +285,7 @@ def save(
     if isinstance(f, (str, os.PathLike)):
         stem = os.path.splitext(os.path.basename(os.fsdecode(f)))[0]
         root = stem if stem.isascii() and stem else "archive"
-        with atomic_file(f) as file:
+        with written_file(f) as file:
             _write(
                 obj, file, kind, pickle_protocol, root, _use_new_zipfile_serialization, not _disable_byteorder_record
             )

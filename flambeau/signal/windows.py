@@ -16,8 +16,8 @@ from ..core.dtype import float32, float64
 from ..core.layout import strided
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
-from ..ops.arguments import read_options
-from ..ops.signal_windows import as_window, bessel, cosines, samples, triangle
+from ..ops.machinery.arguments import read_options
+from ..ops.signal.windows import as_window, bessel, cosines, samples, triangle
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",

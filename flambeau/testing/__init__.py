@@ -6,5 +6,6 @@
 
 from .comparison import assert_allclose, assert_close
 from .creation import make_tensor
+from .file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]

@@ -20,7 +20,7 @@ from ..core.layout import layout as Layout
 from ..core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.promotion import promote_types
 from ..core.tensor import Tensor, from_array
-from ..ops.comparison import isclose
+from ..ops.pointwise.comparison import isclose
 
 # What rounding may change, relatively and absolutely; integers and booleans must be equal.
 _TOLERANCES = {

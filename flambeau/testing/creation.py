@@ -11,8 +11,8 @@ from ..core.dtype import BY_NAME, dtype
 from ..core.layout import memory_format as MemoryFormat
 from ..core.numeric_limits import finfo, iinfo
 from ..core.tensor import Tensor
-from ..ops.complex_views import view_as_real
-from ..ops.creation import empty
+from ..ops.creation.filled import empty
+from ..ops.shape.complex_views import view_as_real
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -1,5 +1,6 @@
 """Tools beside tensors and modules; each is imported when first used."""
 
+from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core import naming as _naming
 from ..core.exchange import swap_tensors as swap_tensors
 

@@ -29,7 +29,7 @@ class Entry:
     path: str
 
     def line(self) -> str:
-        return "\t".join([str(self.number), *map(str, self.labels), self.path]) + "\n"
+        return "\t".join([str(self.number), *(f"{label:f}" for label in self.labels), self.path]) + "\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,8 @@ class Canvas:
         for k in range(5):
             y = bottom - k * (bottom - top) / 4
             self.line(left, y, right, y, GREY if k else BLACK)
-            self.text(max(0, left - 36), int(y) - 4, f"{low + k * span / 4:.3g}"[:5], scale=2)
+            label = f"{low + k * span / 4:.3g}"[:5]
+            self.text(max(0, left - 4 - 8 * len(label)), int(y) - 4, label, scale=2)
         self.line(left, top, left, bottom, BLACK)
         self.text(left + 6, max(0, top - 14), title, scale=2)
         self.text(right - 8 * len(str(len(values))), bottom + 6, str(len(values)), scale=2)

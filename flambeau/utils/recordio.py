@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.dtype import float32
 from ..core.tensor import Tensor, copy_of_array
-from .data.dataset import Dataset
+from .data import Dataset
 from .pillow import decode, pillow
 
 MAGIC = struct.pack("<I", 0xCED7230A)

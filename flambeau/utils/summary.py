@@ -18,7 +18,7 @@ from ..core.tensor import Tensor
 from ..nn.modules.container import ModuleDict, ModuleList
 from ..nn.modules.module import Module
 from ..nn.parameter import is_lazy
-from ..ops.random import rand
+from ..ops.random.fills import rand
 from .work import multiply_adds
 
 __all__ = ["LayerInfo", "ModelStatistics", "summary"]

@@ -49,7 +49,7 @@ def test_leaving_by_an_exception(same_outcome):
             return _states(torch, "cpu"), (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
     same_outcome(scenario)
-    assert not any(m.stays for m in modes.stack)
+    assert not any(m.stays for m in modes.own.stack)
 
 
 DEVICES = ["cpu", "cuda", "mps", "xpu", "hpu", "xla", "meta", "abacus", "cpu:0"]
@@ -248,7 +248,7 @@ def test_threads_that_come_and_go():
         t.start()
     for t in threads:
         t.join()
-    assert wrong == [] and not any(m.stays for m in modes.stack)
+    assert wrong == [] and not any(m.stays for m in modes.own.stack)
 
 
 def test_decorator(same_outcome):
@@ -271,7 +271,7 @@ def test_a_decorated_function_may_call_itself():
         return product(x, depth - 1) if depth else x @ x
 
     assert product(flambeau.ones(2, 2), 3).dtype is flambeau.bfloat16
-    assert not flambeau.is_autocast_enabled("cpu") and not any(m.stays for m in modes.stack)
+    assert not flambeau.is_autocast_enabled("cpu") and not any(m.stays for m in modes.own.stack)
 
 
 def test_function_modes_see_calls_before_they_are_cast():

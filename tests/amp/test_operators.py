@@ -12,7 +12,7 @@ import samples
 import flambeau
 from flambeau.amp import policies
 from flambeau.amp.special_cases import SPECIAL_CASES
-from flambeau.ops.registry import OPS
+from flambeau.ops.machinery.record import OPS
 
 real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
 TABLE = {**samples.LOWER, **samples.FLOAT32, **samples.WIDEST, **samples.SPECIAL, **samples.OTHERS}

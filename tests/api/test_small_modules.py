@@ -264,3 +264,11 @@ def test_detached_arguments_of_a_checkpoint(T):
     with pytest.raises(RuntimeError, match="Only tuple of tensors is supported"):
         T.utils.checkpoint.detach_variable([x])
     assert T.utils.checkpoint.get_device_states(x) == ([], [])
+
+
+def test_names_that_programs_ask_for():
+    assert flambeau.cuda.amp.grad_scaler.OptState is flambeau.amp.grad_scaler.OptState
+    assert isinstance(flambeau.__config__._cxx_flags(), str)
+    for options in ((2, 3), (2, 3, 2, True, False, 0.0, True)):
+        names = [library.nn.GRU(*options)._flat_weights_names for library in (flambeau, torch)]
+        assert names[0] == names[1]

@@ -8,10 +8,10 @@ import pytest
 import flambeau as torch
 from flambeau.autograd import gradcheck, gradgradcheck
 from flambeau.nn import functional as F
-from flambeau.ops.formula import Pointwise
-from flambeau.ops.primitive import Primitive
-from flambeau.ops.reduction import Reduction
-from flambeau.ops.registry import OPS
+from flambeau.ops.machinery.formula import Pointwise
+from flambeau.ops.machinery.primitive import Primitive
+from flambeau.ops.machinery.record import OPS
+from flambeau.ops.machinery.reduction import Reduction
 
 
 def real(*shape, low=-1.5, high=1.5, seed=0):
@@ -427,8 +427,8 @@ def test_derivatives_on_strided_inputs(name):
 
 
 WITHOUT = {
-    "flambeau.ops.unique": "unique elements have no derivative: asking for it is an error",
-    "flambeau.ops.sampling": "a random result cannot be compared with that of another call",
+    "flambeau.ops.index.unique": "unique elements have no derivative: asking for it is an error",
+    "flambeau.ops.random.sampling": "a random result cannot be compared with that of another call",
 }
 
 

@@ -61,7 +61,7 @@ def test_the_gradient_of_a_tensor_in_between_is_asked_for_in_vain():
 
 
 def test_a_number_made_of_a_loss_has_no_gradient(monkeypatch):
-    monkeypatch.setattr("flambeau.ops.python_protocol._warned_of_gradient", [])
+    monkeypatch.setattr("flambeau.ops.methods.python_protocol._warned_of_gradient", [])
     loss = flambeau.ones(2, requires_grad=True).sum()
     with pytest.warns(UserWarning, match="Converting a tensor with requires_grad=True to a scalar"):
         assert float(loss) == 2.0
@@ -83,3 +83,28 @@ def test_in_place_reductions_keep_what_they_read(reduce):
         (out * out).sum().backward()
         grads.append((src.grad, base.grad))
     assert flambeau.allclose(grads[0][0], grads[1][0]) and flambeau.allclose(grads[0][1], grads[1][1])
+
+
+def edges(node):
+    return [None if f is None else f.name() for f, _ in node.next_functions]
+
+
+def test_edges_of_a_linear_layer_begin_with_the_bias():
+    """As in PyTorch, but for the transposition of the weight, which is part of the product here."""
+    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    found = []
+    for library in (flambeau, torch):
+        layer = library.nn.Linear(2, 3)
+        of_input = library.ones(1, 2, requires_grad=True).exp()
+        node = layer(of_input).grad_fn
+        found.append((node.name(), edges(node)[:2], [node.next_functions[0][0].variable is layer.bias]))
+    assert found[0] == found[1] == ("AddmmBackward0", ["torch::autograd::AccumulateGrad", "ExpBackward0"], [True])
+
+
+def test_a_quotient_is_a_product_with_the_reciprocal():
+    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    found = []
+    for library in (flambeau, torch):
+        node = (2 / library.ones(3, requires_grad=True)).grad_fn
+        found.append((node.name(), edges(node), edges(node.next_functions[0][0])))
+    assert found[0] == found[1]

@@ -492,7 +492,7 @@ def test_matmul_may_not_write_an_element_twice():
 
 @needs_onednn
 def test_plans_are_reused_and_bounded():
-    cache = onednn_plan.PlanCache(8)
+    cache = onednn_plan.PlanCache(8 * onednn_plan.KEY_SIZE)
     made = []
     for key in [1, 2, 1, 3, 4, 5, 1, *range(6, 30)]:
         if key not in cache.young:

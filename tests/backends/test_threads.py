@@ -72,7 +72,7 @@ import numpy as np
 import flambeau.expr as x
 from flambeau.backends.cpu import threads
 from flambeau.core import dtype as dt
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 
 kernel = map_kernel((x.arg(0) + 1,), (dt.float32,), (dt.float32,), "cc", 1)
 a = np.zeros(1_000_000, np.float32)

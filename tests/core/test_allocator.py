@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from flambeau.core.allocator import ALIGNMENT, CachingAllocator, round_size
+import flambeau
+from flambeau.core.allocator import ALIGNMENT, CachingAllocator, allocator, round_size
 
 
 def test_size_classes_waste_at_most_an_eighth():
@@ -45,3 +46,12 @@ def test_more_than_the_address_space_is_refused():
     with pytest.raises(RuntimeError, match=r"can't allocate memory: you tried to allocate \d+ bytes"):
         memory.allocate(1 << 50)
     assert memory.allocated() == 0
+
+
+def test_a_storage_that_could_not_be_had_leaves_nothing_behind(monkeypatch):
+    problems: list = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda problem: problems.append(problem.exc_value))
+    before = allocator.allocated()
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        flambeau.UntypedStorage(1 << 47)
+    assert problems == [] and allocator.allocated() == before

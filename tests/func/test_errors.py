@@ -98,7 +98,7 @@ def test_levels_end_after_an_error() -> None:
         flambeau.vmap(lambda a: a.item())(flambeau.ones(3))
     with pytest.raises(ZeroDivisionError):
         flambeau.func.grad(lambda a: a / 0 * (1 // 0))(flambeau.ones(()))
-    assert not flambeau.core.modes.stack or all(type(m).__name__ != "Level" for m in flambeau.core.modes.stack)
+    assert not flambeau.core.modes.own.stack or all(type(m).__name__ != "Level" for m in flambeau.core.modes.own.stack)
     assert flambeau.is_grad_enabled()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flambeau import cli, config
 from flambeau.kernels import cache
 
 PROGRAM = """
@@ -17,7 +18,7 @@ import numpy as np
 import flambeau.expr as x
 from flambeau.backends.cpu import jit
 from flambeau.core import dtype as dt
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 
 kernel = map_kernel((x.arg(0) * 2 + x.const({constant!r}),), (dt.float32,), (dt.float32,), "cc", 1)
 a, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
@@ -27,12 +28,15 @@ print(jit.stats.compiled, jit.stats.loaded, "llvmlite" in sys.modules)
 """
 
 
-def start(folder, constant=1.0):
-    """(compiled, loaded, llvmlite imported) of a fresh process."""
+def start(folder, constant=1.0, warning=""):
+    """(compiled, loaded, llvmlite imported) of a fresh process, which says `warning` or nothing."""
     environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
     program = PROGRAM.format(constant=constant)
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
+    assert warning in done.stderr and bool(warning) == ("Warning" in done.stderr)
     compiled, loaded, imported = done.stdout.split()
     return int(compiled), int(loaded), imported == "True"
 
@@ -64,19 +68,68 @@ def test_files_and_directories_others_can_write_are_not_trusted(tmp_path):
     assert file.stat().st_mode & 0o077 == 0
     file.chmod(0o666)
     assert start(folder) == (1, 0, True)
-    folder.chmod(0o777)
-    assert start(folder) == (1, 0, True)
+    for mode in (0o777, 0o770):
+        folder.chmod(mode)
+        assert start(folder, warning=f"others can write to it (mode {mode:o}; chmod 700 mends that)") == (1, 0, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs POSIX permissions")
+def test_info_says_why_the_cache_is_not_used(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(folder))
+    assert cache.problem() is None and f"0 kernels, 0.0 MB, in {folder}" in config.show()
+    folder.mkdir()
+    folder.chmod(0o770)
+    assert "others can write to it (mode 770" in cache.info()["problem"]
+    line = next(line for line in config.show().splitlines() if line.startswith("kernel cache"))
+    assert f"not used: {folder}: others can write to it" in line
+    cli.main(["cache", "show"])
+    assert f"not used: {folder}: others can write to it" in capsys.readouterr().out
+    with pytest.warns(
+        UserWarning, match="is not used, so that every start compiles its kernels again: others can write"
+    ):
+        assert cache.read("name") is None
+    assert not cache.write("name", b"data")  # it was said once
+    assert os.listdir(folder) == []
 
 
 def test_an_unusable_directory_is_not_an_error(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
-    assert start(blocked) == (1, 0, True)
+    assert start(blocked, warning="it is not a directory") == (1, 0, True)
+
+
+def test_a_file_is_only_believed_under_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
+    assert cache.write("name", b"data") and cache.write("name", b"entry", cache.ENTRY)
+    folder = cache.directory()
+    os.link(folder / "name.kernel", folder / "other.kernel")
+    os.replace(folder / "name.kernel", folder / "name.entry")
+    assert cache.read("other") is None and cache.read("name", cache.ENTRY) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_or_a_folder_in_the_cache_is_passed_over(tmp_path):
+    folder = tmp_path / "cache"
+    start(folder)
+    (file,) = folder.glob("*.kernel")
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
+    listing = "from flambeau.kernels import cache; print(cache.info()['files']); cache.clear()"
+    command, regular = [sys.executable, "-c", listing], len(list(folder.glob("*.entry")))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{regular}\n" and os.listdir(folder) == [file.name]
+    assert start(folder) == (1, 0, True)  # and a kernel takes the pipe's place
+    assert start(folder) == (0, 1, False)
+    file.unlink()
+    file.mkdir()
+    assert start(folder) == (1, 0, True)
 
 
 def test_info_and_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
-    assert cache.info() == {"path": str(tmp_path / "cache"), "files": 0, "bytes": 0}
+    assert cache.info() == {"path": str(tmp_path / "cache"), "files": 0, "bytes": 0, "problem": None}
     assert cache.read("name") is None
     assert cache.write("name", b"data")
     assert cache.read("name") == b"data"

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from flambeau.backends.cpu.compiled import map_kernel, reduce_kernel
+from flambeau.backends.compiled import map_kernel, reduce_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg, functions, node
 from flambeau.expr.complex_functions import COMPLEX, REAL

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau.expr as x
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import functions as f
 from flambeau.kernels import emit_numpy

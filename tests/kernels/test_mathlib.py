@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg, binary, const, node
 from flambeau.expr import functions as f

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau.expr as x
+from flambeau.backends.compiled import reduce_kernel
 from flambeau.backends.cpu import threads
-from flambeau.backends.cpu.compiled import reduce_kernel
 from flambeau.core import dtype as dt
 from flambeau.kernels.geometry import plan_reduction
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from flambeau.backends.cpu.compiled import map_kernel
+from flambeau.backends.compiled import map_kernel
 from flambeau.core import dtype as dt
 from flambeau.expr import arg
 from flambeau.kernels import special, special_bessel, special_loops

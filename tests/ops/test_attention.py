@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.attention import attention_probabilities, flash_attention
-from flambeau.ops.plan import NATIVE
+from flambeau.ops.machinery.plan import NATIVE
+from flambeau.ops.nn.attention import attention_probabilities, flash_attention
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="the fused kernel needs a compiler")
 

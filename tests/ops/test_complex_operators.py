@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.formula import Pointwise
-from flambeau.ops.registry import OPS
+from flambeau.ops.machinery.formula import Pointwise
+from flambeau.ops.machinery.record import OPS
 
 torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
 

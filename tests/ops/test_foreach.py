@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flambeau
-from flambeau.ops.foreach import FOREACH, UNARY_NAMES
+from flambeau.ops.pointwise.foreach import FOREACH, UNARY_NAMES
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 

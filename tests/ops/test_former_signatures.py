@@ -31,7 +31,7 @@ def test_distance_matrix_of_old_repositories():
 
 
 def test_the_warning_names_the_call(monkeypatch):
-    monkeypatch.setattr("flambeau.ops.former._warned", set())
+    monkeypatch.setattr("flambeau.ops.machinery.former._warned", set())
     with pytest.warns(UserWarning, match="This overload of add_ is deprecated"):
         flambeau.ones(2).add_(2, flambeau.ones(2))
 

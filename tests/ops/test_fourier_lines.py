@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops import fourier_lines
+from flambeau.ops.signal import fourier_lines
 
 # lengths with one factor, many, none of 2, long ones that are cut in two, few and many lines, lines that lie next to each other
 CASES = [

@@ -76,3 +76,49 @@ def test_part_of_a_tensor_is_multiplied_by_an_assignment():
     y.view(2, 2)[1].add_(5)
     y.sum().backward()
     assert x.grad.tolist() == [6.0, 1.0, 1.0, 1.0]
+
+
+OVERWRITTEN = {
+    "number / x": lambda t, x: 1 / x,
+    "other / x": lambda t, x: 2.5 / x,
+    "reciprocal": lambda t, x: x.reciprocal(),
+    "cross entropy": lambda t, x: t.nn.functional.cross_entropy(x.view(2, 2), t.tensor([0, 1])),
+    "weighted": lambda t, x: t.nn.functional.cross_entropy(
+        x.view(2, 2), t.tensor([0, 1]), t.tensor([0.3, 0.7]), label_smoothing=0.1, reduction="none"
+    ),
+    "planes": lambda t, x: t.nn.functional.cross_entropy(x.view(1, 2, 2), t.tensor([[0, 1]])),
+    "probabilities": lambda t, x: t.nn.functional.cross_entropy(x.view(2, 2), t.tensor([[0.5, 0.5], [0.1, 0.9]])),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_what_is_computed_from_may_be_overwritten(name):
+    """PyTorch keeps the results of these, not what they were computed from, and neither does it keep the last result."""
+    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    found = []
+    for library in (flambeau, torch):
+        leaf = library.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+        x = leaf * 1
+        y = OVERWRITTEN[name](library, x)
+        x.mul_(2)
+        if name != "reciprocal":
+            y.mul_(3)
+        y.sum().backward()
+        found.append(leaf.grad.tolist())
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("shape", [(3, 4), (2, 4, 3)])
+def test_second_derivatives_of_cross_entropy(shape, reduction):
+    x = flambeau.randn(*shape, dtype=flambeau.float64, requires_grad=True)
+    target = flambeau.randint(0, shape[1], (shape[0], *shape[2:]))
+    weight = flambeau.rand(shape[1], dtype=flambeau.float64)
+
+    def loss(scores):
+        return flambeau.nn.functional.cross_entropy(
+            scores * 1, target, weight, reduction=reduction, label_smoothing=0.2
+        )
+
+    assert flambeau.autograd.gradcheck(loss, (x,))
+    assert flambeau.autograd.gradgradcheck(loss, (x,))

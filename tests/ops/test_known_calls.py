@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau.backends.cpu import heavy, onednn
-from flambeau.ops import indexing
+from flambeau.ops.index import indexing
 
 F = fl.nn.functional
 
@@ -135,9 +135,7 @@ def test_views_by_one_step_equal_those_of_many(key: object) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "key", [(..., ...), (0, 1, 2, 3), (..., 0, 1, 2, 3), (4,), (..., slice(None, None, -1))], ids=str
-)
+@pytest.mark.parametrize("key", [(0, 1, 2, 3), (..., 0, 1, 2, 3), (4,), (..., slice(None, None, -1))], ids=str)
 def test_wrong_views_are_refused(key: object) -> None:
     with pytest.raises((IndexError, ValueError)):
         fl.zeros(4, 5, 6)[key]

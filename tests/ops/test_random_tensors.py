@@ -12,7 +12,7 @@ import flambeau
 from flambeau.core import dtype as dt
 from flambeau.core.generator import Generator
 from flambeau.core.tensor import empty
-from flambeau.ops import samplers
+from flambeau.ops.random import samplers
 
 # -- without PyTorch --------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.band import Band
-from flambeau.ops.resize_bands import cubic_band, linear_band, nearest_band, smooth_band
+from flambeau.ops.nn.band import Band
+from flambeau.ops.nn.resize_bands import cubic_band, linear_band, nearest_band, smooth_band
 
 GENERATOR = np.random.default_rng(1)
 SIGNALS = GENERATOR.standard_normal((2, 3, 9))

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau.core import random_samplers as originals
-from flambeau.ops import gamma_gradient
+from flambeau.ops.random import gamma_gradient
 
 RNG = np.random.default_rng(0)
 RATES = np.concatenate([[0.0, 1e-8, 9.99, 10.0, 1e6, 1e9], RNG.exponential(20, 300)])

@@ -152,3 +152,8 @@ def test_settings_of_pytorchs_compiler_can_be_made():
         assert flambeau.compile(lambda x: x + 1)(flambeau.ones(1)).item() == 2
     finally:
         flambeau._dynamo.config.suppress_errors = flambeau._inductor.config.coordinate_descent_tuning = False
+
+
+def test_a_trace_that_records_nothing_says_so():
+    with pytest.warns(flambeau.jit.TracerWarning, match="has not recorded anything"):
+        assert flambeau.jit.trace(abs, (flambeau.ones(1),)) is abs

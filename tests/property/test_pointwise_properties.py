@@ -26,7 +26,7 @@ from random_tensors import (
 
 import flambeau
 from flambeau.core.tensor import empty_strided
-from flambeau.ops.registry import OPS
+from flambeau.ops.machinery.record import OPS
 
 UNARY = {
     "neg": np.negative, "abs": np.abs, "square": np.square, "exp": np.exp, "expm1": np.expm1, "log": np.log,
@@ -231,7 +231,7 @@ KERNELS = sorted(
     for name, op in OPS.items()
     if op.kind == "pointwise"
     and op.namespaces
-    and not op.tags.get("random")
+    and not op.draws
     and all(type(d) in (int, float) for d in op.impl.defaults)
 )
 

@@ -84,12 +84,32 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
+        if name == "distributed" or name.startswith("distributed."):
+            return _from_wheel(fullname)
         file = STAND_INS / f"{name}.py"
         if file.exists():
             return importlib.util.spec_from_file_location(fullname, file)
         return importlib.util.spec_from_file_location(
             fullname, STAND_INS / "unwritten.py", submodule_search_locations=["unwritten"]
         )
+
+
+def wheel_file(fullname: str) -> Path | None:
+    """Where PyTorch's wheel keeps a module: some of its tests are in there."""
+    for folder in sys.path:
+        file = Path(folder, *fullname.split("."))
+        for candidate in (file.with_suffix(".py"), file / "__init__.py"):
+            if candidate.exists():
+                return candidate
+    return None
+
+
+def _from_wheel(fullname: str) -> importlib.machinery.ModuleSpec | None:
+    file = wheel_file(fullname)
+    if file is None:
+        raise ModuleNotFoundError(f"{fullname} is a part of PyTorch's wheel, which is not installed", name=fullname)
+    package = [str(file.parent)] if file.name == "__init__.py" else None
+    return importlib.util.spec_from_file_location(fullname, file, submodule_search_locations=package)
 
 
 class _MissingFinder(importlib.abc.MetaPathFinder):
@@ -106,10 +126,23 @@ class _MissingFinder(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, _PlaceholderLoader(), is_package=True)
 
 
+class _FunctorchFinder(importlib.abc.MetaPathFinder):
+    """Asked first: PyTorch's wheel brings the package `functorch`, which needs the PyTorch it came with."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] != "functorch":
+            return None
+        missing.add(fullname)
+        return importlib.machinery.ModuleSpec(fullname, _PlaceholderLoader(), is_package=True)
+
+
 def install(posing: bool) -> None:
     sys.meta_path.insert(0, _StandInFinder())
     if posing:
         sys.meta_path.insert(len(sys.meta_path) - 1, _MissingFinder())  # before the finder that explains
+        sys.meta_path.insert(0, _FunctorchFinder())
 
 
 def load(path: Path) -> ModuleType:
@@ -137,12 +170,17 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def _statements(path: Path) -> Iterator[ast.AST]:
-    """What importing the file evaluates, in the test files beside it that it imports from too."""
+def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = None) -> Iterator[ast.AST]:
+    """What importing the file evaluates, in the test files beside it (or in folders there) that it imports from too."""
+    root, seen = root or path.parent, {path} if seen is None else seen
     for node in _run_at_import(ast.parse(path.read_text())):
-        beside = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
-        if beside != path and beside.exists():
-            yield from _statements(beside)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
+            if node.module.startswith(f"{INTERNAL}.distributed."):
+                beside = wheel_file(node.module)
+            if beside is not None and beside not in seen and beside.exists():
+                seen.add(beside)
+                yield from _statements(beside, root, seen)
         yield node
 
 
@@ -150,9 +188,9 @@ def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes that are evaluated when the file is imported: all but the bodies of functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for decorator in child.decorator_list:
-                yield decorator
-                yield from _run_at_import(decorator)
+            for part in [*child.decorator_list, child.args, *([child.returns] if child.returns is not None else [])]:
+                yield part
+                yield from _run_at_import(part)
         elif not isinstance(child, ast.Lambda):
             yield child
             yield from _run_at_import(child)

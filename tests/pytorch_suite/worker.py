@@ -105,8 +105,9 @@ def main(file: str, log: str, select: str, limit: str, library: str) -> None:
         import flambeau
 
         flambeau.install_as_torch()
-    from . import imports
+    from . import children, imports
 
+    children.source = (str(Path(file).resolve()), library)
     imports.install(library == "flambeau")
     module = imports.load(Path(file).resolve())
     from torch.testing._internal.permissive import guessed

@@ -204,7 +204,7 @@ def test_lists(folder, capsys):
     assert main(["im2rec", prefix, images, "--list", "--recursive", "--no-shuffle"]) == 0
     assert capsys.readouterr().out == "ants 0\nbees 1\n"
     assert entries(folder / "all.lst") == [
-        [str(5 * label + n), str(label), f"{name}/{n}.png"]
+        [str(5 * label + n), f"{label:f}", f"{name}/{n}.png"]
         for label, name in enumerate(["ants", "bees"])
         for n in range(5)
     ]

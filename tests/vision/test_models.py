@@ -488,3 +488,23 @@ def test_residual_options() -> None:
     options = {"zero_init_residual": True, "replace_stride_with_dilation": [False, True, True], "num_classes": 4}
     ours, theirs = _pair(models.resnet50, vision.models.resnet50, **options)
     _compare(ours, theirs, 48, train=False)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "inception_v3", "googlenet", "shufflenet_v2_x0_5"])
+def test_modules_run_in_torchvisions_order(name):
+    """Hooks, and the summaries made by them, see it."""
+    theirs = torchvision()
+    import torch
+
+    size = 107 if name == "inception_v3" else 64
+    options = {"init_weights": False} if name in ("inception_v3", "googlenet") else {}
+    found = []
+    for library, zoo in ((flambeau, models), (torch, theirs.models)):
+        model = getattr(zoo, name)(weights=None, **options).eval()
+        order: list[str] = []
+        for path, module in model.named_modules():
+            module.register_forward_hook(lambda module, inputs, output, path=path, order=order: order.append(path))
+        with library.no_grad():
+            model(library.zeros(1, 3, size, size))
+        found.append(order)
+    assert found[0] == found[1]

@@ -12,13 +12,14 @@ import importlib.util
 import json
 import platform
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.allocator import make_sure_of
+from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
 from . import image, native_call, object_loader, team, threads
 
@@ -35,7 +36,7 @@ class Stats:
 stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
-_lock = threading.RLock()
+_lock = new_lock(COMPILER)
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
@@ -111,10 +112,19 @@ def _link(object_file: bytes, entry: str) -> image.Image:
         return image.Image(object_file, entry, [])
 
 
+# LLVM ends the process when it gets no memory, so it is made sure before that there is some: more than was seen to be used.
+_LLVM_BYTES = 224 << 20  # the library and what it needs for a first kernel
+_COMPILING_BYTES = 32 << 20
+_IMPORT_BYTES = 16 << 20  # modules of Python that are imported for it: the import system says nothing of memory, either
+_BYTES_PER_CHARACTER = 256  # of a kernel's text
+
+
 class Compiler:
     """LLVM set up for this machine."""
 
     def __init__(self) -> None:
+        if "llvmlite.binding" not in sys.modules:
+            make_sure_of(_LLVM_BYTES, "to load the compiler of kernels")
         self.llvm = importlib.import_module("llvmlite.binding")
         self.llvm.initialize_native_target()
         self.llvm.initialize_native_asmprinter()
@@ -138,6 +148,7 @@ class Compiler:
         return module
 
     def object_code(self, text: str) -> bytes:
+        make_sure_of(_COMPILING_BYTES + _BYTES_PER_CHARACTER * len(text), "to compile a kernel")
         module = self.optimised(text)
         # Loop strength reduction takes up to half of the code generator's time and gains nothing on x86, whose
         # addressing modes do its work. The switch is global in LLVM, so it is put back for other users of llvmlite.
@@ -245,6 +256,7 @@ def _libm() -> ctypes.CDLL:
 @functools.cache
 def _environment() -> str:
     """Everything besides the kernel that decides its machine code."""
+    make_sure_of(_IMPORT_BYTES, "to look for a kernel")
     return cache.digest(_llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
 
 

@@ -69,6 +69,13 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether two indices may share an element. Errs on the side of True, as oneDNN's own check does."""
+    end = 1
+    for size, step in zip(reversed(shape), reversed(strides)):
+        if step != end:
+            break
+        end *= size
+    else:
+        return False  # row-major, the common case
     end = 0
     for step, size in sorted(zip(strides, shape, strict=True)):
         if size != 1:
@@ -90,6 +97,8 @@ def check_dtypes(op: str, **operands: Any) -> None:
 
 
 def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
+    if _is_plain_product(dst, a, b, bias):
+        return
     check_dtypes("matmul", dst=dst, a=a, b=b, bias=bias)
     a_shape, b_shape, dst_shape = tuple(a.shape), tuple(b.shape), tuple(dst.shape)
     given = f"got {a_shape} @ {b_shape} -> {dst_shape}"
@@ -105,6 +114,21 @@ def check_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
         raise RuntimeError(f"matmul: expected a result of shape {(*batch, a_shape[-2], b_shape[-1])}, {given}")
     if bias is not None and tuple(bias.shape) != b_shape[-1:]:
         raise RuntimeError(f"matmul: expected a bias of shape {b_shape[-1:]}, got {tuple(bias.shape)}, {given}")
+
+
+def _is_plain_product(dst: Any, a: Any, b: Any, bias: Any) -> bool:
+    """Whether these are float matrices that fit together: the common case, found without the general checks."""
+    kind = dst.dtype
+    return (
+        kind.is_floating_point
+        and kind is a.dtype
+        and kind is b.dtype
+        and len(a.shape) == len(b.shape) == len(dst.shape) == 2
+        and a.shape[1] == b.shape[0]
+        and dst.shape[0] == a.shape[0]
+        and dst.shape[1] == b.shape[1]
+        and (bias is None or (bias.dtype is kind and tuple(bias.shape) == (b.shape[1],)))
+    )
 
 
 class Geometry(NamedTuple):
@@ -158,19 +182,26 @@ def check_conv(op: str, x: Any, w: Any, y: Any, bias: Any, window: Geometry) -> 
     """Checks that y = convolution of x (N, C, *) with w (O, C / groups, *) has consistent shapes and one dtype."""
     check_dtypes(op, input=x, weight=w, output=y, bias=bias)
     xs, ws, ys = tuple(x.shape), tuple(w.shape), tuple(y.shape)
-    given = f"got input {xs}, weight {ws}, output {ys}, {window}"
-    if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
-        raise RuntimeError(f"{op}: expected tensors with a batch, a channel and 1 to 3 spatial dimensions, {given}")
-    if ws[1] * window.groups != xs[1]:
-        raise RuntimeError(f"{op}: input has {xs[1]} channels, weight expects {ws[1] * window.groups}, {given}")
-    if ws[0] % window.groups:
-        raise RuntimeError(f"{op}: {ws[0]} output channels do not divide into {window.groups} groups, {given}")
-    if 0 in ws[2:]:
-        raise RuntimeError(f"{op}: expected a kernel without empty dimensions, {given}")
-    sizes = tuple(window.output_size(axis, xs[2 + axis], ws[2 + axis]) for axis in range(len(xs) - 2))
-    if min(sizes) < 0 or ys != (xs[0], ws[0], *sizes):
-        raise RuntimeError(f"{op}: expected an output of shape {(xs[0], ws[0], *sizes)}, {given}")
+    problem = _shape_problem(xs, ws, ys, window)
+    if problem is not None:
+        raise RuntimeError(f"{op}: {problem}, got input {xs}, weight {ws}, output {ys}, {window}")
     check_bias(op, bias, y)
+
+
+def _shape_problem(xs: tuple[int, ...], ws: tuple[int, ...], ys: tuple[int, ...], window: Geometry) -> str | None:
+    """What is wrong with the shapes of a convolution's input, weight and output."""
+    if not (3 <= len(xs) <= 5 and len(xs) == len(ws) == len(ys)):
+        return "expected tensors with a batch, a channel and 1 to 3 spatial dimensions"
+    if ws[1] * window.groups != xs[1]:
+        return f"input has {xs[1]} channels, weight expects {ws[1] * window.groups}"
+    if ws[0] % window.groups:
+        return f"{ws[0]} output channels do not divide into {window.groups} groups"
+    if 0 in ws[2:]:
+        return "expected a kernel without empty dimensions"
+    sizes = tuple([window.output_size(axis, xs[2 + axis], ws[2 + axis]) for axis in range(len(xs) - 2)])
+    if min(sizes) < 0 or ys != (xs[0], ws[0], *sizes):
+        return f"expected an output of shape {(xs[0], ws[0], *sizes)}"
+    return None
 
 
 def check_bias(op: str, bias: Any, y: Any) -> None:

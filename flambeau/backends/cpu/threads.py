@@ -9,10 +9,11 @@ import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...core.uninterrupted import uninterrupted
 from . import team
 
 # Waiting threads of libgomp spin by default, which starves other processes on the same cores. A few microseconds of
@@ -119,17 +120,23 @@ def library() -> ctypes.CDLL | None:
     return _library
 
 
-@contextlib.contextmanager
-def one_in_libgomp(wanted: bool = True) -> Iterator[None]:
-    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
-    if not wanted or _library is None:
-        yield
-        return
-    _library.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
+class _OneThread:
+    def __enter__(self) -> None:
+        assert _library is not None
+        _library.omp_set_num_threads(1)
+
+    @uninterrupted
+    def __exit__(self, *problem: object) -> None:
+        assert _library is not None
         _library.omp_set_num_threads(_native.value)
+
+
+_one_thread, _as_it_is = _OneThread(), contextlib.nullcontext()
+
+
+def one_in_libgomp(wanted: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Inside, if `wanted`, the calling thread makes and runs primitives of oneDNN for one thread."""
+    return _one_thread if wanted and _library is not None else _as_it_is
 
 
 def _open() -> ctypes.CDLL | None:
@@ -174,3 +181,9 @@ if hasattr(os, "register_at_fork"):
 def count_address() -> int:
     """Where native code finds the number of threads (an int64)."""
     return ctypes.addressof(_native)
+
+
+def setter_address() -> int:
+    """Where native code finds libgomp's `omp_set_num_threads(int)`, or 0 where there is no libgomp."""
+    found = library()
+    return 0 if found is None else ctypes.cast(found.omp_set_num_threads, ctypes.c_void_p).value or 0

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.layout import broadcast_shapes
 from ...core.tensor import Tensor
-from ...ops import indexing
-from ...ops.ranges import arange
+from ...ops.creation.ranges import arange
+from ...ops.index import indexing
 from ..batching import Level, rule
 from .common import along, bind, shifted, shifted_all
 

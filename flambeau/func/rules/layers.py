@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.batched import VmapRefusal
 from ...core.tensor import Tensor
-from ...ops.batch_norm import batch_norm as normalise
-from ...ops.registry import OPS
+from ...ops.machinery.record import OPS
+from ...ops.nn.batch_norm import batch_norm as normalise
 from ..batching import Level, rule
 from .common import bind, folded, unfolded
 

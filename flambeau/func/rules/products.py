@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...ops import conv
-from ...ops.matmul import matmul as product
+from ...ops.linalg.matmul import matmul as product
+from ...ops.nn import conv
 from ..batching import Level, rule
 from .common import in_line, leading
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
-from ...ops.joining import cat as join
-from ...ops.reshape import infer_shape
-from ...ops.shape import expand_to, permute_dims, squeeze_argument, unsqueeze
+from ...ops.shape.dimensions import expand_to, permute_dims, squeeze_argument, unsqueeze
+from ...ops.shape.joining import cat as join
+from ...ops.shape.reshape import infer_shape
 from ..batching import Level, rule
 from .common import along, fronted, same, shifted, shifted_all
 

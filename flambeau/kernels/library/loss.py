@@ -4,6 +4,7 @@ A kernel sees scores of shape (outer, n, inner) with classes in the middle and o
 the memory between forward and backward, in the dtype the scores compute in: three numbers per target (the largest
 score, the logarithm of the sum of exponentials relative to it, the loss), then TOTALS: the sum of the targets'
 weights, the sum of all class weights, and 1 if some target is no class (nothing is read or written outside for it).
+`soft` receives the probabilities, softmax(x), where a backward pass may come; it reads nothing else of the scores.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *,
 
 
 @loop_kernel
-def cross_entropy_rows(loss, stats, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth):
+def cross_entropy_rows(loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth):
     """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction
     is "none"."""
     all_weights = class_weights(x, weight, n)
@@ -88,8 +89,17 @@ def cross_entropy_rows(loss, stats, x, target, weight, rows, n, ignore, smoothin
         for j in range(n):
             top = maximum(top, x[base + j])
         total = like(x, 0)
-        for j in range(n):
-            total += exp(x[base + j] - top)
+        if soft is None:
+            for j in range(n):
+                total += exp(x[base + j] - top)
+        else:
+            for j in range(n):
+                e = exp(x[base + j] - top)
+                soft[base + j] = e
+                total += e
+            factor = 1 / total
+            for j in simd(n):
+                soft[base + j] = soft[base + j] * factor
         target_loss(
             x, target, weight, stats, i, base, n, 1, top, log(total), ignore, smoothing, all_weights, smooth=smooth
         )
@@ -97,7 +107,9 @@ def cross_entropy_rows(loss, stats, x, target, weight, rows, n, ignore, smoothin
 
 
 @loop_kernel
-def cross_entropy_columns(loss, stats, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth):
+def cross_entropy_columns(
+    loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
+):
     """The same with classes before the last dimension, BLOCK neighbouring columns at a time."""
     all_weights = class_weights(x, weight, n)
     blocks = (inner + BLOCK - 1) // BLOCK
@@ -116,7 +128,14 @@ def cross_entropy_columns(loss, stats, x, target, weight, outer, n, inner, ignor
                 top[c] = maximum(top[c], x[base + k * inner + c])
         for k in range(n):
             for c in simd(width):
-                total[c] = total[c] + exp(x[base + k * inner + c] - top[c])
+                e = exp(x[base + k * inner + c] - top[c])
+                if soft is not None:
+                    soft[base + k * inner + c] = e
+                total[c] = total[c] + e
+        if soft is not None:
+            for k in range(n):
+                for c in simd(width):
+                    soft[base + k * inner + c] = soft[base + k * inner + c] / total[c]
         for c in range(width):
             target_loss(
                 x, target, weight, stats, place + c, base + c, n, inner, top[c], log(total[c]), ignore, smoothing,
@@ -147,12 +166,10 @@ def target_gradient(grad, stats, target, weight, place, count, n, ignore, smooth
 
 @loop_kernel
 def cross_entropy_backward_rows(
-    grad_x, grad, stats, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth
+    grad_x, grad, stats, soft, target, weight, rows, n, ignore, smoothing, *, reduction, smooth
 ):
-    for i in prange(rows, 3 * n):
+    for i in prange(rows, n):
         base = i * n
-        top = stats[3 * i]
-        shift = stats[3 * i + 1]
         hit, spread = target_gradient(
             grad, stats, target, weight, i, rows, n, ignore, smoothing, reduction=reduction, smooth=smooth
         )
@@ -162,12 +179,12 @@ def cross_entropy_backward_rows(
         else:
             level = hit + spread * stats[3 * rows + 1]
             for j in simd(n):
-                v = exp(x[base + j] - top - shift) * level
+                v = soft[base + j] * level
                 if smooth:
                     v = v - (spread if weight is None else spread * weight[j])
                 grad_x[base + j] = v
             t = base + target[i]
-            v = exp(x[t] - top - shift) * level - hit
+            v = soft[t] * level - hit
             if smooth:
                 v = v - (spread if weight is None else spread * weight[target[i]])
             grad_x[t] = v
@@ -175,32 +192,28 @@ def cross_entropy_backward_rows(
 
 @loop_kernel
 def cross_entropy_backward_columns(
-    grad_x, grad, stats, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
+    grad_x, grad, stats, soft, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
 ):
     blocks = (inner + BLOCK - 1) // BLOCK
-    for task in prange(outer * blocks, 3 * n * BLOCK):
+    for task in prange(outer * blocks, n * BLOCK):
         first = task % blocks * BLOCK
         width = minimum(BLOCK, inner - first)
         base = task // blocks * n * inner + first
         place = task // blocks * inner + first
-        offset = local(x, BLOCK)  # what is subtracted from a score before its exponential, in two steps
-        shift = local(x, BLOCK)
-        level = local(x, BLOCK)
-        share = local(x, BLOCK)
+        level = local(soft, BLOCK)
+        share = local(soft, BLOCK)
         for c in range(width):
             hit, spread = target_gradient(
                 grad, stats, target, weight, place + c, outer * inner, n, ignore, smoothing, reduction=reduction,
                 smooth=smooth,
             )  # fmt: skip
-            offset[c] = stats[3 * (place + c)]
-            shift[c] = stats[3 * (place + c) + 1]
             level[c] = hit + spread * stats[3 * outer * inner + 1]
             share[c] = spread
         for k in range(n):
             for c in simd(width):
-                v = like(x, 0)
+                v = like(soft, 0)
                 if level[c] != 0:
-                    v = exp(x[base + k * inner + c] - offset[c] - shift[c]) * level[c]
+                    v = soft[base + k * inner + c] * level[c]
                 if smooth:
                     v = v - (share[c] if weight is None else share[c] * weight[k])
                 grad_x[base + k * inner + c] = v

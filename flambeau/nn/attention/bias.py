@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.overrides import disabled_torch_function
 from ...core.tensor import Tensor
-from ...ops.creation import ones
-from ...ops.rearrange import tril
+from ...ops.creation.filled import ones
+from ...ops.shape.rearrange import tril
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 

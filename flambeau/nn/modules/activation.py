@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...ops.creation import empty
+from ...ops.creation.filled import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

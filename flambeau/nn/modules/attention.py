@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
-from ...ops.creation import empty
+from ...ops.creation.filled import empty
 from .. import functional as F
 from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..parameter import Parameter

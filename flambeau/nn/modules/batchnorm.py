@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
+from ...autograd import no_grad
 from ...core.dtype import int64
 from ...core.tensor import Tensor
-from ...ops.construct import tensor
-from ...ops.creation import empty, ones, zeros
+from ...ops.creation.construct import tensor
+from ...ops.creation.filled import empty, ones, zeros
+from ...ops.shape.joining import cat
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -230,7 +233,39 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         if input.size(1) == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+        by_batch = self.training or (self.running_mean is None and self.running_var is None)
+        if by_batch and self.training:
+            dist = importlib.import_module("flambeau.distributed")  # only programs with process groups need it
+            if dist.is_initialized() and dist.get_world_size(self.process_group) > 1:
+                return self._normalized_together(input)
         return super().forward(input)
+
+    def _normalized_together(self, input: Tensor) -> Tensor:
+        """With mean and variance over the batches of all ranks, which may have different sizes."""
+        all_reduce = importlib.import_module("flambeau.distributed.nn.functional").all_reduce
+        wide = input.float() if input.dtype.itemsize < 4 else input
+        dims = [d for d in range(input.dim()) if d != 1]
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        count = tensor([float(input.numel() // input.size(1))], dtype=wide.dtype)
+        totals = all_reduce(cat([wide.sum(dims), count]), group=self.process_group)
+        size = totals[-1].detach()
+        mean = totals[:-1] / size
+        centred = wide - mean.view(shape)
+        variance = all_reduce(centred.square().sum(dims), group=self.process_group) / size
+        if self.track_running_stats and self.running_mean is not None:
+            self._track(mean.detach(), variance.detach() * (size / (size - 1)))
+        result = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            result = result * self.weight.view(shape)
+            result = result if self.bias is None else result + self.bias.view(shape)
+        return result.to(input.dtype)
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        self.num_batches_tracked.add_(1)
+        factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        with no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
+            self.running_var.lerp_(variance.to(self.running_var.dtype), factor)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
-from ...ops.creation import empty
+from ...ops.creation.filled import empty
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedParameter

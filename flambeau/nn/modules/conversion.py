@@ -8,9 +8,9 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.exchange import swap_tensors
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor
-from ...ops.convert import parse_to
+from ...ops.creation.convert import parse_to
 from ..parameter import Parameter
 
 
@@ -68,12 +68,12 @@ class Conversion:
 
     def _apply_to_parameter(self, name: str, parameter: Any, fn: Callable[[Tensor], Tensor]) -> None:
         gradient = parameter.grad
-        before, mode.enabled = mode.enabled, False
+        before, grad_mode.enabled = grad_mode.enabled, False
         try:
             fresh = fn(parameter)
             fresh_gradient = None if gradient is None else fn(gradient)
         finally:
-            mode.enabled = before
+            grad_mode.enabled = before
         if ConversionFlags.swap:
             _swap(f"{type(self).__name__}.{name}", parameter, Parameter(fresh, parameter.requires_grad))
         elif ConversionFlags.overwrite or _kind(fresh) != _kind(parameter):

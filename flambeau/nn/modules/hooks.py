@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.function import Function
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 
 
@@ -76,7 +76,7 @@ class BackwardHookFunction(Function):
 def _through_identity(values: tuple) -> tuple[tuple, Any, list[int]]:
     """Send the tensors among `values` through one identity node: (new values, node, their positions)."""
     positions = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
-    if not mode.enabled or not any(values[i].requires_grad for i in positions):
+    if not grad_mode.enabled or not any(values[i].requires_grad for i in positions):
         return values, None, positions
     passed = BackwardHookFunction.apply(*(values[i] for i in positions))
     result = list(values)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...ops.loss_arguments import read_reduction
+from ...ops.nn.loss_arguments import read_reduction
 from .. import functional as F
 from .distance import PairwiseDistance
 from .linear import Linear

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .conversion import Conversion
@@ -175,6 +176,7 @@ class Module(Traversal, State, Conversion, Training):
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
+                refuse_real_tensors([value])
                 raise TypeError(
                     f"cannot assign '{_type_name(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
                 )

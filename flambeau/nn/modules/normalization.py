@@ -6,8 +6,8 @@ import numbers
 from typing import Any
 
 from ...core.tensor import Tensor
-from ...ops.creation import empty
-from ...ops.joining import cat
+from ...ops.creation.filled import empty
+from ...ops.shape.joining import cat
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter

@@ -9,9 +9,10 @@ from typing import Any
 import flambeau
 
 from ...core.casts import casts
+from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
-from ...ops import rnn as ops
-from ...ops.creation import empty
+from ...ops.creation.filled import empty
+from ...ops.nn import rnn as ops
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
 from .module import Module
@@ -111,6 +112,10 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_weights for name in names]
+
+    @property
     def _flat_weights(self) -> list[Parameter]:
         return [getattr(self, name) for names in self._all_weights for name in names]
 
@@ -142,6 +147,7 @@ class RNNBase(Module):
     # -- shapes -----------------------------------------------------------------------------------------------------------
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         if input.dtype is not self._flat_weights[0].dtype and not casts.active:
+            refuse_real_tensors([input])
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). Convert input: input.to({self._flat_weights[0].dtype}), or convert model: model.to({input.dtype})"
             )

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.exchange import swap_tensors
-from ...core.graph import mode
+from ...core.graph import grad_mode
+from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Parameter, is_lazy
 from .conversion import ConversionFlags
@@ -170,6 +171,7 @@ class State:
 
     def _load_one(self, name: str, key: str, target: Any, value: Any, assign: bool, errors: list[str]) -> None:
         if not isinstance(value, Tensor):
+            refuse_real_tensors([value])
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from'
                 f" checkpoint but received {type(value)}"
@@ -194,7 +196,7 @@ class State:
                 " to their corresponding key in the module instead of copying them in place?)",
                 stacklevel=2,
             )
-        before, mode.enabled = mode.enabled, False
+        before, grad_mode.enabled = grad_mode.enabled, False
         try:
             if ConversionFlags.swap:
                 _swap_in(target, value, assign)
@@ -211,7 +213,7 @@ class State:
                 f" whose dimensions in the checkpoint are {value.shape}, an exception occurred : {error.args}."
             )
         finally:
-            mode.enabled = before
+            grad_mode.enabled = before
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)

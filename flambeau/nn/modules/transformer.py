@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.tensor import Tensor
-from ...ops.creation import full
+from ...ops.creation.filled import full
 from .. import functional as F
 from ..init import xavier_uniform_
 from .attention import MultiheadAttention, canonical_mask
@@ -220,7 +220,7 @@ class TransformerEncoder(Module):
             or src.dim() != 3
         ):
             return False
-        if any(p.requires_grad for p in self.parameters()) and mode.enabled:
+        if any(p.requires_grad for p in self.parameters()) and grad_mode.enabled:
             return False
         lengths_ok = padding.dtype is dt.bool_ or padding.dtype.is_floating_point
         return lengths_ok and _is_left_aligned(padding)

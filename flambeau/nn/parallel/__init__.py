@@ -1,6 +1,17 @@
 """Modules that run on several devices or in several processes."""
 
+from typing import Any
+
+from ...core import naming as _naming
 from .data_parallel import DataParallel, data_parallel
-from .distributed import DistributedDataParallel
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs process groups is imported when it is used."""
+    if name == "DistributedDataParallel":
+        return _naming.submodule(__name__, "distributed").DistributedDataParallel
+    if name.startswith("__"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from ...autograd import no_grad
 from ...core.tensor import Tensor
-from ...ops.construct import tensor
-from ...ops.joining import stack
-from ...ops.norms import vector_norm
+from ...ops.creation.construct import tensor
+from ...ops.reduce.norms import vector_norm
+from ...ops.shape.joining import stack
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 

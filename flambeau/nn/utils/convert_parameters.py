@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...core.device import device
 from ...core.tensor import Tensor
-from ...ops.joining import cat
+from ...ops.shape.joining import cat
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

@@ -6,7 +6,7 @@ import copy
 from typing import TypeVar
 
 from ...core.tensor import Tensor
-from ...ops.creation import ones_like, zeros_like
+from ...ops.creation.filled import ones_like, zeros_like
 from ..modules.module import Module
 from ..parameter import Parameter
 

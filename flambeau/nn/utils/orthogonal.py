@@ -7,13 +7,13 @@ from typing import Any
 from ...autograd import no_grad
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
-from ...ops.agreement import allclose
-from ...ops.joining import cat
+from ...ops.creation.ranges import eye
 from ...ops.linalg.functions import matrix_exp
 from ...ops.linalg.orthogonal import geqrf, householder_product
 from ...ops.linalg.solving import solve
-from ...ops.random import randn
-from ...ops.ranges import eye
+from ...ops.random.fills import randn
+from ...ops.reduce.agreement import allclose
+from ...ops.shape.joining import cat
 from ..modules.module import Module
 from .parametrize import register_parametrization
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...autograd import no_grad
 from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
-from ...ops.matmul import mv, vdot
+from ...ops.linalg.matmul import mv, vdot
 from .. import functional as F
 from ..modules.module import Module
 from .orthogonal import orthogonal

@@ -17,10 +17,10 @@ from typing import Any
 
 from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
-from ...ops.creation import ones_like, zeros_like
-from ...ops.joining import cat
-from ...ops.norms import norm
-from ...ops.random import rand, rand_like
+from ...ops.creation.filled import ones_like, zeros_like
+from ...ops.random.fills import rand, rand_like
+from ...ops.reduce.norms import norm
+from ...ops.shape.joining import cat
 from ..modules.module import Module
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
-from ...ops.joining import cat
+from ...ops.shape.joining import cat
 
 _Fields = namedtuple("_Fields", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from ...autograd import no_grad
 from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
-from ...ops.matmul import dot, mv
+from ...ops.linalg.matmul import dot, mv
 from .. import functional as F
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module

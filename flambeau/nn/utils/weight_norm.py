@@ -6,7 +6,7 @@ import warnings
 from typing import Any, TypeVar
 
 from ...core.tensor import Tensor
-from ...ops.norms import vector_norm
+from ...ops.reduce.norms import vector_norm
 from ..modules.module import Module
 from ..parameter import Parameter, UninitializedParameter
 

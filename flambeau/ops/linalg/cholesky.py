@@ -10,8 +10,8 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal, primitive
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal, primitive
 from . import support
 from .triangular import check_legacy, solve_triangular
 

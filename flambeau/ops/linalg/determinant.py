@@ -8,8 +8,8 @@ import numpy as np
 
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal
 from . import support
 from .solving import solve_ex
 from .spectral import svd

@@ -6,11 +6,11 @@ from typing import Any
 
 from ...backends.cpu import lapack
 from ...core.tensor import Tensor
-from ..arguments import as_int
-from ..declare import composite, internal
-from ..inplace import write_out
-from ..joining import cat
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.arguments import as_int
+from ..machinery.declare import composite, internal
+from ..machinery.inplace import write_out
+from ..shape.joining import cat
 from . import support
 from .solving import inv
 

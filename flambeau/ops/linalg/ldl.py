@@ -11,7 +11,7 @@ from ...backends.cpu import lapack, ldl
 from ...core import dtype as dt
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, primitive
+from ..machinery.declare import composite, primitive
 from . import support
 
 _factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")

@@ -12,10 +12,10 @@ from ...core import dtype as dt
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided
-from ..declare import composite, internal
-from ..dtype_rules import type_word
-from ..norms import linalg_norm
-from ..primitive import Saved
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import type_word
+from ..machinery.primitive import Saved
+from ..reduce.norms import linalg_norm
 from . import support
 from .solving import inv_ex, is_vector
 from .spectral import eigvalsh, svdvals

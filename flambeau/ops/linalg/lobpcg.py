@@ -9,9 +9,9 @@ import numpy as np
 from ...backends.cpu import lobpcg as solver
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
-from ..declare import composite, internal
-from ..primitive import unknown_derivative
-from ..random import randn
+from ..machinery.declare import composite, internal
+from ..machinery.primitive import unknown_derivative
+from ..random.fills import randn
 from . import support
 from .spectral import eigh
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tensor import Tensor
-from ..declare import composite
-from ..random import randn
+from ..machinery.declare import composite
+from ..random.fills import randn
 from . import support
 from .orthogonal import qr
 from .spectral import svd

@@ -11,9 +11,9 @@ from ...backends.cpu import lapack
 from ...core import dtype as dt
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, empty
-from ..declare import composite, internal
-from ..joining import cat
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal
+from ..shape.joining import cat
 from . import support
 from .triangular import check_legacy, solve_triangular
 

@@ -10,10 +10,10 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal, primitive
-from ..joining import cat
-from ..primitive import unknown_derivative
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal, primitive
+from ..machinery.primitive import unknown_derivative
+from ..shape.joining import cat
 from . import support
 from .triangular import solve_triangular
 

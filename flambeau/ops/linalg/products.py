@@ -8,11 +8,11 @@ from typing import Any
 
 from ...core.layout import broadcast_shapes, wrap_dim
 from ...core.tensor import Tensor
-from ..declare import composite
-from ..joining import cat
-from ..matmul import unsafe_view
-from ..parts import diagonal as diagonal_of
+from ..machinery.declare import composite
+from ..shape.joining import cat
+from ..shape.parts import diagonal as diagonal_of
 from . import support
+from .matmul import unsafe_view
 from .solving import inv, solve
 
 # -- vectors ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..declare import composite
+from ..machinery.declare import composite
 
 _GONE = "This function was deprecated since version 1.9 and is now removed."
 

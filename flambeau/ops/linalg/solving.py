@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal
+from ..machinery.declare import composite, internal
 from . import support
 
 # -- solve ------------------------------------------------------------------------------------------------------------

@@ -10,18 +10,18 @@ import numpy as np
 
 from ...backends.cpu import lapack
 from ...core.errors import LinAlgError
-from ...core.graph import mode
+from ...core.graph import grad_mode
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal
-from ..ranges import eye
+from ..creation.ranges import eye
+from ..machinery.declare import composite, internal
 from . import support
 from .solving import solve_ex
 
 
 def _records(A: Tensor) -> bool:
     """Whether the vectors will be wanted for a derivative although only values are asked for."""
-    return mode.enabled and A.requires_grad
+    return grad_mode.enabled and A.requires_grad
 
 
 def _converged(name: str, a: np.ndarray, call: Callable, *args: Any) -> Any:

@@ -12,8 +12,8 @@ from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, is_contiguous_layout, new_tensor
-from ..arguments import need_tensor
-from ..dtype_rules import type_word, unsupported
+from ..machinery.arguments import need_tensor
+from ..machinery.dtype_rules import type_word, unsupported
 
 SUPPORTED = frozenset({dt.float32, dt.float64, dt.complex64, dt.complex128})
 

@@ -11,7 +11,7 @@ from ...backends.cpu import lapack
 from ...core.layout import contiguous_format
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
-from ..declare import composite, internal
+from ..machinery.declare import composite, internal
 from . import support
 
 

@@ -1,5 +1,6 @@
 """Data sets of images, with torchvision's names and files."""
 
+from ...utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
 from .arrays import FER2013, SEMEION, STL10, SVHN, USPS
 from .caltech import Caltech101, Caltech256
 from .celeba import CelebA

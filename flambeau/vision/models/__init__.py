@@ -6,6 +6,7 @@
 
 # ruff: noqa: F401, F403 - re-exports
 
+from .. import ops as _ops  # noqa: F401  the whole room before its parts: see naming.load
 from . import detection, feature_extraction, segmentation
 from ._api import (
     Weights,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import importlib
 import inspect
 import json
 import sys
@@ -24,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from flambeau import hub, nn
+from flambeau.core import naming
 
 from ._categories import categories
 from ._files import data_text
@@ -91,7 +91,7 @@ class Preset:
         self.options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
 
     def __call__(self, **changes: Any) -> Any:
-        presets = importlib.import_module("flambeau.vision.transforms._presets")
+        presets = naming.load("flambeau.vision.transforms._presets")
         options = {**self.options, **changes}
         if isinstance(options.get("interpolation"), str):
             options["interpolation"] = presets.InterpolationMode(options["interpolation"])

@@ -1,140 +1,251 @@
-"""The outputs of a model's inner modules.
+"""The values inside a model: every node of its graph has a name, and a model can be made that returns some of them.
 
-torchvision finds nodes by tracing the model's code, so that functions (`add`, `flatten`) are nodes too. Here a node is a call of a
-module: "layer1.0.conv1", or the n-th further call of one ("layer1.0.relu_1"), or a whole block ("layer1"). Names of these kinds
-mean the same in both.
+>>> extractor = create_feature_extractor(resnet18(), {"layer1": "features", "layer4.1.relu_1": "last"})
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
+import itertools
+import math
 import re
+import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from flambeau import nn
+from flambeau import fx, nn
+from flambeau.fx.graph_module import _KEPT_BY_COPIES, _CodeOnlyModule, _copy_attr
+from flambeau.vision import ops
 
 __all__ = ["create_feature_extractor", "get_graph_node_names"]
 
 
-def _refuse_tracing(tracer_kwargs: Any, concrete_args: Any) -> None:
-    if tracer_kwargs or concrete_args:
-        raise NotImplementedError(
-            "nodes are calls of modules here: there is no tracer to take tracer_kwargs or concrete_args"
+class LeafModuleAwareTracer(fx.Tracer):
+    """A tracer that is told which classes of modules stay calls."""
+
+    def __init__(self, *args: Any, leaf_modules: Any = (), **kwargs: Any) -> None:
+        self.leaf_modules = leaf_modules
+        super().__init__(*args, **kwargs)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, tuple(self.leaf_modules)) or super().is_leaf_module(m, module_qualified_name)
+
+
+class NodePathTracer(LeafModuleAwareTracer):
+    """A tracer that names every node by the path of the module that makes it: "layer1.0.add", or "layer1.0.relu_1" for the
+    second call of a module."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.current_module_qualname = ""
+        self.node_to_qualname: OrderedDict[fx.Node, str] = OrderedDict()
+        self._numbers: dict[str, int] = {}
+
+    def call_module(self, m: nn.Module, forward: Callable, args: tuple, kwargs: dict) -> Any:
+        before, path = self.current_module_qualname, self.path_of_module(m)
+        self.current_module_qualname = path
+        try:
+            if self.is_leaf_module(m, path):
+                return self.create_proxy("call_module", path, args, kwargs)
+            return forward(*args, **kwargs)
+        finally:
+            self.current_module_qualname = before
+
+    def create_proxy(
+        self, kind: str, target: Any, args: Any, kwargs: Any, name: Any = None, type_expr: Any = None, *more: Any
+    ) -> fx.Proxy:
+        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr)
+        self.node_to_qualname[proxy.node] = self._path(proxy.node)
+        return proxy
+
+    def _path(self, node: fx.Node) -> str:
+        path = self.current_module_qualname
+        if node.op != "call_module":
+            path = f"{path}.{node}" if path else str(node)
+        path = re.sub(r"(?<=.)_[0-9]+$", "", path)
+        number = self._numbers.get(path)
+        self._numbers[path] = 0 if number is None else number + 1
+        return path if number is None else f"{path}_{number + 1}"
+
+
+def _is_subsequence(part: list[str], whole: list[str]) -> bool:
+    remaining = iter(whole)
+    return all(item in remaining for item in part)
+
+
+def _warn_graph_differences(train_tracer: NodePathTracer, eval_tracer: NodePathTracer) -> None:
+    train, evaluation = (list(t.node_to_qualname.values()) for t in (train_tracer, eval_tracer))
+    if train == evaluation:
+        return
+    if _is_subsequence(evaluation, train):
+        message = (
+            "NOTE: The nodes obtained by tracing the model in eval mode "
+            "are a subsequence of those obtained in train mode. "
         )
+    elif _is_subsequence(train, evaluation):
+        message = (
+            "NOTE: The nodes obtained by tracing the model in train mode "
+            "are a subsequence of those obtained in eval mode. "
+        )
+    else:
+        message = "The nodes obtained by tracing the model in train mode are different to those obtained in eval mode. "
+    advice = (
+        "When choosing nodes for feature extraction, you may need to specify "
+        "output nodes for train and eval mode separately."
+    )
+    warnings.warn(message + advice, stacklevel=3)
+
+
+def _tracer_options(given: dict[str, Any] | None) -> dict[str, Any]:
+    """Calls of torchvision's operators and of its layers made of them stay calls."""
+    layers = [value for _, value in inspect.getmembers(ops) if inspect.isclass(value) and issubclass(value, nn.Module)]
+    options = {} if given is None else given
+    options["autowrap_modules"] = tuple({*options.get("autowrap_modules", ()), math, ops})
+    options["leaf_modules"] = list({*options.get("leaf_modules", ()), *layers})
+    return options
+
+
+def _traced(
+    model: nn.Module, options: dict[str, Any], concrete_args: Any
+) -> Iterator[tuple[str, NodePathTracer, fx.Graph]]:
+    """The model traced in training and in evaluation; afterwards it is as it was."""
+    was_training = model.training
+    try:
+        for mode in ("train", "eval"):
+            model.train(mode == "train")
+            tracer = NodePathTracer(**options)
+            yield mode, tracer, tracer.trace(model, concrete_args=concrete_args)
+    finally:
+        model.train(was_training)
 
 
 def get_graph_node_names(
-    model: nn.Module, tracer_kwargs: Any = None, suppress_diff_warning: bool = False, concrete_args: Any = None
+    model: nn.Module,
+    tracer_kwargs: dict[str, Any] | None = None,
+    suppress_diff_warning: bool = False,
+    concrete_args: dict[str, Any] | None = None,
 ) -> tuple[list[str], list[str]]:
-    """The names of the modules at the end of the tree, in the order of registration, for training and for evaluation.
-
-    Blocks and further calls of a module may be asked for as well; see the text above. The two lists never differ, so there is
-    no warning to suppress.
-    """
-    _refuse_tracing(tracer_kwargs, concrete_args)
-    names = [name for name, module in model.named_modules() if name and not any(True for _ in module.children())]
-    return names, list(names)
+    """The names of the nodes in training and in evaluation."""
+    tracers = [tracer for _, tracer, _ in _traced(model, _tracer_options(tracer_kwargs), concrete_args)]
+    if not suppress_diff_warning:
+        _warn_graph_differences(*tracers)
+    train, evaluation = (list(t.node_to_qualname.values()) for t in tracers)
+    return train, evaluation
 
 
-class _AllFound(Exception):
-    """Nothing after the last wanted node needs to run."""
+class DualGraphModule(fx.GraphModule):
+    """A module with one graph for training and one for evaluation."""
+
+    def __init__(
+        self, root: nn.Module, train_graph: fx.Graph, eval_graph: fx.Graph, class_name: str = "GraphModule"
+    ) -> None:
+        super(fx.GraphModule, self).__init__()
+        type(self).__name__ = class_name
+        self.train_graph, self.eval_graph = train_graph, eval_graph
+        for node in itertools.chain(train_graph.nodes, eval_graph.nodes):
+            if node.op in ("get_attr", "call_module"):
+                if not isinstance(node.target, str):
+                    raise TypeError(f"node.target should be of type str instead of {type(node.target)}")
+                _copy_attr(root, self, node.target)
+        self.train()
+        self.graph = train_graph
+        if eval_graph._tracer_cls is not train_graph._tracer_cls:
+            raise TypeError(
+                f"Train mode and eval mode should use the same tracer class. Instead got {eval_graph._tracer_cls} for eval"
+                f" vs {train_graph._tracer_cls} for train"
+            )
+        tracer = train_graph._tracer_cls
+        self._tracer_cls = tracer if tracer and "<locals>" not in tracer.__qualname__ else None
+
+    def train(self, mode: bool = True) -> DualGraphModule:
+        """Also changes the graph."""
+        if mode != self.training:
+            self.graph = self.train_graph if mode else self.eval_graph
+        return super().train(mode)
+
+    def _deepcopy_init(self) -> Callable[..., None]:
+        return DualGraphModule.__init__
+
+    def __deepcopy__(self, memo: dict) -> DualGraphModule:
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        body = _CodeOnlyModule(copy.deepcopy(vars(self), memo))
+        self._deepcopy_init()(copied, body, vars(body)["train_graph"], vars(body)["eval_graph"])
+        for name in _KEPT_BY_COPIES:
+            if name in vars(self):
+                setattr(copied, name, copy.deepcopy(vars(self)[name], memo))
+        copied.meta = copy.deepcopy(getattr(self, "meta", {}), memo)
+        return copied.train(self.training)
 
 
-def _located(model: nn.Module, node: str) -> tuple[str, int]:
-    """The module a node name means, and which of its calls."""
-    modules = dict(model.named_modules())
-    if node in modules and node:
-        return node, 0
-    match = re.fullmatch(r"(.+)_([1-9]\d*)", node)
-    if match and match.group(1) in modules:
-        return match.group(1), int(match.group(2))
-    raise ValueError(
-        f"node: '{node}' is not present in model. Hint: use `get_graph_node_names` to make sure the `return_nodes` you "
-        "specified are present; here nodes are calls of modules, not of functions."
-    )
+def _as_names(nodes: Any) -> dict[str, str]:
+    if isinstance(nodes, list):
+        return {str(node): str(node) for node in nodes}
+    return {str(node): str(name) for node, name in nodes.items()}
 
 
-class FeatureExtractor(nn.Module):
-    """A model that returns the outputs of some of its modules. Parameters are shared with the model, under the same names."""
-
-    def __init__(self, model: nn.Module, train_nodes: Mapping[str, str], eval_nodes: Mapping[str, str]):
-        super().__init__()
-        self.__dict__["_model"] = model  # not a child: its children are this module's, with their own names
-        for name, parameter in model.named_parameters(recurse=False):
-            self.register_parameter(name, parameter)
-        for name, buffer in model.named_buffers(recurse=False):
-            self.register_buffer(name, buffer)
-        for name, child in model.named_children():
-            self.add_module(name, child)
-        self._nodes = {True: dict(train_nodes), False: dict(eval_nodes)}
-        self._places = {node: _located(model, node) for nodes in self._nodes.values() for node in nodes}
-        self.training = model.training
-
-    def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        model: nn.Module = self.__dict__["_model"]
-        model.training = self.training
-        wanted = self._nodes[self.training]
-        found: dict[str, Any] = {}
-        calls: dict[str, int] = {}
-        nodes: dict[str, dict[int, str]] = {}
-        for node in wanted:
-            module, call = self._places[node]
-            nodes.setdefault(module, {})[call] = node
-
-        def watch(name: str) -> Any:
-            def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-                call = calls.get(name, 0)
-                calls[name] = call + 1
-                if call in nodes[name]:
-                    found[nodes[name][call]] = output
-                    if len(found) == len(wanted):
-                        raise _AllFound
-
-            return hook
-
-        handles = [model.get_submodule(name).register_forward_hook(watch(name)) for name in nodes]
-        try:
-            model(*args, **kwargs)
-        except _AllFound:
-            pass
-        finally:
-            for handle in handles:
-                handle.remove()
-        missing = [node for node in wanted if node not in found]
-        if missing:
-            raise RuntimeError(f"{type(model).__name__} did not run {missing}; no features to return for them")
-        return OrderedDict((new, found[node]) for node, new in wanted.items())
-
-
-def _as_mapping(nodes: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    return {str(k): str(v) for k, v in nodes.items()} if isinstance(nodes, Mapping) else {str(n): str(n) for n in nodes}
+def _return_only(graph: fx.Graph, tracer: NodePathTracer, wanted: dict[str, str]) -> None:
+    """Change what the graph returns: for each name, the last node of what is asked for."""
+    available = list(tracer.node_to_qualname.values())
+    for query in wanted:
+        if not any(re.match(rf"^{query}(\.|$)", name) for name in available):
+            raise ValueError(
+                f"node: '{query}' is not present in model. Hint: use `get_graph_node_names` to make sure the `return_nodes`"
+                " you specified are present. It may even be that you need to specify `train_return_nodes` and"
+                " `eval_return_nodes` separately."
+            )
+    graph.erase_node(graph.output_node())
+    remaining = dict(wanted)
+    chosen: list[tuple[str, fx.Node]] = []
+    nodes = list(graph.nodes)
+    for node in reversed(nodes):
+        path = tracer.node_to_qualname.get(node)
+        if path is None:
+            continue
+        found = next((q for q in remaining if ".".join(path.split(".")[: q.count(".") + 1]) == q), None)
+        if found is not None:
+            chosen.insert(0, (remaining.pop(found), node))
+    with graph.inserting_after(nodes[-1]):
+        graph.output(dict(chosen))
 
 
 def create_feature_extractor(
     model: nn.Module,
-    return_nodes: Sequence[str] | Mapping[str, str] | None = None,
-    train_return_nodes: Sequence[str] | Mapping[str, str] | None = None,
-    eval_return_nodes: Sequence[str] | Mapping[str, str] | None = None,
+    return_nodes: Any = None,
+    train_return_nodes: Any = None,
+    eval_return_nodes: Any = None,
     tracer_kwargs: dict[str, Any] | None = None,
     suppress_diff_warning: bool = False,
     concrete_args: dict[str, Any] | None = None,
-) -> FeatureExtractor:
-    """A module that returns a dict of the outputs of these nodes (a list of names, or a mapping to new names).
-
-    >>> from flambeau.vision.models import resnet18
-    >>> features = create_feature_extractor(resnet18(), {"layer1": "fine", "layer4": "coarse"})
-    """
-    _refuse_tracing(tracer_kwargs, concrete_args)
-    if return_nodes is None and (train_return_nodes is None or eval_return_nodes is None):
+) -> fx.GraphModule:
+    """A model that returns a dict of inner values. `return_nodes` is a list of nodes' names, or a dict from them to the names
+    they get; a module's path means its last node. Parameters are shared with the model."""
+    if return_nodes is None and train_return_nodes is None and eval_return_nodes is None:
         raise ValueError(
             "Either `return_nodes` or `train_return_nodes` and `eval_return_nodes` together, should be specified"
         )
-    if return_nodes is not None and (train_return_nodes is not None or eval_return_nodes is not None):
+    if (train_return_nodes is None) != (eval_return_nodes is None):
         raise ValueError(
-            "If `train_return_nodes` and `eval_return_nodes` are specified, then `return_nodes` should not be"
+            "If any of `train_return_nodes` and `eval_return_nodes` are specified, then both should be specified"
         )
-    train = train_return_nodes if return_nodes is None else return_nodes
-    evaluation = eval_return_nodes if return_nodes is None else return_nodes
-    assert train is not None and evaluation is not None
-    return FeatureExtractor(model, _as_mapping(train), _as_mapping(evaluation))
+    if (return_nodes is None) == (train_return_nodes is None):
+        raise ValueError("If `train_return_nodes` and `eval_return_nodes` are specified, then both should be specified")
+    wanted = {
+        "train": _as_names(return_nodes if train_return_nodes is None else train_return_nodes),
+        "eval": _as_names(return_nodes if eval_return_nodes is None else eval_return_nodes),
+    }
+    tracers, graphs = [], {}
+    was_training = model.training
+    for mode, tracer, graph in _traced(model, _tracer_options(tracer_kwargs), concrete_args):
+        traced = fx.GraphModule(tracer.root, graph, type(model).__name__)
+        _return_only(graph, tracer, wanted[mode])
+        traced.graph.eliminate_dead_code()
+        tracers.append(tracer)
+        graphs[mode] = graph
+    if not suppress_diff_warning:
+        _warn_graph_differences(*tracers)
+    extractor = DualGraphModule(model, graphs["train"], graphs["eval"], class_name=type(model).__name__)
+    extractor.train(was_training)
+    return extractor

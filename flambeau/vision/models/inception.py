@@ -44,9 +44,10 @@ class InceptionA(nn.Module):
         self.branch_pool = conv(in_channels, pool_features, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        one = self.branch1x1(x)
         five = self.branch5x5_2(self.branch5x5_1(x))
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return flambeau.cat([self.branch1x1(x), five, double, self.branch_pool(_average(x))], 1)
+        return flambeau.cat([one, five, double, self.branch_pool(_average(x))], 1)
 
 
 class InceptionB(nn.Module):
@@ -61,8 +62,9 @@ class InceptionB(nn.Module):
         self.branch3x3dbl_3 = conv(96, 96, kernel_size=3, stride=2)
 
     def forward(self, x: Tensor) -> Tensor:
+        three = self.branch3x3(x)
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return flambeau.cat([self.branch3x3(x), double, F.max_pool2d(x, kernel_size=3, stride=2)], 1)
+        return flambeau.cat([three, double, F.max_pool2d(x, kernel_size=3, stride=2)], 1)
 
 
 class InceptionC(nn.Module):
@@ -86,10 +88,11 @@ class InceptionC(nn.Module):
         self.branch_pool = conv(in_channels, 192, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        one = self.branch1x1(x)
         seven = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
         double = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
         double = self.branch7x7dbl_5(self.branch7x7dbl_4(double))
-        return flambeau.cat([self.branch1x1(x), seven, double, self.branch_pool(_average(x))], 1)
+        return flambeau.cat([one, seven, double, self.branch_pool(_average(x))], 1)
 
 
 class InceptionD(nn.Module):
@@ -106,9 +109,10 @@ class InceptionD(nn.Module):
         self.branch7x7x3_4 = conv(192, 192, kernel_size=3, stride=2)
 
     def forward(self, x: Tensor) -> Tensor:
+        three = self.branch3x3_2(self.branch3x3_1(x))
         seven = self.branch7x7x3_2(self.branch7x7x3_1(x))
         seven = self.branch7x7x3_4(self.branch7x7x3_3(seven))
-        return flambeau.cat([self.branch3x3_2(self.branch3x3_1(x)), seven, F.max_pool2d(x, 3, stride=2)], 1)
+        return flambeau.cat([three, seven, F.max_pool2d(x, 3, stride=2)], 1)
 
 
 class InceptionE(nn.Module):
@@ -130,10 +134,12 @@ class InceptionE(nn.Module):
         self.branch_pool = conv(in_channels, 192, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        one = self.branch3x3_1(x)
-        two = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
-        ends = [self.branch3x3_2a(one), self.branch3x3_2b(one), self.branch3x3dbl_3a(two), self.branch3x3dbl_3b(two)]
-        return flambeau.cat([self.branch1x1(x), *ends, self.branch_pool(_average(x))], 1)
+        one = self.branch1x1(x)
+        three = self.branch3x3_1(x)
+        threes = [self.branch3x3_2a(three), self.branch3x3_2b(three)]
+        double = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
+        doubles = [self.branch3x3dbl_3a(double), self.branch3x3dbl_3b(double)]
+        return flambeau.cat([one, *threes, *doubles, self.branch_pool(_average(x))], 1)
 
 
 class InceptionAux(nn.Module):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
+from ... import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from . import functional
 from .autoaugment import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
 from .basic import (

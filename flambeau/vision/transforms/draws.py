@@ -13,8 +13,8 @@ import flambeau
 from flambeau import Tensor
 from flambeau.core.generator import default_generator
 from flambeau.core.tensor import empty
-from flambeau.ops.random_fill import fill
-from flambeau.ops.samplers import Integers, Uniform
+from flambeau.ops.random.random_fill import fill
+from flambeau.ops.random.samplers import Integers, Uniform
 
 
 def uniform(low: float, high: float) -> float:

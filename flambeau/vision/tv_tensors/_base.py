@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import flambeau
 from flambeau import Tensor
 from flambeau.core.overrides import DisableTorchFunctionSubclass
+from flambeau.core.uninterrupted import uninterrupted
 
 D = TypeVar("D", bound="TVTensor")
 
@@ -43,6 +44,7 @@ class set_return_type:
     def __enter__(self) -> None:
         pass
 
+    @uninterrupted
     def __exit__(self, *args: Any) -> None:
         _ReturnType.keep_kind = self.before
 

@@ -46,6 +46,13 @@ class TestCase(SparseCases, unittest.TestCase):
 
     # -- equality -------------------------------------------------------------------------------------------------------------
 
+    def assertGreaterAlmostEqual(
+        self, first: Any, second: Any, places: Any = None, msg: Any = None, delta: Any = None
+    ) -> None:
+        """first > second, or almost equal to it."""
+        if not first >= second:
+            self.assertAlmostEqual(first, second, places, msg, delta)
+
     def assertEqual(  # type: ignore[override]
         self,
         x: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import gc
 import importlib.util
@@ -49,6 +50,8 @@ TEST_CUDA_PYTHON_BINDINGS = TEST_Z3 = TEST_LIBROSA = TEST_FAIRSEQ = TEST_SAVE_XM
 TEST_OPT_EINSUM = importlib.util.find_spec("opt_einsum") is not None
 MI200_ARCH = MI300_ARCH = MI350_ARCH = NAVI_ARCH = ()
 GRADCHECK_NONDET_TOL = 0.0
+FILE_SCHEMA = "file://"
+skip_but_pass_in_sandcastle, skip_but_pass_in_sandcastle_if = unittest.skip, unittest.skipIf
 NoTest = object
 
 # About builds, systems and modes that are never met here.
@@ -359,6 +362,17 @@ def bytes_to_scalar(byte_list: list[int], dtype: Any, device: Any) -> Any:
 def is_coalesced_indices(s: Any) -> bool:
     columns = [tuple(column) for column in s._indices().T.tolist()]
     return columns == sorted(set(columns))
+
+
+class ProfilingMode(enum.Enum):
+    """The executors of PyTorch's TorchScript; here there is one way to run a graph."""
+
+    LEGACY = 1
+    SIMPLE = 2
+    PROFILING = 3
+
+
+GRAPH_EXECUTOR = ProfilingMode.SIMPLE
 
 
 def __getattr__(name: str) -> Any:

@@ -12,19 +12,23 @@ from typing import Any
 
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.blocks import Pictures
 from flambeau.backends.cpu.onednn.plan import (
     Builder,
     Descriptor,
     Memory,
     Plan,
     ThreadPlans,
+    implementation,
     query,
     same_layout,
 )
 from flambeau.backends.cpu.operands import Geometry, Padding
 
-_plans = ThreadPlans(512)
+_plans = ThreadPlans(256 << 20)
+_hints = ThreadPlans(2 << 20)  # descriptors of forward convolutions, which those of their gradients are made from
 _MISSING = object()
+_DESC_SIZE = 4 << 10  # of a primitive's descriptor in memory, about
 
 Sizes = int | Sequence[int]
 
@@ -98,10 +102,12 @@ class _Problem:
         out, inner, *kernel = w.shape
         self.w_shape = tuple(w.shape) if window.groups == 1 else (window.groups, out // window.groups, inner, *kernel)
         self.layout = _choose_layout(x, y)
+        told = (kind, y.dtype.name, self.x_shape, tuple(w.shape), self.y_shape, window)
         self.build = Builder(
-            f"{kind} of {y.dtype.name} input {self.x_shape}, weight {tuple(w.shape)}, output {self.y_shape}, {window}",
+            lambda: "{} of {} input {}, weight {}, output {}, {}".format(*told),
             math.prod(y.shape) * inner * math.prod(kernel),
         )
+        self._wanted: tuple[Descriptor, Descriptor, Descriptor] | None = None
         self.sizes = tuple(
             dnnl.Dims(*values)
             for values in (window.stride, [d - 1 for d in window.dilation], window.before, window.after)
@@ -109,7 +115,8 @@ class _Problem:
 
     def user(self, tensor: Any) -> Memory:
         strides = settled_strides(tensor.shape, tensor._strides)
-        return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type))
+        pictures = Pictures.of(tensor.shape, strides, self.data_type)
+        return self.build.user_memory(Descriptor.strided(tensor.shape, strides, self.data_type), pictures)
 
     def user_weight(self, w: Any, swapped: bool = False) -> Memory:
         """With the leading dimension of (O, C, *) split into (groups, O / groups, C, *); see `swap` for swapped."""
@@ -128,9 +135,12 @@ class _Problem:
 
     def wanted(self) -> tuple[Descriptor, Descriptor, Descriptor]:
         """x, w and y as a primitive is asked to take them."""
-        make = Descriptor.channels_last if self.layout == "channels last" else Descriptor.any_layout
-        kind = self.data_type
-        return make(self.x_shape, kind), Descriptor.any_layout(self.w_shape, kind), make(self.y_shape, kind)
+        if self._wanted is None:
+            make = Descriptor.channels_last if self.layout == "channels last" else Descriptor.any_layout
+            kind = self.data_type
+            x, y = make(self.x_shape, kind), make(self.y_shape, kind)
+            self._wanted = x, Descriptor.any_layout(self.w_shape, kind), y
+        return self._wanted
 
     def wanted_bias(self, bias: Any) -> Descriptor | None:
         return None if bias is None else Descriptor.any_layout(bias.shape, self.data_type)
@@ -138,12 +148,27 @@ class _Problem:
     def forward(self, bias: Any = None) -> int | None:
         lib = dnnl.library()
         x, w, y = self.wanted()
-        return self.build.primitive_desc(
+        created = self.build.owned_desc(
             "convolution_forward_primitive_desc_create",
             *(lib.engine, dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
             *self.sizes,
             lib.attributes,
         )
+        if created is None or implementation(created.address).startswith("ref"):
+            return None
+        _hints.cache.find(self.hint_key(), lambda: created, _DESC_SIZE)
+        return created.address
+
+    def hint(self) -> int | None:
+        """A forward convolution like this one, with a bias or without: which, does not matter to its gradients."""
+        known = _hints.cache.young.get(self.hint_key())
+        if known is None:
+            return self.forward()
+        self.build.keep.append(known)
+        return known.address
+
+    def hint_key(self) -> tuple:
+        return self.x_shape, self.w_shape, self.window, self.layout, self.data_type
 
     def transposed(self, bias: Any) -> int | None:
         lib = dnnl.library()
@@ -179,6 +204,8 @@ class _Problem:
 
 def settled_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The same layout with dimensions of size 1 outermost, because oneDNN objects to odd strides even there."""
+    if 1 not in shape:
+        return tuple(strides)
     extent = max((size * step for size, step in zip(shape, strides, strict=True) if size > 1), default=1)
     return tuple(extent if size == 1 else step for size, step in zip(shape, strides, strict=True))
 
@@ -256,7 +283,7 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
     if not _takes(window, dx, dw, db, dy, x, w):
         return None
     problem = _Problem("convolution backward", x if dx is None else dx, w if dw is None else dw, dy, window)
-    hint = problem.forward()
+    hint = problem.hint()
     if hint is None:
         return None
     data = problem.backward_data(hint) if dx is not None else None

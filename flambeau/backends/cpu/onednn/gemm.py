@@ -6,8 +6,17 @@ import math
 from typing import Any
 
 from flambeau.backends.cpu import operands, threads
+from flambeau.backends.cpu.onednn import direct
 from flambeau.backends.cpu.onednn import library as dnnl
-from flambeau.backends.cpu.onednn.plan import ONE_THREAD_WORK, Builder, Descriptor, Plan, ThreadPlans
+from flambeau.backends.cpu.onednn.plan import (
+    CODE_SIZE,
+    ONE_THREAD_WORK,
+    SHORT_WORK,
+    Builder,
+    Descriptor,
+    Plan,
+    ThreadPlans,
+)
 from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
 from flambeau.core.device import cpu
@@ -15,11 +24,25 @@ from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, new_tensor
 from flambeau.kernels.library.product import columns_times_vector, rows_times_vector
 
-_plans = ThreadPlans(1024)
+_plans = ThreadPlans(128 << 20)
 _MISSING = object()
 
 # A large matrix times a vector: oneDNN's code for it is 2 to 20 times slower than a loop (measured, float32).
 _LARGE_FOR_A_VECTOR = 1 << 14
+
+# Where the direct product (see direct.py) is as fast as a primitive made for the shape, measured; which of the two it is
+# depends on the operands' layouts only, never on what ran before: equal calls give equal bits. Above this many multiply-adds
+# making the primitive costs little beside running it.
+_DIRECT_WORK = 2e8
+_DIRECT_BIASED = (
+    1 << 20
+)  # elements of a result: the bias is added in a pass of its own, which should find them in a cache
+_LONG_COLUMNS, _FEW_ROWS = (
+    256,
+    16,
+)  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
+_GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
+_NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of each matrix of a batch
 
 
 def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
@@ -92,18 +115,20 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
     key: tuple = (*(x.shape for x in made), *(x._strides for x in made), *(x.dtype for x in made))
     if bias is not None:
         key += (bias.shape, bias._strides, bias.dtype)
-    plan = cache.young.get(key)
+    plan: Any = cache.young.get(key)
     same = all(x._storage is y._storage and x._offset == y._offset for x, y in zip(made, (result, a, b)))
-    if type(plan) is Plan and same and result._contig and result._offset == 0:
+    if type(plan) in (Plan, direct.DirectProduct) and same and result._contig and result._offset == 0:
         key = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
         if bias is not None:
             key += (bias.shape, bias._strides, bias.dtype, bias.device)
         entry = (plan, result.nbytes, result.shape, result._strides, result.dtype)
-        cache.find(key, lambda: entry)
+        cache.find(key, lambda: entry, plan.size)
 
 
 class _VectorProduct:
     """A matrix times a column, or a row times a matrix: steps between elements for the kernels."""
+
+    size = 0
 
     def __init__(self, c: _Layout, left: _Layout, right: _Layout, bias: Any):
         self.matrix_first = c.shape[1] == 1
@@ -206,6 +231,9 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
 
 def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
     operands.check_matmul(dst, a, b, bias)
+    quick = _make_quickly(dst, a, b, bias)
+    if quick is not None:
+        return quick
     data_type = dnnl.DATA_TYPES.get(dst.dtype)
     rank = len(dst.shape)
     if data_type is None or 0 in dst.shape or a.shape[-1] == 0 or rank > dnnl.MAX_DIMS:
@@ -228,12 +256,20 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         for layout in (c, left, right):
             layout.transpose()
     work = math.prod(dst.shape) * a.shape[-1]
-    build = Builder(f"matmul of {dst.dtype.name} {tuple(a.shape)} @ {tuple(b.shape)}", work)
+    if data_type == dnnl.DATA_TYPES[dtypes.float32] and len(c.shape) == 2:
+        first, second = (right, left) if swapped else (left, right)
+        sizes = (c.shape[0], c.shape[1], first.shape[1])
+        product = _direct_product(sizes, _leading(first), _leading(second), c.strides[0], bias, swapped)
+        if product is not None:
+            return product
+    told = (dst.dtype.name, tuple(a.shape), tuple(b.shape))
+    build = Builder(lambda: "matmul of {} {} @ {}".format(*told), work)
     descriptors = [Descriptor.strided(x.shape, x.strides, data_type) for x in (c, left, right)]
     row = [1] * (len(c.shape) - 1) + [c.shape[-1]]
     if bias is not None:
         descriptors.append(Descriptor.strided(row, [row[-1]] * (len(row) - 1) + [1], data_type))
     memories = [build.user_memory(descriptor) for descriptor in descriptors]
+    general = _prefers_gemm(c, left, right, swapped) and data_type == dnnl.DATA_TYPES[dtypes.float32]
     source, weights = (2, 1) if swapped else (1, 2)
     created = build.primitive_desc(
         "matmul_primitive_desc_create",
@@ -243,14 +279,74 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         descriptors[3] if bias is not None else None,
         descriptors[0],
         dnnl.library().attributes,
+        prefer="gemm" if general else None,
     )
     if created is None:
         return None
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
-    build.step(created, arguments)
+    build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return Plan(build)
+
+
+def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
+    """The direct product of float32 matrices that need no second look: a dense row-major result, operands with dense rows or
+    columns, no dimension of size 0 or 1. None for all others, and where a primitive is faster."""
+    if dst.dtype is not dtypes.float32 or not len(dst.shape) == len(a.shape) == len(b.shape) == 2:
+        return None
+    (rows, columns), inner = dst.shape, a.shape[1]
+    if rows < 2 or columns < 2 or inner < 2 or dst._strides[1] != 1 or dst._strides[0] < columns:
+        return None
+    if bias is not None and bias._strides[0] != 1:
+        return None
+    left, right = _dense_side(a, rows, inner), _dense_side(b, inner, columns)
+    if left is None or right is None:
+        return None
+    return _direct_product((rows, columns, inner), left, right, dst._strides[0], bias, False)
+
+
+def _dense_side(matrix: Any, rows: int, columns: int) -> tuple[bytes, int] | None:
+    """BLAS's transposition flag and leading dimension of a matrix with dense rows or columns."""
+    row_step, column_step = matrix._strides
+    if column_step == 1 and row_step >= columns:
+        return b"N", row_step
+    return (b"T", column_step) if row_step == 1 and column_step >= rows else None
+
+
+def _direct_product(
+    sizes: tuple[int, int, int],
+    left: tuple[bytes, int],
+    right: tuple[bytes, int],
+    step: int,
+    bias: Any,
+    swapped: bool,
+) -> direct.DirectProduct | None:
+    """The product without a primitive, or None where a primitive is faster. `sizes` are rows, columns and inner size, left and
+    right the flags and leading dimensions; where they are `swapped`, the result's transpose is computed from b and a."""
+    rows, columns, inner = sizes
+    work = rows * columns * inner
+    (left_letter, left_step), (right_letter, right_step) = left, right
+    if work >= _DIRECT_WORK or (bias is not None and rows * columns > _DIRECT_BIASED):
+        return None
+    if right_letter == b"T" and inner >= _LONG_COLUMNS and rows >= _FEW_ROWS:
+        return None
+    runner = direct.runner(work < SHORT_WORK)
+    if runner is None:
+        return None
+    steps = (left_step, right_step, step)
+    return direct.DirectProduct((left_letter, right_letter), sizes, steps, swapped, work < ONE_THREAD_WORK, runner)
+
+
+def _prefers_gemm(c: _Layout, left: _Layout, right: _Layout, swapped: bool) -> bool:
+    """Whether a batch of products runs about as fast on oneDNN's general code, which is made five times as quickly as code
+    for one shape: where left operands are transposed, and where matrices are neither small nor narrow."""
+    first = right if swapped else left
+    if len(c.shape) == 2:
+        return False
+    rows, columns = c.shape[-2:]
+    large = min(rows, columns) >= _NARROW and rows * columns * first.shape[-1] >= _SMALL_MATRIX
+    return large or first.strides[-1] != 1
 
 
 def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:

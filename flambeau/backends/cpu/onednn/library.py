@@ -6,16 +6,17 @@ Numbers below are oneDNN's own enum values, unchanged in every 3.x release.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import os
 import site
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.backends.cpu import threads
 from flambeau.core import dtype as dtypes
+from flambeau.core.locks import ONEDNN, new_lock
 
 # data types
 DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
@@ -56,8 +57,10 @@ _CPU_ENGINE, _IN_ORDER_STREAM, _USER_SCRATCHPAD = 1, 1, 1
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
 
 
-class ExecArg(ctypes.Structure):
-    _fields_ = [("arg", ctypes.c_int), ("memory", ctypes.c_void_p)]
+@functools.cache
+def words(count: int) -> Any:
+    """An array type of 64-bit words. Two of them are a `dnnl_exec_arg_t`: the argument's number, then its memory object."""
+    return ctypes.c_int64 * count
 
 
 class _Version(ctypes.Structure):
@@ -87,6 +90,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "memory_set_data_handle": (_ptr, _ptr),
     "memory_destroy": (_ptr,),
     "primitive_desc_query": (_ptr, _int, _int, _ptr),
+    "primitive_desc_next_impl": (_ptr,),
     "primitive_desc_destroy": (_ptr,),
     "primitive_create": (_out, _ptr),
     "primitive_execute": (_ptr, _ptr, _int, _ptr),
@@ -114,6 +118,11 @@ _VALUE_FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+# Held while the library is loaded or makes something: it keeps primitives in a cache with a lock of its own, and if a fork came
+# meanwhile, that would stay locked in the child.
+making = new_lock(ONEDNN)
+
+
 class Library:
     """The loaded library: its functions under their names without the `dnnl_` prefix, one engine, one stream.
 
@@ -127,9 +136,10 @@ class Library:
         self.version = _read_version(releasing, path)
         self.functions: dict[str, Callable[..., int]] = {}
         for name, argtypes in _STATUS_FUNCTIONS.items():
-            self.functions[name] = _declare(releasing, name, _int, argtypes)
+            short = name.startswith("memory_") or name.endswith(("_destroy", "_query"))
+            self.functions[name] = _declare(holding if short else releasing, name, _int, argtypes)
         for name, (restype, *rest) in _VALUE_FUNCTIONS.items():
-            self.functions[name] = _declare(releasing, name, restype, rest)
+            self.functions[name] = _declare(holding, name, restype, rest)
         quick = _declare(holding, "memory_set_data_handle", _int, _STATUS_FUNCTIONS["memory_set_data_handle"])
         self.set_data_handle = quick
         self.execute = self.functions["primitive_execute"]
@@ -143,7 +153,8 @@ class Library:
 
     def call(self, name: str, *args: Any, about: str = "") -> None:
         """Calls a function that returns a status; raises RuntimeError unless it is success."""
-        status = self.functions[name](*args)
+        with making:
+            status = self.functions[name](*args)
         if status:
             raise failure(status, name, about)
 
@@ -202,14 +213,13 @@ def _installed_files() -> Iterator[str]:
         yield from (str(file.locate()) for file in files if file.name in _FILE_NAMES)
 
 
-_lock = threading.Lock()
 _loaded: Library | None = None
 _problems: list[str] | None = None  # why loading failed, once it has been tried
 
 
 def _load() -> Library | None:
     global _loaded, _problems
-    with _lock:
+    with making:
         if _loaded is None and _problems is None:
             threads.library()  # first, because it tells libgomp how to wait before that loads
             problems = []

@@ -6,7 +6,10 @@ thread share one buffer, because they never run at the same time.
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import functools
+import itertools
 import os
 import threading
 import weakref
@@ -18,13 +21,20 @@ import numpy as np
 from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
+from flambeau.backends.cpu.onednn.blocks import Pictures
+from flambeau.core import dtype as dtypes
+from flambeau.core.uninterrupted import at_once, uninterrupted
 
 _ALIGNMENT = 64
 # A primitive that is expected to finish this soon keeps the GIL: giving it away would cost more than it frees.
-_SHORT_WORK = 4e6  # multiply-adds
+SHORT_WORK = 4e6  # multiply-adds
 
 # Below this a second thread saves a microsecond or two at best, and costs a time slice where its core is busy.
 ONE_THREAD_WORK = 5e5  # multiply-adds
+
+# What things take in memory, about: the code of a primitive made for one shape, of one that changes layouts, and a cache's key
+# with the tables and small objects of its entry. (oneDNN does not tell; measured over thousands of shapes.)
+CODE_SIZE, _REORDER_SIZE, KEY_SIZE = 96 << 10, 24 << 10, 2 << 10
 
 # What a primitive descriptor creation returned: the descriptor's address, or None where oneDNN has no fast code.
 PrimitiveDesc = int | None
@@ -36,34 +46,52 @@ class Owned:
     __slots__ = ("address", "_destroy")
 
     def __init__(self, address: int, destroy: Callable[..., int]):
-        self.address, self._destroy = address, destroy
+        self._destroy = _destroyers.get(id(destroy)) or _destroyers.setdefault(id(destroy), at_once(destroy))
+        self.address = address
 
+    @uninterrupted
     def __del__(self) -> None:
-        self._destroy(self.address)
+        try:
+            self._destroy[self.address]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_destroyers: dict[int, Any] = {}  # by the identity of the library's functions, which are never freed
 
 
 class Descriptor(Owned):
-    """A memory descriptor."""
+    """A memory descriptor. They never change, so those in use lately are shared: one picture meets several primitives."""
 
     __slots__ = ()
 
     @classmethod
     def strided(cls, shape: Sequence[int], strides: Sequence[int], data_type: int) -> Descriptor:
-        return cls._create("memory_desc_create_with_strides", shape, data_type, dnnl.Dims(*strides))
+        return _descriptor("memory_desc_create_with_strides", tuple(shape), data_type, tuple(strides))
 
     @classmethod
     def any_layout(cls, shape: Sequence[int], data_type: int) -> Descriptor:
-        return cls._create("memory_desc_create_with_tag", shape, data_type, dnnl.FORMAT_ANY)
+        return cls.tagged(shape, data_type, dnnl.FORMAT_ANY)
 
     @classmethod
     def channels_last(cls, shape: Sequence[int], data_type: int) -> Descriptor:
         return cls.strided(shape, channels_last_strides(shape), data_type)
 
     @classmethod
-    def _create(cls, function: str, shape: Sequence[int], data_type: int, layout: Any) -> Descriptor:
-        lib = dnnl.library()
-        address = lib.create(function, len(shape), dnnl.Dims(*shape), data_type, layout, about=f"shape {tuple(shape)}")
-        return cls(address, lib.functions["memory_desc_destroy"])
+    def tagged(cls, shape: Sequence[int], data_type: int, tag: int) -> Descriptor:
+        """In the layout that a format tag names."""
+        return _descriptor("memory_desc_create_with_tag", tuple(shape), data_type, tag)
+
+
+@functools.lru_cache(512)
+def _descriptor(function: str, shape: tuple[int, ...], data_type: int, layout: int | tuple[int, ...]) -> Descriptor:
+    functions = dnnl.library().functions
+    result = ctypes.c_void_p()
+    given = layout if isinstance(layout, int) else dnnl.Dims(*layout)
+    status = functions[function](ctypes.byref(result), len(shape), dnnl.Dims(*shape), data_type, given)
+    if status:
+        raise dnnl.failure(status, function, f"shape {shape}")
+    return Descriptor(result.value or 0, functions["memory_desc_destroy"])
 
 
 def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -77,14 +105,46 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Memory:
-    """A memory object of a plan: `slot` is the position of the user's pointer, or None for scratch space."""
+    """A memory object of a plan: a user's tensor, or scratch space at `offset`. `pictures` says how a user's tensor lies, where
+    kernels of our own can turn it."""
 
-    __slots__ = ("owned", "desc", "slot")
+    __slots__ = ("address", "desc", "offset", "pictures")
 
-    def __init__(self, desc: int, slot: int | None):
+    def __init__(self, desc: int, owner: Parts, offset: int = 0, pictures: Pictures | None = None):
         lib = dnnl.library()
-        self.owned = Owned(lib.create("memory_create", desc, lib.engine, None), lib.functions["memory_destroy"])
-        self.desc, self.slot = desc, slot
+        result = ctypes.c_void_p()
+        status = lib.functions["memory_create"](ctypes.byref(result), desc, lib.engine, None)
+        if status:
+            raise dnnl.failure(status, "memory_create", "")
+        self.address = result.value or 0
+        owner.memories.append(self.address)
+        self.desc, self.offset, self.pictures = desc, offset, pictures
+
+
+class Parts:
+    """The oneDNN objects of one plan, destroyed with it. One object for all of them: there are thousands of plans, and Python's
+    collector looks at every object again and again."""
+
+    __slots__ = ("memories", "primitives", "arrays", "_end")
+
+    def __init__(self) -> None:
+        functions = dnnl.library().functions
+        self.memories: list[int] = []
+        self.primitives: list[int] = []
+        self.arrays: list[Any] = []  # of execution arguments
+        # Made beforehand, because a finalizer must not be interrupted: going through it destroys them all.
+        end = map(functions["primitive_destroy"], self.primitives), map(functions["memory_destroy"], self.memories)
+        self._end = itertools.chain(*end)
+
+    @uninterrupted
+    def __del__(self) -> None:
+        try:
+            _go_through[self._end]
+        except AttributeError:  # construction was interrupted
+            pass
+
+
+_go_through = at_once(collections.deque(maxlen=0).extend)
 
 
 class _Workspace(threading.local):
@@ -99,6 +159,7 @@ class _Workspace(threading.local):
 
     def reserve(self, size: int) -> int:
         if size > self.size:
+            size += size // 4  # a little more than needed, because the next shape may be a little larger
             self.clear()  # before allocating anew, so that both are never held at once
             self.buffer = np.empty(size + _ALIGNMENT, np.uint8)
             self.address, self.size = -(-self.buffer.ctypes.data // _ALIGNMENT) * _ALIGNMENT, size
@@ -113,31 +174,35 @@ class Plan:
 
     __slots__ = (
         "what",
+        "size",
         "steps",
         "user_memories",
         "scratch",
         "scratch_size",
         "base",
+        "before",
+        "after",
         "table",
         "address",
         "runner",
         "_execute",
         "_set",
         "_stream",
-        "_keep",
+        "_parts",
     )
 
     def __init__(self, builder: Builder):
         lib = dnnl.library()
-        self.what = builder.what
+        self.what, self.size = builder.what, builder.size
         self.steps = tuple(builder.steps)
-        self.user_memories = [memory.owned.address for memory in builder.user]
+        self.user_memories = tuple([memory.address for memory in builder.user])
         self.scratch = tuple(builder.scratch)
         self.scratch_size, self.base = builder.scratch_size, -1
-        brief = builder.work < _SHORT_WORK
+        self.before, self.after = builder.before, builder.after
+        brief = builder.work < SHORT_WORK
         self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
-        self._keep = builder.keep
+        self._parts = builder.parts
         self.table = sequence.table(self.user_memories, self.steps)
         self.address = ctypes.addressof(self.table)
         self.runner = sequence.runner(brief) or self._run_by_ctypes
@@ -146,13 +211,17 @@ class Plan:
         """Runs all steps on the user's tensors, given by address in the order the plan was built with."""
         if self.scratch_size:
             self.bind_scratch()
+        for kernel, user, offset, numbers in self.before:
+            kernel(self.base + offset, pointers[user], *numbers)
         self.runner(self.address, *pointers, *(None,) * (sequence.POINTERS - len(pointers)))
         if self.table[sequence.STATUS]:
             self.fail()
+        for kernel, user, offset, numbers in self.after:
+            kernel(pointers[user], self.base + offset, *numbers)
 
     def fail(self) -> NoReturn:
         status, self.table[sequence.STATUS] = self.table[sequence.STATUS], 0
-        raise dnnl.failure(status, "primitive_execute", self.what)
+        raise dnnl.failure(status, "primitive_execute", self.what())
 
     def _run_by_ctypes(self, address: int, *pointers: int | None) -> None:
         """What the native runner does, where there is none."""
@@ -169,80 +238,105 @@ class Plan:
         for memory, offset in self.scratch:
             status = self._set(memory, base + offset)
             if status:
-                raise dnnl.failure(status, "memory_set_data_handle", self.what)
+                raise dnnl.failure(status, "memory_set_data_handle", self.what())
         self.base = base
 
 
 class Builder:
-    """Collects the parts of a plan."""
+    """Collects the parts of a plan. `what()` names it in messages."""
 
-    def __init__(self, what: str, work: float):
+    def __init__(self, what: Callable[[], str], work: float):
         self.what, self.work = what, work
         self.steps: list[tuple[int, int, int]] = []
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
-        self.scratch_size = 0
-        self.keep: list[Any] = []
+        self.scratch_size = self.size = 0
+        self.parts = Parts()
+        self.keep: list[Any] = []  # what must live until the plan is made
+        # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,
+        # offset in the scratch space, sizes and steps).
+        self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
+        self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
-    def user_memory(self, desc: Descriptor) -> Memory:
+    def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `Plan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, len(self.user))
+        memory = Memory(desc.address, self.parts, pictures=pictures)
         self.user.append(memory)
-        self.keep.append(memory)
         return memory
 
     def scratch_memory(self, desc: int) -> Memory:
-        memory = Memory(desc, None)
-        self.keep.append(memory)
-        self.scratch.append((memory.owned.address, self.scratch_size))
+        memory = Memory(desc, self.parts, self.scratch_size)
+        self.scratch.append((memory.address, self.scratch_size))
         size = dnnl.library().functions["memory_desc_get_size"](desc)
         self.scratch_size += -(-size // _ALIGNMENT) * _ALIGNMENT
         return memory
 
-    def primitive_desc(self, function: str, *args: Any) -> PrimitiveDesc:
-        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code."""
+    def primitive_desc(self, function: str, *args: Any, prefer: str | None = None) -> PrimitiveDesc:
+        """A primitive descriptor, or None where oneDNN has no code, or only its slow reference code. `prefer` is how the
+        name of the wanted code begins, where oneDNN has several; without it, or without such code, the first is taken."""
+        lib = dnnl.library()
+        owned = self.owned_desc(function, *args)
+        if owned is None:
+            return None
+        while prefer and not implementation(owned.address).startswith(prefer):
+            if lib.functions["primitive_desc_next_impl"](owned.address):
+                return self.primitive_desc(function, *args)
+        return None if implementation(owned.address).startswith("ref") else owned.address
+
+    def owned_desc(self, function: str, *args: Any) -> Owned | None:
+        """Any primitive descriptor for these arguments, or None where oneDNN has none at all."""
         lib = dnnl.library()
         result = ctypes.c_void_p()
         addresses = [arg.address if isinstance(arg, Owned) else arg for arg in args]
-        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
+        with threads.one_in_libgomp(self.work < ONE_THREAD_WORK), dnnl.making:
             status = lib.functions[function](ctypes.byref(result), *addresses)
         if status == dnnl.UNIMPLEMENTED:
             return None
         if status:
-            raise dnnl.failure(status, function, self.what)
+            raise dnnl.failure(status, function, self.what())
         owned = Owned(result.value or 0, lib.functions["primitive_desc_destroy"])
         self.keep.append((owned, args))
-        return None if implementation(owned.address).startswith("ref") else owned.address
+        return owned
 
-    def step(self, primitive_desc: int, arguments: dict[int, Memory]) -> None:
+    def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
         """Appends a primitive with its arguments, and its scratchpad where it wants one."""
+        self.size += size
         lib = dnnl.library()
+        result = ctypes.c_void_p()
         with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
-            created = lib.create("primitive_create", primitive_desc, about=self.what)
-        primitive = Owned(created, lib.functions["primitive_destroy"])
+            status = lib.functions["primitive_create"](ctypes.byref(result), primitive_desc)
+        if status:
+            raise dnnl.failure(status, "primitive_create", self.what())
+        primitive = result.value or 0
+        self.parts.primitives.append(primitive)
         scratchpad = query(primitive_desc, dnnl.QUERY_SCRATCHPAD)
         if lib.functions["memory_desc_get_size"](scratchpad):
             arguments = {**arguments, dnnl.ARG_SCRATCHPAD: self.scratch_memory(scratchpad)}
-        pairs = [(arg, memory.owned.address) for arg, memory in arguments.items()]
-        array = (dnnl.ExecArg * len(pairs))(*(dnnl.ExecArg(*pair) for pair in pairs))
-        self.keep += [primitive, array]
-        self.steps.append((primitive.address, len(pairs), ctypes.addressof(array)))
+        words = [word for arg, memory in arguments.items() for word in (arg, memory.address)]
+        array = dnnl.words(len(words))(*words)
+        self.parts.arrays.append(array)
+        self.steps.append((primitive, len(arguments), ctypes.addressof(array)))
 
     def reorder(self, source: Memory, target: Memory) -> None:
         lib = dnnl.library()
         function = "reorder_primitive_desc_create"
-        created = self.primitive_desc(function, source.desc, lib.engine, target.desc, lib.engine, lib.attributes)
+        created = self.owned_desc(function, source.desc, lib.engine, target.desc, lib.engine, lib.attributes)
         if created is None:
-            raise RuntimeError(f"oneDNN: no reorder for {self.what}")
-        self.step(created, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target})
+            raise RuntimeError(f"oneDNN: no reorder for {self.what()}")
+        self.step(created.address, {dnnl.ARG_SRC: source, dnnl.ARG_DST: target}, _REORDER_SIZE)
 
     def input(self, memory: Memory, wanted: int) -> Memory:
         """`memory` in the layout a primitive wants: itself, or a scratch copy made each run."""
         if same_layout(memory.desc, wanted):
             return memory
         copy = self.scratch_memory(wanted)
-        self.reorder(memory, copy)
+        pictures = memory.pictures
+        kernel = None if pictures is None else pictures.to_blocks(_LaidOut(wanted, pictures))
+        if kernel is not None and pictures is not None:
+            self.before.append((kernel, self.user.index(memory), copy.offset, pictures.numbers))
+        else:
+            self.reorder(memory, copy)
         return copy
 
     def output(self, memory: Memory, wanted: int) -> Memory:
@@ -250,8 +344,26 @@ class Builder:
         return memory if same_layout(memory.desc, wanted) else self.scratch_memory(wanted)
 
     def deliver(self, result: Memory, memory: Memory) -> None:
-        if result is not memory:
+        if result is memory:
+            return
+        pictures = memory.pictures
+        kernel = None if pictures is None else pictures.from_blocks(_LaidOut(result.desc, pictures))
+        if kernel is not None and pictures is not None:
+            self.after.append((kernel, self.user.index(memory), result.offset, pictures.numbers))
+        else:
             self.reorder(result, memory)
+
+
+class _LaidOut:
+    """Asks whether a descriptor is that of these pictures in the layout that a format tag names."""
+
+    def __init__(self, desc: int, pictures: Pictures):
+        self.desc, self.pictures = desc, pictures
+
+    def __call__(self, tag: int) -> bool:
+        # Named, because it must live while it is read.
+        tagged = Descriptor.tagged(self.pictures.shape, dnnl.DATA_TYPES[dtypes.float32], tag)
+        return same_layout(self.desc, tagged.address)
 
 
 def query(primitive_desc: int, what: int) -> int:
@@ -271,29 +383,33 @@ def same_layout(left: int, right: int) -> bool:
 
 
 class PlanCache:
-    """Plans by key, at most `capacity` of them.
+    """Plans by key, at most `capacity` bytes of them, as far as their sizes are known.
 
     Two generations make it least-recently-used without any work on a hit: an entry found in the old one moves to the
     young one, and when that is full the old one is dropped.
     """
 
-    __slots__ = ("half", "young", "old", "__weakref__")
+    __slots__ = ("half", "size", "young", "old", "__weakref__")
 
     def __init__(self, capacity: int):
-        self.half = max(1, capacity // 2)
+        self.half = capacity // 2
+        self.size = 0  # of the young generation
         self.young: dict[Hashable, Any] = {}
         self.old: dict[Hashable, Any] = {}
 
-    def find(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed."""
+    def find(self, key: Hashable, make: Callable[[], Any], size: int | None = None) -> Any:
+        """The entry of this key, from the old generation or newly made; for use after a look into `young` missed. Without a
+        `size`, the entry has one, or is None."""
         entry = self.old.pop(key) if key in self.old else make()
-        if len(self.young) >= self.half:
-            self.old, self.young = self.young, {}
+        size = KEY_SIZE + (size if size is not None else 0 if entry is None else entry.size)
+        if self.young and self.size + size > self.half:
+            self.old, self.young, self.size = self.young, {}, 0
         self.young[key] = entry
+        self.size += size
         return entry
 
     def clear(self) -> None:
-        self.young, self.old = {}, {}
+        self.young, self.old, self.size = {}, {}, 0
 
 
 class ThreadPlans(threading.local):

@@ -31,19 +31,17 @@ def runner(brief: bool) -> Any:
 
 def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]]) -> Any:
     """What the runner reads, as a ctypes array."""
+    words = [*_addresses(), dnnl.library().stream, 0, len(memories), len(steps), *memories]
+    for step in steps:
+        words += step
+    return dnnl.words(len(words))(*words)
+
+
+@functools.cache
+def _addresses() -> list[int]:
     lib = dnnl.library()
     functions: Any = (lib.set_data_handle, lib.execute_holding)
-    addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
-    words = [
-        *addresses,
-        lib.stream,
-        0,
-        len(memories),
-        len(steps),
-        *memories,
-        *(word for step in steps for word in step),
-    ]
-    return (ctypes.c_int64 * len(words))(*words)
+    return [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
 
 
 _STORES = "".join(

@@ -17,6 +17,7 @@ from typing import Any
 from flambeau.core.allocator import round_size
 from flambeau.core.shared_memory import SharedBlock
 from flambeau.core.storage import UntypedStorage
+from flambeau.core.uninterrupted import uninterrupted
 
 MOST_NEW = 64  # blocks sent in one message: each is an open file for a moment, and a process may have few of them
 _MOST_FREE = 16  # blocks a worker keeps for later
@@ -44,8 +45,14 @@ class Lease(SharedBlock):
         self.root, self.number, self.home = root, number, home
         self.forks, self.sent = _forks, False
 
+    @uninterrupted
     def __del__(self) -> None:
-        self.home.ended(self)
+        try:
+            ended = self.home.ended
+            # A child forked in the meantime may be looking at the batch: then its bytes must stay as they are.
+            ended += ((self.number, self.sent, self.forks == _forks),)
+        except AttributeError:  # construction was interrupted
+            pass
 
 
 class WorkerPool:
@@ -58,11 +65,13 @@ class WorkerPool:
         self._new: list[tuple[int, SharedBlock]] = []  # to go with the message being written
         self._named: list[int] = []  # by that message
         self._dropped: list[int] = []
+        self.ended: deque[tuple[int, bool, bool]] = deque()  # see Lease
 
     def storage(self, nbytes: int) -> UntypedStorage:
         """Uninitialised shared memory."""
         if not nbytes:
             return UntypedStorage(0)
+        self._look_for_ended()
         number = self._fitting(nbytes)
         if number is None:
             number, root = self._count, SharedBlock.allocate(-(-round_size(nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE)
@@ -79,11 +88,12 @@ class WorkerPool:
                 return number
         return None
 
-    def ended(self, lease: Lease) -> None:
-        """Nothing here looks at the block any more. If it was never sent, it is free."""
-        if not lease.sent:
-            self._lent.pop(lease.number, None)
-            self._keep(lease.number, lease.root)
+    def _look_for_ended(self) -> None:
+        """Nothing here looks at some blocks any more. Those that were never sent are free."""
+        while self.ended:
+            number, sent, _ = self.ended.popleft()
+            if not sent and number in self._lent:
+                self._keep(number, self._lent.pop(number)[0])
 
     def _keep(self, number: int, root: SharedBlock) -> None:
         self._free[number] = root
@@ -147,7 +157,7 @@ class LoaderBlocks:
 
     def __init__(self) -> None:
         self._roots: dict[int, SharedBlock] = {}
-        self._ended: deque[tuple[int, bool]] = deque()
+        self.ended: deque[tuple[int, bool, bool]] = deque()  # see Lease
 
     def add(self, number: int, fd: int, nbytes: int) -> None:
         self._roots[number] = SharedBlock(fd, nbytes, keep_fd=False)
@@ -159,16 +169,12 @@ class LoaderBlocks:
         root = self._roots[number]
         return UntypedStorage.borrow(root.ptr, nbytes, Lease(root, number, self))
 
-    def ended(self, lease: Lease) -> None:
-        # A child forked in the meantime may be looking at the batch: then its bytes must stay as they are.
-        self._ended.append((lease.number, lease.forks == _forks))
-
     def take_ended(self) -> tuple[list[int], list[int]]:
         """Blocks the worker can use again, and those it cannot."""
         returned: list[int] = []
         lost: list[int] = []
-        while self._ended:
-            number, clean = self._ended.popleft()
+        while self.ended:
+            number, _, clean = self.ended.popleft()
             if clean:
                 returned.append(number)
             else:

@@ -16,7 +16,7 @@ from flambeau.core.layout import strided
 from flambeau.core.size import make_size
 from flambeau.core.tensor import Tensor, contiguous_strides, empty, from_array, new_tensor, numel_of
 from flambeau.ops import namespace
-from flambeau.ops.joining import stack_into
+from flambeau.ops.shape.joining import stack_into
 
 from .blocks import worker_pool
 from .containers import each_part, rebuilt_mapping, rebuilt_sequence
@@ -122,7 +122,7 @@ def _addresses(batch: Any) -> list[int] | None:
     for t in batch:
         if type(t) is not Tensor or t.dtype is not d or t.shape != shape or not t._contig or t.device is not cpu:
             return None
-        if t._meta is not None and t.requires_grad:
+        if t._autograd is not None and t.requires_grad:
             return None
         places.append(t._storage.ptr + t._offset * size)
     return places

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from .worker import Job, worker_loop
 
 _CHECK_SECONDS = 5.0  # how often to look at processes that neither answer nor signal their end
 _PATIENCE = 5.0  # how long a worker may take to finish what it is doing when stopped
+_SOON = 0.05  # seconds, for a finalizer to end
 _EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -39,6 +42,15 @@ class _Crew:
                 getattr(process, force)()
             _join(alive, 1.0)
 
+    def wind_up(self) -> None:
+        """`stop` where Python would lose a Ctrl-C: one that arrives in the meantime is delivered when this has ended."""
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            self.patience = 0.0
+            self.stop()
+            threading.Timer(_SOON, _thread.interrupt_main).start()
+
 
 def _join(processes: list[Any], seconds: float) -> None:
     deadline = time.monotonic() + seconds
@@ -52,7 +64,7 @@ class Team:
     def __init__(self, context: Any, jobs: list[Job]):
         self._crew = crew = _Crew()
         self.channels, self.processes = crew.channels, crew.processes
-        self.stop = weakref.finalize(self, crew.stop)  # when the team goes, or the interpreter exits
+        self.stop = weakref.finalize(self, crew.wind_up)  # when the team goes, or the interpreter exits
         self._poll = select.poll()
         self._numbers: dict[int, int] = {}
         try:

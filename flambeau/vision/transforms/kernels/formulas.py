@@ -10,9 +10,10 @@ from typing import Any
 
 from flambeau.core import dtype as dt
 from flambeau.expr import floor, fma, fmod, maximum, minimum, pow_, where
-from flambeau.ops.faces import make_face
-from flambeau.ops.formula import Pointwise
-from flambeau.ops.registry import Op
+from flambeau.ops.machinery.faces import make_face
+from flambeau.ops.machinery.formula import Pointwise
+from flambeau.ops.machinery.public import dress
+from flambeau.ops.machinery.record import Op
 
 
 def _as_image(op: Any, operands: tuple) -> tuple[Any, Any]:
@@ -32,9 +33,8 @@ def _formula(rule: Callable) -> Callable:
     def declare(formula: Callable) -> Callable:
         impl = Pointwise(formula.__name__, formula, rule)
         face = make_face(impl, False)
-        face.__name__ = face.__qualname__ = formula.__name__
-        face.__doc__ = formula.__doc__
-        face.op = Op(formula.__name__, "pointwise", face, (), None, None, False, True, impl, (), formula.__doc__ or "")
+        op = Op(formula.__name__, "pointwise", face, (), None, None, False, True, impl, (), formula.__doc__ or "")
+        dress(face, op, formula, face.unwatched_twin)
         return face
 
     return declare

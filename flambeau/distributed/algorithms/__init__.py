@@ -1,0 +1,5 @@
+"""Algorithms above process groups: uneven inputs, communication hooks, model averaging."""
+
+from .join import Join, Joinable, JoinHook
+
+__all__ = ["Join", "JoinHook", "Joinable"]

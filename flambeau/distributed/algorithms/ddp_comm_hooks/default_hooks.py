@@ -1,0 +1,80 @@
+"""Plain averaging, and averaging in half the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....core.dtype import BY_NAME
+from ....core.graph import unrecorded
+from ....core.tensor import Tensor
+from ....futures import Future
+from ... import groups
+from ...buckets import GradBucket
+
+__all__ = [
+    "allreduce_hook",
+    "bf16_compress_hook",
+    "bf16_compress_wrapper",
+    "fp16_compress_hook",
+    "fp16_compress_wrapper",
+]
+
+
+def _group(process_group: Any) -> Any:
+    return process_group if process_group is not None else groups._get_default_group()
+
+
+def _average(process_group: Any, tensor: Tensor) -> Future:
+    group = _group(process_group)
+    unrecorded(tensor.div_, group.size())
+    return group.allreduce([tensor]).get_future().then(lambda done: done.value()[0])
+
+
+def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
+    """The average, as without a hook."""
+    return _average(process_group, bucket.buffer())
+
+
+def _compressed(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
+    buffer = bucket.buffer()
+    if isinstance(process_group, Tensor):
+        raise TypeError("the state of this hook is a process group")
+    small = unrecorded(buffer.to, dtype)
+    average = _average(process_group, small)
+    return average.then(lambda done: unrecorded(buffer.copy_, done.value()))
+
+
+def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
+    """The average, computed and sent in float16."""
+    return _compressed(BY_NAME["float16"], process_group, bucket)
+
+
+def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
+    """The average, computed and sent in bfloat16."""
+    return _compressed(BY_NAME["bfloat16"], process_group, bucket)
+
+
+def _wrapped(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[[Any, GradBucket], Future]:
+    def compressed(state: Any, bucket: GradBucket) -> Future:
+        full = bucket.buffer()
+        bucket.set_buffer(unrecorded(full.to, dtype))
+
+        def widen(done: Future) -> Tensor:
+            value = done.value()
+            unrecorded(full.copy_, value[0] if isinstance(value, (list, tuple)) else value)
+            return full
+
+        return hook(state, bucket).then(widen)
+
+    return compressed
+
+
+def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+    """Another hook, with its gradients in float16."""
+    return _wrapped(hook, BY_NAME["float16"])
+
+
+def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[[Any, GradBucket], Future]:
+    """Another hook, with its gradients in bfloat16."""
+    return _wrapped(hook, BY_NAME["bfloat16"])

@@ -1,0 +1,1 @@
+"""Averaging models every few steps in place of gradients in every one."""

@@ -1,0 +1,152 @@
+"""Names of backends, and which engine stands behind each.
+
+`gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
+always. `nccl` needs CUDA tensors."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from .errors import DistBackendError
+from .store import Store
+
+
+class Backend(str):
+    """The name of a backend, in lower case.
+
+    >>> Backend("GLOO")
+    'gloo'
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    FAKE = "fake"
+
+    backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL}
+    backend_capability = {GLOO: ["cpu", "cuda"], NCCL: ["cuda"], MPI: ["cpu", "cuda"], UCC: ["cpu", "cuda"]}
+    _plugins: dict[str, tuple[Callable, bool]] = {}
+
+    def __new__(cls, name: Any) -> Any:
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        value = getattr(Backend, name.upper(), Backend.UNDEFINED)
+        return name.lower() if value == Backend.UNDEFINED else value
+
+    @classmethod
+    def register_backend(
+        cls, name: str, func: Callable, extended_api: bool = False, devices: str | list[str] | None = None
+    ) -> None:
+        """Let `func(store, rank, size, timeout)` make the process groups of a new backend."""
+        if hasattr(cls, name.upper()):
+            raise RuntimeError(f"{name} c10d backend already exist")
+        setattr(cls, name.upper(), name.lower())
+        cls.backend_list.append(name.lower())
+        places = [devices] if isinstance(devices, str) else devices or ["cpu", "cuda"]
+        cls.backend_capability[name.lower()] = places
+        cls._plugins[name.lower()] = (func, extended_api)
+
+
+class BackendConfig:
+    """Which backend serves which kind of device: from "gloo" or "cpu:gloo,cuda:nccl"."""
+
+    def __init__(self, backend: str) -> None:
+        self.device_backend_map: dict[str, str] = {}
+        text = str(backend)
+        if text == Backend.UNDEFINED:
+            self.device_backend_map = dict(Backend.default_device_backend_map)
+        elif ":" in text:
+            for pair in text.lower().split(","):
+                device, colon, name = pair.partition(":")
+                if not colon or not device or not name:
+                    raise ValueError(
+                        f"The custom backend string argument is invalid: {backend}.\n                Custom backend string is an"
+                        " experimental feature where the backend string must be in the format:\n               "
+                        " \"<device_type1>:<backend1>,<device_type2>:<backend2>...\". e.g. 'cpu:gloo,cuda:nccl'"
+                    )
+                if device in self.device_backend_map:
+                    raise ValueError(f"Duplicate device type {device} in backend string: {backend}")
+                self.device_backend_map[device] = Backend(name)
+        else:
+            name = Backend(text)
+            for device in Backend.backend_capability.get(name, ["cpu", "cuda"]):
+                self.device_backend_map[device] = name
+
+    def get_device_backend_map(self) -> dict[str, str]:
+        return self.device_backend_map
+
+    def cpu_backend(self) -> str | None:
+        return self.device_backend_map.get("cpu")
+
+    def __repr__(self) -> str:
+        return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
+
+
+def is_mpi_available() -> bool:
+    """Whether mpi4py and an MPI library are installed."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+def is_gloo_available() -> bool:
+    """Whether the CPU engine is there: always."""
+    return True
+
+
+def is_nccl_available() -> bool:
+    """Whether NCCL could be used. It works on CUDA tensors, and Flambeau has none yet."""
+    return False
+
+
+def is_ucc_available() -> bool:
+    return False
+
+
+def is_xccl_available() -> bool:
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether there is a backend of this name."""
+    known = {"gloo": True, "mpi": is_mpi_available(), "nccl": False, "ucc": False, "xccl": False}
+    return known.get(backend.lower(), backend.lower() in Backend.backend_list)
+
+
+def engine_maker(
+    backend: str | None, store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]
+) -> Callable[[], Any]:
+    """A function that makes what moves the bytes of a group, when it is first needed."""
+    if backend == "mpi":
+        return lambda: _mpi(rank, size, timeout, ranks, store)
+    if backend == "gloo":
+        return lambda: _local_or_mpi(store, rank, size, timeout, ranks)
+    if backend == "nccl":
+        raise RuntimeError(
+            "Distributed package doesn't have NCCL built in: NCCL moves CUDA tensors, and Flambeau has none yet. Use gloo"
+        )
+    raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in")
+
+
+def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]) -> Any:
+    from . import shared_engine, window  # noqa: PLC0415  once a group communicates
+
+    places = store.multi_get([f"process/{r}" for r in range(size)])
+    machines = {place.rpartition(b" ")[0] for place in places}
+    if len(machines) == 1 and (window.supported() or size == 1):
+        return shared_engine.SharedEngine(store, rank, size, timeout, ranks)
+    if not is_mpi_available():
+        where = "several machines" if len(machines) > 1 else "one machine that is not Linux on x86-64"
+        raise DistBackendError(f"ranks on {where} communicate through MPI: pip install flambeau[distributed]")
+    return _mpi(rank, size, timeout, ranks, store)
+
+
+def _mpi(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:
+    from .mpi_engine import MpiEngine  # noqa: PLC0415  needs mpi4py
+
+    return MpiEngine(rank, size, timeout, ranks, store)

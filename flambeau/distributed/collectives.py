@@ -1,0 +1,463 @@
+"""What the ranks of a group do together: reduce, gather, scatter, broadcast, exchange, and messages between two.
+
+Every function takes `group` (all ranks by default) and, with `async_op=True`, returns a `Work` to wait for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..ops import namespace
+from . import groups
+from .groups import _rank_not_in_group, _resolve, _warn_not_in_group, get_group_rank
+from .options import AllreduceOptions, BarrierOptions
+from .process_group import ProcessGroup
+from .reduce_op import RedOpType, ReduceOp, kind_of
+from .work import Work
+
+__all__ = [
+    "P2POp", "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce",
+    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "gather", "irecv",
+    "isend", "monitored_barrier", "record_comm", "recv", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter", "send", "supports_complex",
+]  # fmt: skip
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------------
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n             but got {type(value)}"
+            " instead."
+        )
+    return value
+
+
+def _tensors(value: Any, name: str) -> list[Tensor]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, Tensor) for v in value):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n             but got"
+            f" {type(value)} with elements of type {[type(v) for v in value] if isinstance(value, (list, tuple)) else None}."
+        )
+    return list(value)
+
+
+def _same_dtype(*tensors: Any) -> None:
+    kinds = {t.dtype for group in tensors for t in (group if isinstance(group, (list, tuple)) else [group])}
+    if len(kinds) > 1:
+        one, other = sorted(kinds, key=str)[:2]
+        raise ValueError(f"Invalid usage of tensors with different dtypesFound {one} and  {other}")
+
+
+def _root(pg: ProcessGroup, world_rank: int | None, group_rank: int | None, name: str, required: bool = True) -> int:
+    """The rank in the group of a root that is given as a rank in the world or in the group."""
+    if world_rank is not None and group_rank is not None:
+        raise ValueError(f"Can't specify both {name} and group_{name}")
+    if group_rank is not None:
+        return group_rank
+    if world_rank is None:
+        if required:
+            raise ValueError(f"Must specify {name} or group_{name}")
+        return 0
+    return get_group_rank(pg, world_rank)
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced like this."""
+    return kind_of(reduceOp) in (RedOpType.SUM, RedOpType.AVG, RedOpType.PREMUL_SUM, RedOpType.UNUSED)
+
+
+def _check_complex(tensors: Sequence[Tensor], op: Any) -> None:
+    if any(t.dtype.is_complex for t in tensors) and not supports_complex(op):
+        raise ValueError(f"all_reduce does not support {op} on complex tensors")
+
+
+_view_as_real = namespace("torch")["view_as_real"]
+
+
+def _left_out(group: Any, name: str) -> bool:
+    if _rank_not_in_group(group):
+        _warn_not_in_group(name)
+        return True
+    return False
+
+
+def _done(work: Work, async_op: bool) -> Work | None:
+    return work if async_op else None
+
+
+class _CoalescingManager:
+    """Waits for the operations of a `_coalescing_manager` block."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def append(self, work: Work | None = None) -> None:
+        if work is not None:
+            self.works.append(work)
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+
+
+_coalescing: dict[int, _CoalescingManager] = {}
+
+
+@contextlib.contextmanager
+def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Iterator[_CoalescingManager]:
+    """Collectives inside are started without waiting; the end of the block waits for all of them, unless `async_ops`."""
+    pg = _resolve(group)
+    manager = _coalescing[id(pg)] = _CoalescingManager()
+    try:
+        yield manager
+    finally:
+        del _coalescing[id(pg)]
+    if not async_ops:
+        manager.wait()
+
+
+def _start(pg: ProcessGroup, method: Callable[..., Work], *args: Any, async_op: bool, **kwargs: Any) -> Work | None:
+    """Calls a method of the group: waits for it, returns its Work, or leaves it to the coalescing manager."""
+    manager = _coalescing.get(id(pg)) if _coalescing else None
+    if manager is not None:
+        work = method(*args, **kwargs)
+        manager.append(work)
+        return work if async_op else None
+    return _done(method(*args, _wait=not async_op, **kwargs), async_op)
+
+
+# -- collectives --------------------------------------------------------------------------------------------------------
+
+
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
+    """Rank `src`'s tensor, in place, to all."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "broadcast"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.broadcast, [tensor], _root(pg, src, group_src, "src"), async_op=async_op)
+
+
+def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """The sum (or what `op` says) over all ranks, in place, on all ranks."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "all_reduce"):
+        return None
+    _check_complex([tensor], op)
+    pg = _resolve(group)
+    return _start(pg, pg.allreduce, [tensor], op, async_op=async_op)
+
+
+def all_reduce_coalesced(
+    tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """`all_reduce` of several tensors of one dtype."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else _tensors(tensors, "tensors")
+    _check_complex(tensors, op)
+    tensors = [_view_as_real(t.detach()) if t.dtype.is_complex else t for t in tensors]
+    _same_dtype(tensors)
+    if _left_out(group, "all_reduce_coalesced"):
+        return None
+    pg = _resolve(group)
+    options = AllreduceOptions()
+    options.reduceOp = op
+    return _start(pg, pg.allreduce_coalesced, tensors, options, async_op=async_op)
+
+
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """The sum over all ranks, in place, on rank `dst` only."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "reduce"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.reduce, [tensor], _root(pg, dst, group_dst, "dst"), op, async_op=async_op)
+
+
+def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
+    """Everybody's tensor into everybody's list. Sizes may differ between ranks."""
+    _tensors(tensor_list, "tensor_list")
+    _tensor(tensor, "tensor")
+    _same_dtype(tensor_list, tensor)
+    if _left_out(group, "all_gather"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.allgather, [tensor_list], [tensor], async_op=async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Everybody's tensor, one after the other, into one."""
+    _tensor(input_tensor, "input_tensor")
+    _tensor(output_tensor, "output_tensor")
+    if _left_out(group, "all_gather_into_tensor"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg._allgather_base, output_tensor, input_tensor, async_op=async_op)
+
+
+all_gather_single = _all_gather_base = all_gather_into_tensor
+
+
+def all_gather_coalesced(
+    output_tensor_lists: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """`all_gather` of several tensors: output_tensor_lists[rank][i] is for input_tensor_list[i] of that rank."""
+    if _left_out(group, "all_gather_coalesced"):
+        return None
+    _tensors(input_tensor_list, "input_tensor_list")
+    if not isinstance(output_tensor_lists, list):
+        raise TypeError("Invalid function argument: output_tensor_lists should be a list")
+    for output in output_tensor_lists:
+        _tensors(output, "output_tensor_lists")
+    pg = _resolve(group)
+    return _start(pg, pg.allgather_coalesced, output_tensor_lists, input_tensor_list, async_op=async_op)
+
+
+def gather(
+    tensor: Tensor,
+    gather_list: Any = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Everybody's tensor into the list of rank `dst`."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "gather"):
+        return None
+    pg = _resolve(group)
+    root = _root(pg, dst, group_dst, "dst", required=False)
+    gather_list = _tensors(gather_list, "gather_list") if gather_list else []
+    _same_dtype(tensor, gather_list)
+    if pg.rank() == root:
+        if not gather_list:
+            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+    elif gather_list:
+        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    return _start(pg, pg.gather, [gather_list] if gather_list else [], [tensor], root, async_op=async_op)
+
+
+def scatter(
+    tensor: Tensor,
+    scatter_list: Any = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """One tensor of rank `src`'s list to each rank."""
+    _tensor(tensor, "tensor")
+    scatter_list = _tensors(scatter_list, "scatter_list") if scatter_list else []
+    _same_dtype(tensor, scatter_list)
+    if _left_out(group, "scatter"):
+        return None
+    pg = _resolve(group)
+    root = _root(pg, src, group_src, "src", required=False)
+    if pg.rank() == root:
+        if not scatter_list:
+            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+    elif scatter_list:
+        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    return _start(pg, pg.scatter, [tensor], [scatter_list] if scatter_list else [], root, async_op=async_op)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Rank r gets the sum over all ranks of their input_list[r]."""
+    _tensor(output, "output")
+    _tensors(input_list, "input_list")
+    _same_dtype(output, input_list)
+    if _left_out(group, "reduce_scatter"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.reduce_scatter, [output], [input_list], op, async_op=async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Rank r gets the sum over all ranks of the r-th part of their input."""
+    _tensor(output, "output")
+    _tensor(input, "input")
+    if _left_out(group, "reduce_scatter_tensor"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg._reduce_scatter_base, output, input, op, async_op=async_op)
+
+
+reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
+
+
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """The r-th part of everybody's input to rank r."""
+    _tensor(output, "output")
+    _tensor(input, "input")
+    _same_dtype(output, input)
+    if _left_out(group, "all_to_all_single"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.alltoall_base, output, input, output_split_sizes, input_split_sizes, async_op=async_op)
+
+
+def all_to_all(
+    output_tensor_list: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """input_tensor_list[r] to rank r, output_tensor_list[r] from rank r."""
+    _tensors(output_tensor_list, "output_tensor_list")
+    _tensors(input_tensor_list, "input_tensor_list")
+    _same_dtype(output_tensor_list, input_tensor_list)
+    if _left_out(group, "all_to_all"):
+        return None
+    pg = _resolve(group)
+    return _start(pg, pg.alltoall, output_tensor_list, input_tensor_list, async_op=async_op)
+
+
+def barrier(
+    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | None = None
+) -> Work | None:
+    """Wait until all ranks are here."""
+    if _left_out(group, "barrier"):
+        return None
+    if device_ids is not None and not isinstance(device_ids, list):
+        raise TypeError("Invalid function argument: device_ids type should be List[int]")
+    pg = _resolve(group)
+    options = BarrierOptions()
+    if timeout is not None:
+        options.timeout = timeout
+    return _start(pg, pg.barrier, options, async_op=async_op)
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """A barrier at which rank 0 says which ranks did not come in time."""
+    if _left_out(group, "monitored_barrier"):
+        return
+    pg = _resolve(group)
+    if groups.get_backend(pg) not in ("gloo", "mpi"):
+        raise ValueError("monitored_barrier is only implemented for GLOO backend.")
+    if timeout is not None and not isinstance(timeout, timedelta):
+        timeout = timedelta(seconds=timeout)
+    elif timeout is None:
+        timeout = pg._timeout
+    pg.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+
+# -- between two ranks ------------------------------------------------------------------------------------------------------
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+) -> Work | None:
+    """Start sending a tensor to one rank."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "isend"):
+        return None
+    pg = _resolve(group)
+    return pg.send([tensor], _other(pg, _root(pg, dst, group_dst, "dst"), "destination"), tag)
+
+
+def _other(pg: ProcessGroup, peer: int, name: str) -> int:
+    if peer == pg.rank() and name == "destination":
+        raise ValueError(f"Invalid {name} rank: {name} rank should not be the same as the rank of the current process.")
+    return peer
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+) -> Work | None:
+    """Start receiving a tensor, from one rank or (without `src`) from any."""
+    _tensor(tensor, "tensor")
+    if _left_out(group, "irecv"):
+        return None
+    pg = _resolve(group)
+    if src is None and group_src is None:
+        return pg.recv_anysource([tensor], tag)
+    return pg.recv([tensor], _root(pg, src, group_src, "src"), tag)
+
+
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
+    """Send a tensor to one rank."""
+    work = isend(tensor, dst, group, tag, group_dst)
+    if work is not None:
+        work.wait()
+
+
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
+    """Receive a tensor; returns the rank of the sender."""
+    work = irecv(tensor, src, group, tag, group_src)
+    if work is None:
+        return -1
+    work.wait()
+    pg = _resolve(group)
+    if src is None and group_src is None:
+        return groups.get_global_rank(pg, work.source_rank())
+    return src if src is not None else groups.get_global_rank(pg, group_src)  # type: ignore[arg-type]
+
+
+class P2POp:
+    """One `isend` or `irecv` for `batch_isend_irecv`."""
+
+    def __init__(
+        self,
+        op: Callable,
+        tensor: Tensor,
+        peer: int | None = None,
+        group: Any = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``."
+            )
+        self.op, self.tensor, self.tag = op, _tensor(tensor, "tensor"), tag
+        self.group = _resolve(group)
+        self.group_peer = _root(self.group, peer, group_peer, "peer")
+        self.peer = groups.get_global_rank(self.group, self.group_peer)
+
+    def __repr__(self) -> str:
+        name = self.op.__name__
+        shape = tuple(self.tensor.shape)
+        return f"P2POp({name} pg={self.group.group_name}, group_peer={self.group_peer}, tensor={shape}, {self.tensor.dtype})"
+
+
+def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
+    """Start several messages at once."""
+    if not isinstance(p2p_op_list, list) or not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
+    if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
+        raise ValueError("All ops need to use the same group.")
+    works = []
+    for op in p2p_op_list:
+        peer = {"group_dst" if op.op is isend else "group_src": op.group_peer}
+        works.append(op.op(op.tensor, group=op.group, tag=op.tag, **peer))
+    return works
+
+
+@contextlib.contextmanager
+def record_comm(name: str) -> Iterator[None]:
+    """Names what happens inside for a profiler."""
+    yield

@@ -1,0 +1,1 @@
+"""Agents: they start workers, watch them, and start them again."""

@@ -1,0 +1,5 @@
+"""The agent of one machine."""
+
+from .agent import Agent, WorkerSpec
+
+__all__ = ["Agent", "WorkerSpec"]

@@ -1,0 +1,170 @@
+"""An agent: meets the others, starts its workers, watches them; after a failure, or when nodes come, all begin a new round."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from ...multiprocessing import LogsSpecs, RunResult, SignalException, Workers
+from ...multiprocessing.errors import ChildFailedError, ProcessFailure
+from ...rendezvous import RendezvousHandler, RendezvousInfo
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class WorkerSpec:
+    """What an agent runs."""
+
+    role: str
+    local_world_size: int
+    rdzv_handler: RendezvousHandler
+    entrypoint: Callable | str
+    args: tuple = ()
+    max_restarts: int = 3
+    monitor_interval: float = 0.1
+    start_method: str = "spawn"
+    logs: LogsSpecs = field(default_factory=LogsSpecs)
+    signals: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+    shutdown_timeout: float = 30.0
+    virtual_local_rank: bool = False
+    name: str = ""
+
+
+class Agent:
+    """Runs workers until they are done, or have failed too often."""
+
+    def __init__(self, spec: WorkerSpec, exit_barrier_timeout: float = 300.0):
+        self.spec, self.exit_barrier_timeout = spec, exit_barrier_timeout
+        self.restarts_left = spec.max_restarts
+        self.workers: Workers | None = None
+        self.attempt = 0
+        self.info: RendezvousInfo | None = None
+        self.ranks: dict[int, int] = {}
+
+    def run(self) -> dict[int, Any]:
+        """Returns what the workers returned, by their rank; raises ChildFailedError."""
+        try:
+            return self._run()
+        except SignalException as problem:
+            self._end(problem.sigval)
+            raise
+        finally:
+            self._end(signal.SIGTERM)
+            self.spec.rdzv_handler.shutdown()
+
+    def _run(self) -> dict[int, Any]:
+        self._begin()
+        while True:
+            time.sleep(self.spec.monitor_interval)
+            assert self.workers is not None
+            result = self.workers.poll()
+            if result is None:
+                if self.spec.rdzv_handler.num_nodes_waiting() > 0:
+                    logger.info("[%s] other nodes are waiting: a new round begins", self.spec.role)
+                    self._restart()
+            elif result.is_failed():
+                if self.restarts_left == 0:
+                    raise self._failed(result)
+                self.restarts_left -= 1
+                failures = ", ".join(f"{self.ranks[r]} (exit code {f.exitcode})" for r, f in result.failures.items())
+                logger.warning("[%s] worker %s failed; %d restarts left", self.spec.role, failures, self.restarts_left)
+                self._restart()
+            elif self._all_done():
+                return {self.ranks[rank]: value for rank, value in result.return_values.items()}
+
+    def _failed(self, result: RunResult) -> ChildFailedError:
+        failures: dict[int, ProcessFailure] = {self.ranks[rank]: failure for rank, failure in result.failures.items()}
+        return ChildFailedError(self.spec.name or str(self.spec.entrypoint), failures)
+
+    def _restart(self) -> None:
+        self._end(signal.SIGTERM)
+        self._begin()
+
+    def _end(self, number: int) -> None:
+        if self.workers is not None:
+            self.workers.end(number)
+            self.workers = None
+
+    # -- a round ----------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.info = info = self.spec.rdzv_handler.next_rendezvous()
+        mine = json.dumps({"role": self.spec.role, "size": self.spec.local_world_size})
+        info.store.set(f"agent/{info.rank}", mine)
+        told = [json.loads(t) for t in info.store.multi_get([f"agent/{r}" for r in range(info.world_size)])]
+        environments = self._environments(info, told)
+        folder = os.path.join(self.spec.logs.run_dir(self.spec.rdzv_handler.get_run_id()), f"attempt_{self.attempt}")
+        self.attempt += 1
+        spec = self.spec
+        self.workers = Workers(
+            spec.entrypoint,
+            spec.args,
+            environments,
+            spec.logs,
+            folder,
+            spec.role,
+            spec.start_method,
+            spec.shutdown_timeout,
+        )
+
+    def _environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
+        """RANK and its relatives, for every worker."""
+        spec = self.spec
+        first = sum(t["size"] for t in told[: info.rank])
+        same = [t for t in told if t["role"] == spec.role]
+        first_of_role = sum(t["size"] for t in told[: info.rank] if t["role"] == spec.role)
+        common = {
+            "GROUP_RANK": info.rank,
+            "GROUP_WORLD_SIZE": info.world_size,
+            "LOCAL_WORLD_SIZE": spec.local_world_size,
+            "WORLD_SIZE": sum(t["size"] for t in told),
+            "ROLE_NAME": spec.role,
+            "ROLE_WORLD_SIZE": sum(t["size"] for t in same),
+            "MASTER_ADDR": info.bootstrap_store_info.master_addr,
+            "MASTER_PORT": info.bootstrap_store_info.master_port,
+            "TORCHELASTIC_RESTART_COUNT": spec.max_restarts - self.restarts_left,
+            "TORCHELASTIC_MAX_RESTARTS": spec.max_restarts,
+            "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
+            "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": spec.signals,
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+        }
+        if "OMP_NUM_THREADS" in os.environ:
+            common["OMP_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+        environments = {}
+        self.ranks = {}
+        for local in range(spec.local_world_size):
+            self.ranks[local] = first + local
+            own = {
+                "LOCAL_RANK": 0 if spec.virtual_local_rank else local,
+                "RANK": first + local,
+                "ROLE_RANK": first_of_role + local,
+            }
+            environments[local] = {name: str(value) for name, value in {**common, **own}.items()}
+        return environments
+
+    def _all_done(self) -> bool:
+        """Waits for the other agents' workers: a node that ends early must not look as if it had died. False if instead a new
+        round begins."""
+        assert self.info is not None
+        store, size = self.info.store, self.info.world_size
+        if store.add("done", 1) == size:
+            store.set("all done", "1")
+        deadline = time.monotonic() + self.exit_barrier_timeout
+        while time.monotonic() < deadline:
+            try:
+                store.wait(["all done"], timedelta(seconds=1))
+                return True
+            except RuntimeError:
+                if self.spec.rdzv_handler.num_nodes_waiting() > 0:
+                    self._restart()
+                    return False
+        return True

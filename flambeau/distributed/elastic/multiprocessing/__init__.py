@@ -1,0 +1,15 @@
+"""Worker processes and where their output goes."""
+
+from .logs import DefaultLogsSpecs, LogsSpecs, Std, to_map
+from .workers import RunResult, SignalException, Workers, handled_signals
+
+__all__ = [
+    "DefaultLogsSpecs",
+    "LogsSpecs",
+    "RunResult",
+    "SignalException",
+    "Std",
+    "Workers",
+    "handled_signals",
+    "to_map",
+]

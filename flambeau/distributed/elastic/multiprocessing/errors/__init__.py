@@ -1,0 +1,159 @@
+"""Errors of workers, told to whoever started them.
+
+>>> @record
+... def main():
+...     ...            # an exception is written to the file TORCHELASTIC_ERROR_FILE names, and raised as usual
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+__all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_handler", "record"]
+
+_NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+
+
+class ErrorHandler:
+    """Writes the error of this process to a file, whole or not at all."""
+
+    def initialize(self) -> None:
+        """Nothing to prepare."""
+
+    def record_exception(self, error: BaseException) -> None:
+        details = {"py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}
+        message = f"{type(error).__name__}: {error}"
+        self._write({"message": {"message": message, "errorCode": getattr(error, "code", 1), "extraInfo": details}})
+
+    def _write(self, data: dict) -> None:
+        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if not path:
+            return
+        draft = f"{path}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        os.replace(draft, path)
+
+
+def get_error_handler() -> ErrorHandler:
+    return ErrorHandler()
+
+
+@dataclass
+class ProcessFailure:
+    """How a worker failed."""
+
+    local_rank: int
+    pid: int
+    exitcode: int
+    error_file: str
+    message: str = ""
+    timestamp: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.error_file_data: dict = {}
+        if os.path.isfile(self.error_file):
+            with open(self.error_file, encoding="utf-8") as file:
+                self.error_file_data = json.load(file)
+            said = self.error_file_data.get("message", "")
+            self.message = said.get("message", "") if isinstance(said, dict) else str(said)
+            if isinstance(said, dict):
+                self.timestamp = int(said.get("extraInfo", {}).get("timestamp", self.timestamp))
+        else:
+            self.error_file = "<N/A>"
+        if not self.message:
+            self.message = (
+                f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}"
+                if self.exitcode < 0
+                else _NO_TRACEBACK
+            )
+
+    def signal_name(self) -> str:
+        if self.exitcode >= 0:
+            return "<N/A>"
+        try:
+            return signal.Signals(-self.exitcode).name
+        except ValueError:
+            return "<Unknown>"
+
+    def timestamp_isoformat(self) -> str:
+        return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
+
+
+class ChildFailedError(Exception):
+    """Workers failed: the message has a table of them, the first one as the likely cause."""
+
+    def __init__(self, name: str, failures: dict[int, ProcessFailure]):
+        self.name, self.failures = name, failures
+        super().__init__(self.format_msg())
+
+    def get_first_failure(self) -> tuple[int, ProcessFailure]:
+        rank = min(self.failures, key=lambda r: (self.failures[r].timestamp, r))
+        return rank, self.failures[rank]
+
+    def format_msg(self, boundary: str = "=", section: str = "-") -> str:
+        root, _ = self.get_first_failure()
+        others = [r for r in sorted(self.failures) if r != root]
+        parts = [self._entry(position, rank) for position, rank in enumerate(others, 1)]
+        title = f"{self.name} FAILED"
+        text = [
+            title,
+            "Failures:",
+            *(parts or ["  <NO_OTHER_FAILURES>"]),
+            "Root Cause (first observed failure):",
+            self._entry(0, root),
+        ]
+        width = min(60, max(len(line) for part in text for line in part.split("\n")))
+        return "\n".join(
+            ["", boundary * width, title, section * width, *text[1:-2], section * width, *text[-2:], boundary * width]
+        )
+
+    def _entry(self, position: int, rank: int) -> str:
+        failure = self.failures[rank]
+        message = failure.message if isinstance(failure.message, str) else json.dumps(failure.message)
+        return "\n".join(
+            [
+                f"[{position}]:",
+                f"  time      : {failure.timestamp_isoformat()}",
+                f"  host      : {socket.getfqdn()}",
+                f"  rank      : {rank} (local_rank: {failure.local_rank})",
+                f"  exitcode  : {failure.exitcode} (pid: {failure.pid})",
+                f"  error_file: {failure.error_file}",
+                f"  traceback : {message}",
+            ]
+        )
+
+
+def record(fn: Callable, error_handler: ErrorHandler | None = None) -> Callable:
+    """A main function whose exceptions are told to the agent that started the process."""
+    handler = error_handler or get_error_handler()
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        handler.initialize()
+        try:
+            return fn(*args, **kwargs)
+        except SystemExit as problem:
+            if problem.code not in (None, 0):
+                handler.record_exception(problem)
+            raise
+        except ChildFailedError as problem:
+            _, failure = problem.get_first_failure()
+            if failure.error_file_data:
+                handler._write(failure.error_file_data)
+            raise
+        except Exception as problem:
+            handler.record_exception(problem)
+            raise
+
+    return wrapped

@@ -1,0 +1,170 @@
+"""What a rendezvous is to an agent: a place to meet, and what comes out of a meeting."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...store import Store
+
+
+class RendezvousError(Exception):
+    """Agents could not agree."""
+
+
+class RendezvousClosedError(RendezvousError):
+    """The job is over; nobody can join any more."""
+
+
+class RendezvousTimeoutError(RendezvousError):
+    """Not enough agents came in time."""
+
+
+class RendezvousConnectionError(RendezvousError):
+    """The store of the rendezvous cannot be reached."""
+
+
+class RendezvousStateError(RendezvousError):
+    """What is in the store is no state of a rendezvous."""
+
+
+class RendezvousGracefulExitError(RendezvousError):
+    """This agent has left."""
+
+
+class RendezvousStoreInfo(NamedTuple):
+    """Where the workers of a round meet."""
+
+    master_addr: str
+    master_port: int
+
+
+@dataclass
+class RendezvousInfo:
+    """The outcome of a round: the store that its agents share, who this agent is, and where the workers meet."""
+
+    store: Store
+    rank: int
+    world_size: int
+    bootstrap_store_info: RendezvousStoreInfo
+
+
+class RendezvousHandler(ABC):
+    """An agent's side of a rendezvous."""
+
+    use_agent_store = True
+
+    @abstractmethod
+    def get_backend(self) -> str: ...
+
+    @abstractmethod
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Waits for the others and returns when a round is complete."""
+
+    @abstractmethod
+    def num_nodes_waiting(self) -> int:
+        """How many agents would like to join."""
+
+    @abstractmethod
+    def set_closed(self) -> None: ...
+
+    @abstractmethod
+    def is_closed(self) -> bool: ...
+
+    @abstractmethod
+    def get_run_id(self) -> str: ...
+
+    def shutdown(self) -> bool:
+        """Leave for good."""
+        return True
+
+
+class RendezvousParameters:
+    """What a rendezvous is made from."""
+
+    def __init__(
+        self,
+        backend: str,
+        endpoint: str,
+        run_id: str,
+        min_nodes: int,
+        max_nodes: int,
+        local_addr: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not backend:
+            raise ValueError("The rendezvous backend name must be a non-empty string.")
+        if min_nodes < 1:
+            raise ValueError(f"The minimum number of rendezvous nodes must be greater than zero ({min_nodes}).")
+        if max_nodes < min_nodes:
+            raise ValueError(
+                f"The maximum number of rendezvous nodes ({max_nodes}) must be greater than or equal to the minimum number of"
+                f" rendezvous nodes ({min_nodes})."
+            )
+        self.backend, self.endpoint, self.run_id = backend, endpoint, run_id
+        self.min_nodes, self.max_nodes, self.local_addr, self.config = min_nodes, max_nodes, local_addr, kwargs
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.config.get(key, default)
+
+    def get_as_int(self, key: str, default: int | None = None) -> int | None:
+        value = self.get(key)
+        try:
+            return default if value is None else int(value)
+        except ValueError:
+            raise ValueError(
+                f"The rendezvous configuration option '{key}' does not represent a valid integer value."
+            ) from None
+
+    def get_as_bool(self, key: str, default: bool | None = None) -> bool | None:
+        value = self.get(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        if str(value).lower() in ("1", "true", "t", "yes", "y"):
+            return True
+        if str(value).lower() in ("0", "false", "f", "no", "n"):
+            return False
+        raise ValueError(f"The rendezvous configuration option '{key}' does not represent a valid boolean value.")
+
+
+def parse_endpoint(endpoint: str, default_port: int) -> tuple[str, int]:
+    """`host:port`, where both may be missing, or `[address]:port`."""
+    text = (endpoint or "").strip()
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        port = port.lstrip(":")
+    else:
+        host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
+    if port and not port.isdigit():
+        raise ValueError(
+            f"The port number of the rendezvous endpoint '{endpoint}' must be an integer between 0 and 65536."
+        )
+    return host or "localhost", int(port) if port else default_port
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether an address is one of this machine's."""
+    if host in ("localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()):
+        return True
+    try:
+        addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        own = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return False
+    return bool(addresses & (own | {"127.0.0.1", "::1"}))
+
+
+def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
+    """The rendezvous of a backend: static, c10d, etcd-v2, etcd."""
+    if params.backend == "static":
+        return importlib.import_module(f"{__package__}.static_tcp_rendezvous").StaticRendezvous(params)
+    if params.backend == "c10d":
+        return importlib.import_module(f"{__package__}.c10d_rendezvous").create_handler(params)
+    if params.backend in ("etcd", "etcd-v2"):
+        raise NotImplementedError(
+            f"the rendezvous backend {params.backend} is not there yet: use c10d, which needs no server"
+        )
+    raise ValueError(f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?")

@@ -1,0 +1,249 @@
+"""A rendezvous that agents join and leave at any time, kept in a TCPStore.
+
+One value of the store, replaced only by compare-and-set, holds the round, its participants, and who waits for the next one. A
+round is complete when the largest number of nodes is there, or when at least the smallest is and nobody else has come for a
+while. An agent that restarts leaves the round and waits for the next; the others notice, and follow; when the round is empty, the
+next one begins. Agents count up a number of their own as long as they live: one whose number stands still is taken out."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from ...errors import DistError, DistNetworkError
+from ...store import PrefixStore, Store
+from ...tcp_store import TCPStore
+from .api import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStateError,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+    is_this_machine,
+    parse_endpoint,
+)
+
+_KEY = "state"
+_PAUSE = 0.2
+
+
+def _empty() -> dict[str, Any]:
+    return {"round": 0, "complete": False, "closed": False, "participants": [], "waiting": []}
+
+
+class _Pulse:
+    """This agent's sign of life, and what it has seen of the others'."""
+
+    def __init__(self, store: Store, node: str, interval: float):
+        self.store, self.node, self.interval = store, node, interval
+        self._seen: dict[str, tuple[bytes, float]] = {}
+        self._stopped = threading.Event()
+        store.add(f"alive/{node}", 1)
+        threading.Thread(target=self._beat, name="rendezvous pulse", daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self.interval):
+            try:
+                self.store.add(f"alive/{self.node}", 1)
+            except DistError:
+                return  # the store is gone: whoever needs it next says so
+
+    def is_dead(self, node: str, patience: float) -> bool:
+        """Whether a node's number has stood still for too long."""
+        key = f"alive/{node}"
+        value = self.store.get(key) if self.store.check([key]) else b""
+        known, since = self._seen.get(node, (None, 0.0))
+        if value != known:
+            self._seen[node] = (value, time.monotonic())
+            return False
+        return time.monotonic() - since > patience
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+class C10dRendezvous(RendezvousHandler):
+    """Nodes between `min_nodes` and `max_nodes`, in rounds."""
+
+    def __init__(self, store: Store, params: RendezvousParameters):
+        self.store = PrefixStore(f"torch.rendezvous.{params.run_id}", store)
+        self.params, self.run_id = params, params.run_id
+        self.node = f"{socket.getfqdn()}_{os.getpid()}_{os.urandom(4).hex()}"
+        self.join_timeout = float(params.get("join_timeout", params.get("timeout", 600)))
+        self.last_call = float(params.get("last_call_timeout", 30))
+        interval = float(params.get("keep_alive_interval", 5))
+        self.patience = interval * float(params.get("keep_alive_max_attempt", 3))
+        self.pulse = _Pulse(self.store, self.node, interval)
+        self._last_arrival: tuple[Any, float] = (None, 0.0)
+        self._worker_store: TCPStore | None = None
+
+    def get_backend(self) -> str:
+        return "c10d"
+
+    def get_run_id(self) -> str:
+        return self.run_id
+
+    # -- the state --------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> tuple[bytes, dict[str, Any]]:
+        try:
+            held = self.store.get(_KEY) if self.store.check([_KEY]) else b""
+            state = json.loads(held) if held else _empty()
+            if set(state) != set(_empty()):
+                raise ValueError
+            return held, state
+        except DistError as problem:
+            raise RendezvousConnectionError(
+                "The connection to the C10d store has failed. See inner exception for details."
+            ) from problem
+        except ValueError as problem:
+            raise RendezvousStateError("The store holds something that is no state of a rendezvous.") from problem
+
+    def _update(self, change: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Changes the state, again and again until nobody has come in between; `change` says whether there is a change."""
+        while True:
+            held, state = self._read()
+            self._bury(state)
+            if not change(state):
+                return state
+            if not state["participants"] and state["complete"]:
+                state.update(complete=False, round=state["round"] + 1)
+            wanted = json.dumps(state).encode()
+            try:
+                if self.store.compare_set(_KEY, held, wanted) == wanted:
+                    return state
+            except DistError as problem:
+                raise RendezvousConnectionError("The connection to the C10d store has failed.") from problem
+            time.sleep(_PAUSE * (0.5 + os.urandom(1)[0] / 256))
+
+    def _bury(self, state: dict[str, Any]) -> None:
+        for place in ("participants", "waiting"):
+            state[place] = [n for n in state[place] if n == self.node or not self.pulse.is_dead(n, self.patience)]
+
+    # -- rounds -----------------------------------------------------------------------------------------------------------
+
+    def _leave(self, state: dict[str, Any]) -> bool:
+        there = self.node in state["participants"]
+        state["participants"] = [n for n in state["participants"] if n != self.node]
+        return there
+
+    def _join(self, state: dict[str, Any]) -> bool:
+        """One step towards a complete round with this node in it."""
+        if state["closed"]:
+            raise RendezvousClosedError
+        before = json.dumps(state)
+        if not state["participants"] and state["complete"]:
+            state.update(complete=False, round=state["round"] + 1)
+        if state["complete"]:
+            if self.node not in state["participants"] and self.node not in state["waiting"]:
+                state["waiting"].append(self.node)
+            return json.dumps(state) != before
+        if self.node not in state["participants"]:
+            if len(state["participants"]) < self.params.max_nodes:
+                state["participants"].append(self.node)
+                state["waiting"] = [n for n in state["waiting"] if n != self.node]
+            elif self.node not in state["waiting"]:
+                state["waiting"].append(self.node)
+        if self._is_full(state):
+            state["complete"] = True
+            state["participants"].sort()
+        return json.dumps(state) != before
+
+    def _is_full(self, state: dict[str, Any]) -> bool:
+        count = len(state["participants"])
+        if count >= self.params.max_nodes:
+            return True
+        if self._last_arrival[0] != state["participants"]:
+            self._last_arrival = (list(state["participants"]), time.monotonic())
+        return count >= self.params.min_nodes and time.monotonic() - self._last_arrival[1] > self.last_call
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        self._update(self._leave)
+        self._worker_store = None
+        deadline = time.monotonic() + self.join_timeout
+        while True:
+            state = self._update(self._join)
+            if state["complete"] and self.node in state["participants"]:
+                return self._outcome(state, deadline)
+            if time.monotonic() > deadline:
+                self._update(self._leave)
+                raise RendezvousTimeoutError
+            time.sleep(_PAUSE)
+
+    def _outcome(self, state: dict[str, Any], deadline: float) -> RendezvousInfo:
+        """The first node serves a store for this round; every round has a new one, so nothing of the last is left in it."""
+        rank, size = state["participants"].index(self.node), len(state["participants"])
+        store = PrefixStore(f"round {state['round']}", self.store)
+        left = timedelta(seconds=max(1.0, deadline - time.monotonic()))
+        if rank == 0:
+            address = self.params.local_addr or self._own_address(size)
+            self._worker_store = TCPStore(address, 0, None, True, left, wait_for_workers=False)
+            store.set("workers meet at", f"{address} {self._worker_store.port}")
+        store.wait(["workers meet at"], left)
+        host, port = store.get("workers meet at").decode().split()
+        return RendezvousInfo(store, rank, size, RendezvousStoreInfo(host, int(port)))
+
+    def _own_address(self, size: int) -> str:
+        host, _ = parse_endpoint(self.params.endpoint, 29400)
+        if self.params.max_nodes == 1 or host in ("localhost", "127.0.0.1"):
+            return "127.0.0.1"
+        return host if is_this_machine(host) else socket.getfqdn()
+
+    def num_nodes_waiting(self) -> int:
+        """Agents that wait for the next round, or have left this one."""
+        _, state = self._read()
+        self._bury(state)
+        missing = state["complete"] and self.node not in state["participants"]
+        return len(state["waiting"]) + int(bool(missing))
+
+    def set_closed(self) -> None:
+        def close(state: dict[str, Any]) -> bool:
+            changed = not state["closed"]
+            state["closed"] = True
+            return changed
+
+        self._update(close)
+
+    def is_closed(self) -> bool:
+        return self._read()[1]["closed"]
+
+    def shutdown(self) -> bool:
+        try:
+            self.set_closed()
+            self._update(self._leave)
+            return True
+        except (RendezvousConnectionError, DistError):
+            return False  # the agent that serves the store has ended before
+        finally:
+            self.pulse.stop()
+
+
+def create_store(params: RendezvousParameters) -> TCPStore:
+    """The store at the endpoint: served by the agent whose machine it names, if nobody does yet."""
+    host, port = parse_endpoint(params.endpoint, 29400)
+    told = params.get_as_bool("is_host")
+    timeout = timedelta(seconds=params.get_as_int("read_timeout", 60) or 60)
+    candidates = [told] if told is not None else [is_this_machine(host), False]
+    for is_host in candidates:
+        try:
+            return TCPStore(host, port, None, bool(is_host), timeout, wait_for_workers=False)
+        except DistNetworkError as problem:
+            if is_host and told is None:
+                continue  # another agent of this machine was faster
+            raise RendezvousConnectionError(
+                "The connection to the C10d store has failed. See inner exception for details."
+            ) from problem
+    raise RendezvousConnectionError(f"no store at {params.endpoint}")
+
+
+def create_handler(params: RendezvousParameters) -> C10dRendezvous:
+    return C10dRendezvous(create_store(params), params)

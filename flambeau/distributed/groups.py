@@ -1,0 +1,508 @@
+"""Process groups: starting and ending them, who is in them, and making smaller ones.
+
+>>> init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=0, world_size=2)
+>>> all_reduce(tensor)
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ..core.device import device as Device
+from . import mpi_world
+from .backend import Backend, BackendConfig, engine_maker, is_mpi_available
+from .options import default_pg_timeout, set_debug_level_from_env
+from .process_group import ProcessGroup
+from .reduce_op import RedOpType
+from .rendezvous import default_pg_nccl_timeout, launcher_ranks, rendezvous
+from .shared_engine import SharedEngine
+from .store import PrefixStore, Store
+
+
+class _World:
+    """The groups of this process."""
+
+    def __init__(self) -> None:
+        self.default_pg: ProcessGroup | None = None
+        self.pg_map: dict[ProcessGroup, tuple[str, Store]] = {}
+        self.pg_names: dict[ProcessGroup, str] = {}
+        self.pg_group_ranks: dict[ProcessGroup, dict[int, int]] = {}
+        self.pg_backend_config: dict[ProcessGroup, str] = {}
+        self.group_count = 0
+        self.own_groups: dict[tuple[int, ...], itertools.count] = {}  # of new_group(use_local_synchronization=True)
+
+    @property
+    def pg_config_info(self) -> list[dict[str, Any]]:
+        return [_get_pg_config(pg) for pg in self.pg_map]
+
+
+_world = _World()
+
+
+class _WorldMeta(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all ranks."""
+        return _world.default_pg
+
+    @WORLD.setter
+    def WORLD(cls, group: ProcessGroup | None) -> None:
+        _world.default_pg = group
+
+
+class group(metaclass=_WorldMeta):
+    """`group.WORLD` is the group of all ranks."""
+
+
+class GroupMember(metaclass=_WorldMeta):
+    """`GroupMember.NON_GROUP_MEMBER` is what `new_group` returns to ranks that are not in the group."""
+
+    NON_GROUP_MEMBER = -100
+
+
+class reduce_op:
+    """Deprecated: use ReduceOp."""
+
+    SUM, PRODUCT, MIN, MAX = RedOpType.SUM, RedOpType.PRODUCT, RedOpType.MIN, RedOpType.MAX
+
+
+def is_available() -> bool:
+    """Whether there are process groups."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether init_process_group has been called."""
+    return _world.default_pg is not None
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether torchrun started this process."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+def _is_barrier_after_init() -> int:
+    return int(os.getenv("TORCH_DIST_INIT_BARRIER", "0"))
+
+
+# -- beginning and end --------------------------------------------------------------------------------------------------
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+    _ranks: list[int] | None = None,
+) -> None:
+    """Start communicating: waits until all ranks have called this.
+
+    Ranks find each other through `store`, or through `init_method` (env://, tcp://host:port or file:///path)."""
+    set_debug_level_from_env()
+    if _world.default_pg is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None and init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    name = str(backend).lower() if backend else "undefined"
+    limit = timeout if timeout is not None else _default_timeout(name)
+    if not isinstance(limit, timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {limit}")
+    if store is not None:
+        if world_size <= 0:
+            raise ValueError("world_size must be positive if using store")
+        if rank < 0:
+            raise ValueError("rank must be non-negative if using store")
+    elif name == "mpi" and init_method is None and "MASTER_ADDR" not in os.environ and launcher_ranks() is not None:
+        store, rank, world_size = mpi_world.store_of_launched_world(limit)
+    else:
+        store, rank, world_size = next(rendezvous(init_method or "env://", rank, world_size, timeout=limit))
+        store.set_timeout(limit)
+    store = PrefixStore("default_pg", store)
+    members = list(range(world_size))
+    pg = _new_process_group(name, store, rank, members, limit, group_name or "0", "default_pg", members)
+    if pg is None:
+        raise ValueError(f"rank {rank} is not in a world of {world_size}")
+    pg.bound_device_id = None if device_id is None else Device(device_id)
+    _world.default_pg = pg
+    try:
+        store.barrier("everybody is there", world_size, limit)
+        _start_mpi(pg)
+    except BaseException:
+        _forget_all()
+        raise
+
+
+def _default_timeout(backend: str) -> timedelta:
+    return default_pg_nccl_timeout if backend == "nccl" else default_pg_timeout
+
+
+def _start_mpi(pg: ProcessGroup) -> None:
+    """An MPI world can only be made by all ranks together, so it is made now if any group is going to need it."""
+    places = pg.store.multi_get([f"process/{r}" for r in range(pg.size())])
+    several = len({place.rpartition(b" ")[0] for place in places}) > 1
+    if pg.backend_name == "mpi" or (several and is_mpi_available()):
+        mpi_world.start(pg.store, pg.rank(), pg.size())
+
+
+def _new_process_group(
+    backend: str,
+    store: Store,
+    rank: int,
+    members: list[int],
+    timeout: timedelta,
+    name: str,
+    desc: str,
+    ranks: list[int],
+) -> ProcessGroup | None:
+    """The group of the world's ranks `members`; None for a rank that is not among them."""
+    if rank not in members:
+        return None
+    config = BackendConfig(backend)
+    cpu_backend = config.cpu_backend()
+    own = members.index(rank)
+    if cpu_backend in Backend._plugins:
+        pg = Backend._plugins[cpu_backend][0](store, own, len(members), timeout)
+        pg.group_name, pg.group_desc, pg.ranks, pg.backend_name = name, desc, ranks, cpu_backend
+    else:
+        store.set(f"process/{own}", SharedEngine.describe())
+        maker = engine_maker(cpu_backend or str(Backend(backend)), store, own, len(members), timeout, ranks)
+        pg = ProcessGroup(store, own, len(members), maker, str(cpu_backend), timeout, ranks, name, desc)
+    _world.pg_map[pg] = (
+        str(Backend(backend)) if ":" not in backend and backend != "undefined" else str(cpu_backend),
+        store,
+    )
+    _world.pg_names[pg] = name
+    _world.pg_group_ranks[pg] = {world: position for position, world in enumerate(members)}
+    _world.pg_backend_config[pg] = repr(config)
+    return pg
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """End one group, or all of them."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return
+    pg = _world.default_pg if group is None else group
+    if pg is None:
+        raise AssertionError(
+            "Default process group has not been initialized, please make sure to call init_process_group."
+        )
+    if pg not in _world.pg_map:
+        raise ValueError("Invalid process group specified")
+    if group is None or pg is _world.default_pg:
+        _forget_all()
+        return
+    pg.shutdown()
+    for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
+        table.pop(pg, None)  # type: ignore[attr-defined]
+
+
+def _forget_all() -> None:
+    for pg in reversed(list(_world.pg_map)):
+        pg.shutdown()
+    _world.__init__()  # type: ignore[misc]
+
+
+def _abort_process_group(group: ProcessGroup | None = None) -> None:
+    destroy_process_group(group)
+
+
+# -- who is where ---------------------------------------------------------------------------------------------------------
+
+
+def _get_default_group() -> ProcessGroup:
+    if _world.default_pg is None:
+        raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
+    return _world.default_pg
+
+
+def _get_default_store() -> Store:
+    return _world.pg_map[_get_default_group()][1]
+
+
+def _resolve(group: Any) -> ProcessGroup:
+    return _get_default_group() if group is None else group
+
+
+def _resolve_process_group(group_name: str) -> ProcessGroup:
+    for pg, name in _world.pg_names.items():
+        if name == group_name:
+            return pg
+    raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+
+
+def _rank_not_in_group(group: Any) -> bool:
+    return group == GroupMember.NON_GROUP_MEMBER if group is not None else False
+
+
+def _warn_not_in_group(name: str) -> None:
+    rank = -1 if _world.default_pg is None else _world.default_pg.rank()
+    warnings.warn(f"Running {name} on global rank {rank} which does not belong to the given group.", stacklevel=3)
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """This process's number in the group; -1 if it is not in it."""
+    return -1 if _rank_not_in_group(group) else _resolve(group).rank()
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """How many processes are in the group; -1 if this one is not."""
+    return -1 if _rank_not_in_group(group) else _resolve(group).size()
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number of this process on its machine, as torchrun tells it."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work"
+    )
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    pg = _resolve(group)
+    if _rank_not_in_group(pg) or pg not in _world.pg_map:
+        raise ValueError("Invalid process group specified")
+    return Backend(_world.pg_map[pg][0])
+
+
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    pg = _resolve(group)
+    if _rank_not_in_group(pg) or pg not in _world.pg_map:
+        raise ValueError("Invalid process group specified")
+    return _world.pg_backend_config[pg]
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors of a device."""
+    kind = device.type if isinstance(device, Device) else str(device).partition(":")[0]
+    name = Backend.default_device_backend_map.get(kind)
+    if name is None:
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return name
+
+
+def get_pg_count() -> int:
+    return len(_world.pg_map)
+
+
+def _get_process_group_name(group: ProcessGroup) -> str:
+    return _world.pg_names.get(group, "None")
+
+
+def _get_process_group_store(group: ProcessGroup) -> Store:
+    return _world.pg_map[group][1]
+
+
+def _get_pg_default_device(group: ProcessGroup | None = None) -> Device:
+    return Device("cpu")
+
+
+_get_object_coll_device = _get_pg_default_device
+
+
+def _get_pg_config(group: ProcessGroup | None = None) -> dict[str, Any]:
+    pg = _resolve(group)
+    return {
+        "pg_name": _get_process_group_name(pg),
+        "pg_desc": pg.group_desc,
+        "backend_config": get_backend_config(pg),
+        "pg_size": pg.size(),
+        "ranks": get_process_group_ranks(pg),
+    }
+
+
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """The ranks of the members in the world."""
+    return list(_world.pg_group_ranks[_resolve(group)])
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """From a rank in the world to a rank in the group."""
+    if group is GroupMember.WORLD:
+        return global_rank
+    if group not in _world.pg_group_ranks:
+        raise ValueError(f"Group {group} is not registered, please create group with torch.distributed.new_group API")
+    ranks = _world.pg_group_ranks[group]
+    if global_rank not in ranks:
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return ranks[global_rank]
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """From a rank in the group to a rank in the world."""
+    if group is GroupMember.WORLD:
+        return group_rank
+    if group not in _world.pg_group_ranks:
+        raise ValueError(f"Group {group} is not registered, please create group with torch.distributed.new_group API")
+    for world, own in _world.pg_group_ranks[group].items():
+        if own == group_rank:
+            return world
+    raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+
+
+# -- smaller groups -------------------------------------------------------------------------------------------------------
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
+) -> Any:
+    """A group of some ranks. All ranks of the world call this, members or not, in the same order; with
+    `use_local_synchronization` the members only."""
+    default = _get_default_group()
+    world_backend, store = _world.pg_map[default]
+    backend = backend or world_backend
+    limit = (
+        timeout if timeout is not None else default._timeout if backend == world_backend else _default_timeout(backend)
+    )
+    rank, size = default.rank(), default.size()
+    members = list(range(size)) if ranks is None else sorted(ranks) if sort_ranks else list(ranks)
+    if len(members) > size:
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
+    if len(set(members)) != len(members):
+        raise ValueError("The rank list of new_group has duplicate entries")
+    for member in members:
+        if not 0 <= member < size:
+            raise ValueError("The new group's rank should be within the world_size set by init_process_group")
+    if use_local_synchronization:
+        if backend == Backend.MPI:
+            raise ValueError("MPI backend doesn't support use_local_synchronization=True")
+        if rank not in members:
+            return GroupMember.NON_GROUP_MEMBER
+        count = next(_world.own_groups.setdefault(tuple(members), itertools.count()))
+        name = "_".join(map(str, members)) + f"_{count}"
+    else:
+        _world.group_count += 1
+        name = str(_world.group_count)
+    desc = group_desc or "undefined"
+    pg = _new_process_group(backend, PrefixStore(f"group {name}", store), rank, members, limit, name, desc, members)
+    if backend != world_backend and backend == Backend.MPI:
+        mpi_world.start(store, rank, size)
+    return GroupMember.NON_GROUP_MEMBER if pg is None else pg
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list]:
+    """The group cut into groups of `group_size` neighbours; returns this rank's one and all of them."""
+    if group_size is None:
+        group_size = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    size = get_world_size(group)
+    if size < group_size:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size ({size})")
+    if size % group_size:
+        raise ValueError(f"The world size ({size}) must be divisible by 'group_size={group_size}'")
+    members = get_process_group_ranks(group)
+    lists = [members[start : start + group_size] for start in range(0, size, group_size)]
+    if group is not None and group is not GroupMember.WORLD:
+        return _local_subgroups(lists, timeout, backend, pg_options, group_desc)
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def _local_subgroups(lists: list[list[int]], timeout: Any, backend: Any, options: Any, desc: Any) -> tuple[Any, list]:
+    """Subgroups of a part of the world: the other ranks know nothing of them."""
+    rank, current, groups = get_rank(), None, []
+    for ranks in lists:
+        made = new_group(ranks, timeout, backend, options, True, desc)
+        groups.append(made)
+        current = made if rank in ranks else current
+    return current, groups
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list]:
+    """A group for each list of ranks; returns this rank's one and all of them."""
+    if not ranks_per_subgroup_list:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    size, seen = get_world_size(), dict[int, int]()
+    for ranks in ranks_per_subgroup_list:
+        for rank in ranks:
+            if not 0 <= rank < size:
+                raise ValueError(f"Rank {rank} is out of range. Must be between 0 and {size - 1}")
+    subgroups, current = [], None
+    for position, ranks in enumerate(ranks_per_subgroup_list):
+        for rank in ranks:
+            if rank in seen:
+                raise ValueError(
+                    f"Rank {rank} has appeared in both subgroup {ranks_per_subgroup_list[seen[rank]]} and {ranks}"
+                )
+            seen[rank] = position
+        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        subgroups.append(made)
+        if get_rank() in ranks:
+            current = made
+    return current, subgroups
+
+
+def split_group(
+    parent_pg: ProcessGroup | None = None,
+    split_ranks: list | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: Any = None,
+) -> ProcessGroup | None:
+    """Cut a group along lists of its ranks, each one at most once; returns this rank's part."""
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    parent = _resolve(parent_pg)
+    for ranks in split_ranks:
+        if parent.rank() in ranks:
+            members = [get_global_rank(parent, r) for r in sorted(ranks)]
+            return new_group(members, timeout, backend, pg_options, True, group_desc)
+    return None
+
+
+def shrink_group(
+    ranks_to_exclude: list[int], group: ProcessGroup | None = None, shrink_flags: int = 0, pg_options: Any = None
+) -> ProcessGroup:
+    """The group without some ranks, made by those that stay."""
+    pg = _resolve(group)
+    stay = [r for r in get_process_group_ranks(pg) if get_group_rank(pg, r) not in ranks_to_exclude]
+    if not stay or get_rank() not in stay:
+        raise ValueError("shrink_group(): only ranks that stay in the group may call this")
+    return new_group(stay, use_local_synchronization=True)
+
+
+def _store_based_barrier(rank: int, store: Store, group_name: str, count: int, timeout: timedelta) -> None:
+    store.barrier(f"store_based_barrier_key:{group_name}", count, timeout)
+
+
+__all__ = [
+    "GroupMember", "destroy_process_group", "get_backend", "get_backend_config", "get_default_backend_for_device",
+    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_process_group", "is_available", "is_initialized", "is_torchelastic_launched", "new_group",
+    "new_subgroups", "new_subgroups_by_enumeration", "reduce_op", "shrink_group", "split_group",
+]  # fmt: skip

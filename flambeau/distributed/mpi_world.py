@@ -1,0 +1,158 @@
+"""An MPI world of processes that anybody may have started.
+
+MPICH learns about its ranks through PMI, a text protocol of ten commands over a socket whose number is in PMI_FD. Here a thread
+of the process itself answers at the other end of that socket, out of the store that the ranks have in common: so torchrun,
+multiprocessing, Slurm, Kubernetes or a notebook can start the ranks, no mpiexec is needed, and no port is open for strangers."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import threading
+from datetime import timedelta
+from typing import Any
+
+from .errors import DistBackendError
+from .store import Store
+from .tcp_store import TCPStore
+
+_THREAD_MULTIPLE = 3
+
+
+class _State:
+    ranks: tuple[int, int] | None = None  # own rank and size of the MPI world, once it exists
+
+
+def _answer(line: str, store: Store, rank: int, size: int, barriers: list[int]) -> str:
+    """What a PMI server says to one command."""
+    said = dict(part.split("=", 1) for part in line.split() if "=" in part)
+    command = said.get("cmd", "")
+    if command == "initack":
+        return f"cmd=initack rc=0\ncmd=set size={size}\ncmd=set rank={rank}\ncmd=set debug=0"
+    if command == "put":
+        store.set(f"pmi/{said['key']}", line.split("value=", 1)[1])
+        return "cmd=put_result rc=0 msg=success"
+    if command == "get":
+        key = f"pmi/{said['key']}"
+        if not store.check([key]):
+            return "cmd=get_result rc=-1 msg=- value=unknown"
+        return f"cmd=get_result rc=0 msg=- value={store.get(key).decode()}"
+    if command == "barrier_in":
+        barriers[0] += 1
+        store.barrier(f"pmi barrier {barriers[0]}", size)
+        return "cmd=barrier_out rc=0"
+    known = {
+        "init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0",
+        "get_maxes": "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=4096 rc=0",
+        "get_appnum": "cmd=appnum appnum=0 rc=0",
+        "get_universe_size": f"cmd=universe_size size={size} rc=0",
+        "get_my_kvsname": "cmd=my_kvsname kvsname=flambeau rc=0",
+        "finalize": "cmd=finalize_ack rc=0",
+    }
+    return known.get(command, f"cmd={command} rc=-1 msg=unknown_command")
+
+
+def _serve(connection: socket.socket, store: Store, rank: int, size: int) -> None:
+    stream = connection.makefile("rw", newline="\n")
+    barriers = [0]
+    for line in stream:
+        stream.write(_answer(line.strip(), store, rank, size, barriers) + "\n")
+        stream.flush()
+
+
+def _import_mpi() -> Any:
+    """mpi4py's MPI, without starting it."""
+    try:
+        import mpi4py  # noqa: PLC0415  an optional package
+    except ModuleNotFoundError:
+        raise DistBackendError("MPI needs the packages mpi4py and mpich: pip install flambeau[distributed]") from None
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False  # a rank must be able to end although others have died
+    from mpi4py import MPI  # noqa: PLC0415
+
+    return MPI
+
+
+def _library() -> ctypes.CDLL:
+    """The MPI library that mpi4py has loaded. (Its own calls keep the interpreter locked, and then nobody could answer PMI.)"""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "libmpi" in line}
+    for path in sorted(paths):
+        library = ctypes.CDLL(path)
+        if hasattr(library, "MPI_Init_thread"):
+            return library
+    raise DistBackendError("mpi4py has loaded no MPI library")
+
+
+def start(store: Store, rank: int, size: int) -> Any:
+    """Make the MPI world of all ranks, who must call this together. A process can be in one world only, for good."""
+    MPI = _import_mpi()
+    if not MPI.Is_initialized():
+        under_mpiexec = "PMI_FD" in os.environ or "PMI_PORT" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ
+        if under_mpiexec:
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        else:
+            _start_with_store(store, rank, size)
+    _State.ranks = (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
+    if _State.ranks != (rank, size):
+        raise DistBackendError(
+            f"this process is rank {_State.ranks[0]} of {_State.ranks[1]} in an MPI world that exists already, and cannot become"
+            f" rank {rank} of {size}: start a new process"
+        )
+    return MPI
+
+
+def world() -> Any:
+    """mpi4py's MPI, once `start` has made the world."""
+    if _State.ranks is None:
+        raise DistBackendError("there is no MPI world: init_process_group makes it where it is needed")
+    return _import_mpi()
+
+
+def _start_with_store(store: Store, rank: int, size: int) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.set_inheritable(True)
+    threading.Thread(target=_serve, args=(ours, store, rank, size), name="PMI server", daemon=True).start()
+    settings = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": str(rank), "PMI_SIZE": str(size), "PMI_ID": str(rank)}
+    os.environ.update(settings)
+    given = ctypes.c_int(0)
+    try:
+        code = _library().MPI_Init_thread(None, None, _THREAD_MULTIPLE, ctypes.byref(given))
+    finally:
+        for name in settings:
+            del os.environ[name]  # processes started later are not in this world
+    if code != 0 or given.value != _THREAD_MULTIPLE:
+        raise DistBackendError(f"MPI_Init_thread failed (code {code}, thread level {given.value})")
+    _keep.append(theirs)
+    store.barrier("MPI world", size)
+    _unlink_shared_memory()
+
+
+def _unlink_shared_memory() -> None:
+    """All ranks of this machine have mapped MPI's shared memory by now: without a name it cannot outlive them."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split()[-1] for line in maps if "/dev/shm/mpich_shm" in line}
+    for path in paths:
+        with contextlib.suppress(OSError):  # another rank was faster
+            os.unlink(path)
+
+
+_keep: list[socket.socket] = []
+
+
+def store_of_launched_world(timeout: timedelta) -> tuple[Store, int, int]:
+    """A store for processes that mpiexec or srun has started, which know nothing but their MPI world."""
+    MPI = _import_mpi()
+    if not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    world = MPI.COMM_WORLD
+    store: TCPStore | None = None
+    if world.rank == 0:
+        store = TCPStore("127.0.0.1", 0, None, True, timeout, wait_for_workers=False)
+    place = world.bcast((socket.gethostname(), store.port) if store is not None else None)
+    if store is None:
+        host = "127.0.0.1" if place[0] == socket.gethostname() else place[0]
+        store = TCPStore(host, place[1], None, False, timeout)
+    return store, world.rank, world.size

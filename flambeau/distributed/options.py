@@ -1,0 +1,99 @@
+"""The small records that `ProcessGroup`'s methods take: who is the root, what is the operation, how long to wait."""
+
+from __future__ import annotations
+
+import enum
+import os
+from datetime import timedelta
+from typing import Any
+
+from .reduce_op import RedOpType
+
+default_pg_timeout = timedelta(minutes=30)
+NO_TIMEOUT = timedelta(milliseconds=-1)  # that of the process group
+
+
+class _Options:
+    def __init__(self, **values: Any) -> None:
+        self.timeout = NO_TIMEOUT
+        self.asyncOp = True
+        self.__dict__.update(values)
+
+
+class AllreduceOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(reduceOp=RedOpType.SUM, sparseIndices=None)
+
+
+class AllreduceCoalescedOptions(AllreduceOptions):
+    pass
+
+
+class BroadcastOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(rootRank=0, rootTensor=0)
+
+
+class ReduceOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(reduceOp=RedOpType.SUM, rootRank=0, rootTensor=0)
+
+
+class AllgatherOptions(_Options):
+    pass
+
+
+class GatherOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(rootRank=0)
+
+
+class ScatterOptions(GatherOptions):
+    pass
+
+
+class ReduceScatterOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(reduceOp=RedOpType.SUM)
+
+
+class AllToAllOptions(_Options):
+    pass
+
+
+class BarrierOptions(_Options):
+    def __init__(self) -> None:
+        super().__init__(device_ids=[], device=None)
+
+
+class DebugLevel(enum.Enum):
+    """How much is checked: at DETAIL, that all ranks call the same operation with the same shapes."""
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+
+class _Debug:
+    level = DebugLevel.OFF
+
+
+def get_debug_level() -> DebugLevel:
+    return _Debug.level
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    _Debug.level = level
+
+
+def set_debug_level_from_env() -> None:
+    """TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL."""
+    name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper()
+    if name not in DebugLevel.__members__:
+        raise RuntimeError(
+            f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, DETAIL, or INFO, but is {os.environ['TORCH_DISTRIBUTED_DEBUG']}"
+        )
+    _Debug.level = DebugLevel[name]
+
+
+set_debug_level_from_env()

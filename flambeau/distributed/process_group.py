@@ -1,0 +1,599 @@
+"""A group of ranks, and the order of what it does.
+
+Operations of one group run one after the other, in the order in which they were called. One that nobody waits for runs in a
+thread of the group, beside the program; one that is waited for runs in the program's own thread where nothing else is pending,
+because handing it over would take longer than most of them do."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from ..core.device import cpu
+from ..core.graph import unrecorded
+from ..core.layout import is_non_overlapping_and_dense
+from ..core.tensor import Tensor, empty
+from ..futures import Future
+from .options import NO_TIMEOUT, DebugLevel, get_debug_level
+from .reduce_op import RedOpType, ReduceOp, kind_of
+from .shared_engine import Memory
+from .sparse_reduce import sparse_all_reduce
+from .store import Store
+from .work import TransferWork, Work
+
+observers: list[
+    Callable[[str, list, float, float], None]
+] = []  # called with name, shapes, begin and end of every operation
+
+
+_DONE = Work(what="done")  # for whoever has waited, and asks no more
+_DONE.get_future().set_result([])
+
+
+def memory_of(tensor: Tensor) -> Memory:
+    """The bytes of a tensor that has no gaps."""
+    storage = tensor._storage
+    width = tensor.dtype.itemsize
+    return Memory((storage.ptr or 0) + tensor._offset * width, tensor.numel() * width, storage)
+
+
+def _check(tensor: Tensor, what: str) -> None:
+    if tensor.device is not cpu:
+        raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
+    if tensor.is_sparse:
+        raise RuntimeError(f"{what}(): sparse tensors are only supported by all_reduce")
+    if not tensor._contig and not is_non_overlapping_and_dense(tensor.shape, tensor._strides):
+        raise ValueError("Tensors must be contiguous")
+
+
+def _one(tensors: Any, what: str) -> Tensor:
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise RuntimeError(f"{what}: requires a single tensor, got {len(tensors)}")
+    return tensors[0]
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    return tensor if tensor._contig else unrecorded(tensor.contiguous)
+
+
+def _shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Shapes as a profiler shows them: complex numbers are pairs."""
+    return [[*t.shape, 2] if t.dtype.is_complex else list(t.shape) for t in tensors]
+
+
+def _written(tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        tensor._storage.version += 1
+
+
+class ProcessGroup:
+    """Ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        engine: Callable[[], Any],
+        backend: str,
+        timeout: timedelta,
+        ranks: Sequence[int],
+        group_name: str,
+        group_desc: str,
+    ) -> None:
+        self.store, self._rank, self._size = store, rank, size
+        self._make_engine = engine
+        self._engine: Any = None
+        self.backend_name, self._timeout = backend, timeout
+        self.ranks = list(ranks)
+        self.group_name, self.group_desc = group_name, group_desc
+        self.bound_device_id: Any = None
+        self._order = threading.RLock()  # held by the operation that runs
+        self._pending: queue.SimpleQueue = queue.SimpleQueue()
+        self._unfinished = 0
+        self._counting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._monitored = 0
+        self._sequence = 0
+        self._closed = False
+
+    # -- who is in it -------------------------------------------------------------------------------------------------
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    def name(self) -> str:
+        return self.backend_name
+
+    def get_group_store(self) -> Store:
+        return self.store
+
+    def _get_backend_name(self) -> str:
+        return self.backend_name
+
+    def _get_backend(self, device: Any = None) -> ProcessGroup:
+        return self
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    set_timeout = _set_default_timeout
+
+    @property
+    def options(self) -> Any:
+        return self
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return False
+
+    def engine(self) -> Any:
+        """What moves the bytes; made when first needed, by all ranks together."""
+        if self._engine is None:
+            with self._order:
+                if self._engine is None:
+                    self._engine = self._make_engine()
+        return self._engine
+
+    # -- the order of things ------------------------------------------------------------------------------------------
+
+    def _seconds(self, timeout: timedelta | None) -> float:
+        return (self._timeout if timeout is None or timeout == NO_TIMEOUT else timeout).total_seconds()
+
+    def _run(
+        self, what: str, function: Callable[[Any], Any], results: list, tensors: Sequence[Tensor], wait: bool
+    ) -> Work:
+        """Runs function(engine), now or in its turn."""
+        if self._closed:
+            raise RuntimeError(f"{what}: this process group was destroyed")
+        self._sequence += 1
+        detail = self._detail(what, tensors)
+
+        def operate() -> None:
+            began = time.perf_counter()
+            engine = self.engine()
+            engine.detail = detail
+            function(engine)
+            if observers:
+                for observe in list(observers):
+                    observe(f"{self.backend_name}:{what}", _shapes(tensors), began, time.perf_counter())
+
+        if wait and not self._unfinished:
+            with self._order:
+                operate()
+            return _DONE
+        future: Future = Future()
+        self._enqueue(operate, future, results)
+        if wait:
+            future.wait()
+        return Work(future, what=what)
+
+    def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
+        """At debug level DETAIL: number and shapes of an operation, which must be the same on all ranks."""
+        if get_debug_level() is not DebugLevel.DETAIL:
+            return ""
+        if what not in ("all_reduce", "broadcast", "reduce", "reduce_scatter", "scatter"):
+            return f" #{self._sequence}"  # shapes may differ
+        shapes = ", ".join(f"{t.dtype} {tuple(t.shape)}" for t in tensors)
+        return f" #{self._sequence} of {shapes}"
+
+    def _enqueue(self, operate: Callable[[], None], future: Future, results: list) -> None:
+        with self._counting:
+            self._unfinished += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work_off, name="process group", daemon=True)
+                self._thread.start()
+        self._pending.put((operate, future, results))
+
+    def _work_off(self) -> None:
+        while (item := self._pending.get()) is not None:
+            operate, future, results = item
+            try:
+                with self._order:
+                    operate()
+            except Exception as problem:  # it belongs to whoever waits
+                with self._counting:
+                    self._unfinished -= 1
+                future.set_exception(problem)
+            else:
+                with self._counting:
+                    self._unfinished -= 1
+                future.set_result(results)
+            del item, operate, future, results  # the tensors may go now
+
+    # -- collectives --------------------------------------------------------------------------------------------------
+
+    def _reduce_settings(self, opts: Any) -> tuple[RedOpType, Any, timedelta]:
+        if opts is None:
+            return RedOpType.SUM, None, NO_TIMEOUT
+        if isinstance(opts, ReduceOp):
+            return kind_of(opts), getattr(opts, "factor", None), NO_TIMEOUT
+        return kind_of(opts.reduceOp), getattr(opts.reduceOp, "factor", None), opts.timeout
+
+    def allreduce(
+        self, tensors: Any, opts: Any = None, timeout: timedelta | None = None, *, _wait: bool = False
+    ) -> Work:
+        tensor = _one(tensors, "allreduce")
+        op, factor, limit = self._reduce_settings(opts)
+        if tensor.is_sparse:
+            return self._run(
+                "all_reduce",
+                lambda e: sparse_all_reduce(e, tensor, op, self._seconds(limit)),
+                [tensor],
+                [tensor],
+                _wait,
+            )
+        _check(tensor, "all_reduce")
+        memory, dtype, seconds = memory_of(tensor), tensor.dtype, self._seconds(timeout or limit)
+
+        def function(engine: Any) -> None:
+            self._before(tensor, op, factor)
+            engine.all_reduce(memory, dtype, op, seconds)
+            self._after(tensor, op)
+
+        return self._run("all_reduce", function, [tensor], [tensor], _wait)
+
+    def _before(self, tensor: Tensor, op: RedOpType, factor: Any) -> None:
+        if op is RedOpType.PREMUL_SUM:
+            unrecorded(tensor.mul_, factor)
+
+    def _after(self, tensor: Tensor, op: RedOpType) -> None:
+        if op is RedOpType.AVG:
+            mode = None if tensor.dtype.is_floating_point or tensor.dtype.is_complex else "trunc"
+            unrecorded(tensor.div_, self._size, rounding_mode=mode)
+        _written([tensor])
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None, *, _wait: bool = False) -> Work:
+        """Several tensors of one dtype in one operation."""
+        tensors = list(tensors)
+        op, factor, limit = self._reduce_settings(opts)
+        for tensor in tensors:
+            _check(tensor, "all_reduce_coalesced")
+
+        def function(engine: Any) -> None:
+            flat = _flattened(tensors)
+            self._before(flat, op, factor)
+            engine.all_reduce(memory_of(flat), flat.dtype, op, self._seconds(limit))
+            self._after(flat, op)
+            _unflatten(flat, tensors)
+
+        return self._run("all_reduce", function, tensors, tensors, _wait)
+
+    def broadcast(self, tensors: Any, opts: Any = 0, timeout: timedelta | None = None, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "broadcast")
+        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        _check(tensor, "broadcast")
+        memory = memory_of(tensor)
+
+        def function(engine: Any) -> None:
+            engine.broadcast(memory, root, self._seconds(timeout or limit))
+            if root != self._rank:
+                _written([tensor])
+
+        return self._run("broadcast", function, [tensor], [tensor], _wait)
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "reduce")
+        root = opts if isinstance(opts, int) else (0 if opts is None else opts.rootRank)
+        kind, factor, limit = self._reduce_settings(op if op is not None else None if isinstance(opts, int) else opts)
+        _check(tensor, "reduce")
+        memory = memory_of(tensor)
+
+        def function(engine: Any) -> None:
+            self._before(tensor, kind, factor)
+            engine.reduce(memory, tensor.dtype, kind, root, self._seconds(limit))
+            if root == self._rank:
+                self._after(tensor, kind)
+
+        return self._run("reduce", function, [tensor], [tensor], _wait)
+
+    def allgather(self, output_lists: Any, tensors: Any, opts: Any = None, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "allgather")
+        outputs = output_lists[0] if output_lists and not isinstance(output_lists[0], Tensor) else output_lists
+        if len(outputs) != self._size:
+            raise ValueError(
+                f"ProcessGroup::allgather: invalid output tensor list at index 0 (expected length {self._size}, got"
+                f" {len(outputs)})"
+            )
+        source = _contiguous(tensor)
+        limit = self._seconds(getattr(opts, "timeout", None))
+        uneven = any(o.numel() != source.numel() for o in outputs)
+
+        def function(engine: Any) -> None:
+            places = [_contiguous(o) for o in outputs]
+            if uneven:
+                engine.all_to_all([memory_of(source)] * self._size, [memory_of(o) for o in places], limit)
+            else:
+                engine.all_gather(memory_of(source), [memory_of(o) for o in places], limit)
+            _put_back(places, outputs)
+
+        for output in outputs:
+            if output.dtype is not tensor.dtype:
+                raise TypeError(
+                    f"Invalid usage of tensors with different dtypesFound {tensor.dtype} and  {output.dtype}"
+                )
+        return self._run("all_gather", function, [list(outputs)], [tensor], _wait)
+
+    def _allgather_base(self, output: Tensor, tensor: Tensor, opts: Any = None, *, _wait: bool = False) -> Work:
+        if output.numel() != tensor.numel() * self._size:
+            raise ValueError("output tensor size must be equal to world_size times input tensor size")
+        _check(output, "all_gather_into_tensor")
+        return self.allgather(list(_pieces(output, self._size)), tensor, opts, _wait=_wait)
+
+    all_gather_single = all_gather_into_tensor = _allgather_base
+
+    def allgather_into_tensor_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        works = [self._allgather_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
+        return works[-1]
+
+    def allgather_coalesced(
+        self, output_lists: Sequence, inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
+    ) -> Work:
+        """Several tensors of every rank to all ranks; output_lists[rank][i] is for inputs[i] of that rank."""
+        limit = self._seconds(getattr(opts, "timeout", None))
+
+        def function(engine: Any) -> None:
+            for position, tensor in enumerate(inputs):
+                outputs = [one[position] for one in output_lists]
+                places = [_contiguous(o) for o in outputs]
+                engine.all_gather(memory_of(_contiguous(tensor)), [memory_of(o) for o in places], limit)
+                _put_back(places, outputs)
+
+        return self._run("all_gather", function, list(output_lists), list(inputs), _wait)
+
+    def gather(self, output_lists: Any, tensors: Any, opts: Any = 0, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "gather")
+        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        outputs = list(output_lists[0]) if output_lists else []
+        source = _contiguous(tensor)
+
+        def function(engine: Any) -> None:
+            places = [_contiguous(o) for o in outputs]
+            engine.gather(memory_of(source), [memory_of(o) for o in places], root, self._seconds(limit))
+            _put_back(places, outputs)
+
+        return self._run("gather", function, [outputs], [tensor], _wait)
+
+    def scatter(self, tensors: Any, input_lists: Any, opts: Any = 0, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "scatter")
+        root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
+        inputs = [_contiguous(t) for t in input_lists[0]] if input_lists else []
+        _check(tensor, "scatter")
+
+        def function(engine: Any) -> None:
+            engine.scatter(memory_of(tensor), [memory_of(t) for t in inputs], root, self._seconds(limit))
+            _written([tensor])
+
+        return self._run("scatter", function, [tensor], [tensor], _wait)
+
+    def reduce_scatter(self, tensors: Any, input_lists: Any, opts: Any = None, *, _wait: bool = False) -> Work:
+        tensor = _one(tensors, "reduce_scatter")
+        inputs = input_lists[0] if input_lists and not isinstance(input_lists[0], Tensor) else input_lists
+        op, factor, limit = self._reduce_settings(opts)
+        _check(tensor, "reduce_scatter")
+        parts = [_contiguous(t) for t in inputs]
+        if op is RedOpType.PREMUL_SUM:
+            parts = [unrecorded(t.mul, factor) for t in parts]
+
+        def function(engine: Any) -> None:
+            memories = [memory_of(t) for t in parts]
+            engine.reduce_scatter(memory_of(tensor), memories, tensor.dtype, op, self._seconds(limit))
+            self._after(tensor, op)
+
+        return self._run("reduce_scatter", function, [tensor], [tensor], _wait)
+
+    def _reduce_scatter_base(self, output: Tensor, tensor: Tensor, opts: Any = None, *, _wait: bool = False) -> Work:
+        if tensor.numel() != output.numel() * self._size:
+            raise ValueError("input tensor must be the same size as output size times world size")
+        return self.reduce_scatter(output, list(_pieces(_contiguous(tensor), self._size)), opts, _wait=_wait)
+
+    reduce_scatter_single = reduce_scatter_tensor = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        return [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)][-1]
+
+    def alltoall(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
+    ) -> Work:
+        limit = self._seconds(getattr(opts, "timeout", None))
+        if len(inputs) != self._size or len(outputs) != self._size:
+            raise RuntimeError(
+                f"alltoall: expected {self._size} inputs and outputs, got {len(inputs)} and {len(outputs)}"
+            )
+        for output in outputs:
+            _check(output, "all_to_all")
+        sources = [_contiguous(t) for t in inputs]
+
+        def function(engine: Any) -> None:
+            engine.all_to_all([memory_of(t) for t in sources], [memory_of(t) for t in outputs], limit)
+            _written(outputs)
+
+        return self._run("all_to_all", function, list(outputs), list(inputs), _wait)
+
+    def alltoall_base(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        opts: Any = None,
+        *,
+        _wait: bool = False,
+    ) -> Work:
+        _check(output, "all_to_all_single")
+        outputs = _split(output, output_split_sizes, self._size)
+        inputs = _split(_contiguous(tensor), input_split_sizes, self._size)
+        limit = self._seconds(getattr(opts, "timeout", None))
+
+        def function(engine: Any) -> None:
+            engine.all_to_all([memory_of(t) for t in inputs], [memory_of(t) for t in outputs], limit)
+            _written([output])
+
+        return self._run("all_to_all", function, [output], [tensor], _wait)
+
+    all_to_all_single = alltoall_base
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None, *, _wait: bool = False) -> Work:
+        seconds = self._seconds(timeout if timeout is not None else getattr(opts, "timeout", None))
+        return self._run("barrier", lambda engine: engine.barrier(seconds), [], [], _wait)
+
+    # -- between two ranks --------------------------------------------------------------------------------------------
+
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
+        tensor = _one(tensors, "send")
+        _check(tensor, "send")
+        return self._message(
+            "send", [tensor], self.engine().isend(memory_of(tensor), dstRank, tag, self._seconds(None))
+        )
+
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
+        tensor = _one(tensors, "recv")
+        _check(tensor, "recv")
+        return self._message(
+            "recv", [tensor], self.engine().irecv(memory_of(tensor), srcRank, tag, self._seconds(None))
+        )
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        tensor = _one(tensors, "recv")
+        _check(tensor, "recv")
+        transfer = self.engine().irecv(memory_of(tensor), None, tag, self._seconds(None))
+        return self._message("recvAnySource", [tensor], transfer)
+
+    def _message(self, what: str, tensors: list[Tensor], transfer: Any) -> Work:
+        if observers:
+            now = time.perf_counter()
+            for observe in list(observers):
+                observe(f"{self.backend_name}:{what}", _shapes(tensors), now, now)
+        return TransferWork(transfer, tensors, what != "send")
+
+    # -- the barrier that tells who is missing --------------------------------------------------------------------------
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Rank 0 waits for every other rank and says who did not come."""
+        limit = self._timeout if timeout is None else timeout
+        self._monitored += 1
+        key = f"monitored/{self._monitored}"
+        if self._rank == 0:
+            self._monitor(key, limit, wait_all_ranks)
+            return
+        self.store.set(f"{key}/{self._rank}", "1")
+        try:
+            self.store.wait([f"{key}/done"], max(limit * 2, timedelta(seconds=1)))
+            passed = self.store.get(f"{key}/done") == b"1"
+        except RuntimeError:
+            passed = False
+        if not passed:
+            raise RuntimeError(
+                f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from"
+                " rank 0. Please check rank 0 logs for faulty rank."
+            )
+
+    def _monitor(self, key: str, limit: timedelta, wait_all_ranks: bool) -> None:
+        deadline = time.monotonic() + limit.total_seconds()
+        milliseconds = int(limit.total_seconds() * 1000)
+        failed: list[int] = []
+        for other in range(1, self._size):
+            left = deadline - time.monotonic()
+            if left <= 0 and not failed:
+                raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {milliseconds} ms.")
+            try:
+                self.store.wait([f"{key}/{other}"], timedelta(seconds=max(left, 0.001)))
+            except RuntimeError:
+                failed.append(other)
+                if not wait_all_ranks:
+                    break
+        self.store.set(f"{key}/done", "0" if failed else "1")
+        if failed:
+            names = ", ".join(str(self.ranks[r]) for r in failed)
+            title = f"Ranks {names}" if wait_all_ranks else f"Rank {names}"
+            raise RuntimeError(f"[Rank 0]: {title} failed to pass monitoredBarrier in {milliseconds} ms")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Let go of threads and memory. Operations under way are finished first."""
+        if self._closed:
+            return
+        self._closed = True
+        thread = self._thread
+        if thread is not None:
+            self._pending.put(None)
+            thread.join(5)
+        if self._engine is not None:
+            self._engine.close()
+
+    abort = shutdown
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group_name!r}: rank {self._rank} of {self._size}, {self.backend_name}>"
+
+    def __reduce__(self) -> tuple:
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
+
+
+# -- pieces of tensors ------------------------------------------------------------------------------------------------------
+
+
+def _pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
+    return unrecorded(
+        lambda: tensor.detach().reshape(-1).chunk(count) if tensor.numel() else (tensor.detach(),) * count
+    )
+
+
+def _split(tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tensor]:
+    if sizes is None or not len(sizes):
+        if tensor.shape and tensor.shape[0] % count:
+            raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+        sizes = [tensor.shape[0] // count] * count
+    if len(sizes) != count:
+        raise RuntimeError("Number of tensor splits not equal to group size")
+    if sum(sizes) != tensor.shape[0]:
+        raise RuntimeError("Split sizes doesn't match total dim 0 size")
+    return unrecorded(lambda: [t.detach() for t in tensor.detach().split(list(sizes))])
+
+
+def _flattened(tensors: Sequence[Tensor]) -> Tensor:
+    flat = empty((sum(t.numel() for t in tensors),), tensors[0].dtype)
+    _transfer(flat, tensors, True)
+    return flat
+
+
+def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    _transfer(flat, tensors, False)
+    _written(tensors)
+
+
+def _transfer(flat: Tensor, tensors: Sequence[Tensor], inwards: bool) -> None:
+    start = 0
+    for tensor in tensors:
+        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))  # type: ignore[misc]
+        one, other = (part, tensor.detach()) if inwards else (tensor.detach(), part)
+        unrecorded(one.copy_, other)
+        start += tensor.numel()
+
+
+def _put_back(places: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """What was received into contiguous copies, into the tensors they stand for."""
+    for place, output in zip(places, outputs):
+        if place is not output:
+            unrecorded(output.detach().copy_, place)
+    _written(outputs)

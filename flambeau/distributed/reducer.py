@@ -1,0 +1,502 @@
+"""The reducer behind DistributedDataParallel: gradients are averaged in buckets, while the backward pass still runs.
+
+A hook on every parameter's gradient accumulator copies the gradient into its bucket; a full bucket, if it is its turn, is
+reduced in the process group's own thread. When the last bucket is on its way, the end of the backward pass waits for all of them
+and puts the averages into `.grad`."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..autograd.engine import running
+from ..core.dtype import BY_NAME
+from ..core.graph import AccumulateGrad, Node, gradient_edge, unrecorded
+from ..core.tensor import Tensor, empty
+from ..futures import Future
+from ..ops import namespace
+from .buckets import DEFAULT_FIRST_BUCKET_BYTES, Bucket, GradBucket, assign_by_size
+from .ddp_logging import Logger
+from .object_collectives import _object_to_tensor, _tensor_to_object
+from .process_group import ProcessGroup
+
+__all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
+
+_DEFAULT_FIRST_BUCKET_BYTES = DEFAULT_FIRST_BUCKET_BYTES
+_compute_bucket_assignment_by_size = assign_by_size
+
+
+class BuiltinCommHookType(enum.Enum):
+    """Communication hooks that come with DistributedDataParallel."""
+
+    ALLREDUCE = 0
+    FP16_COMPRESS = 1
+
+
+class Reducer:
+    """Averages the gradients of parameters over the ranks of a group."""
+
+    def __init__(
+        self,
+        params: Sequence[Tensor],
+        bucket_indices: Sequence[Sequence[int]],
+        process_group: ProcessGroup,
+        expect_sparse_gradients: Sequence[bool] = (),
+        bucket_bytes_cap: int = 25 * 1024 * 1024,
+        find_unused_parameters: bool = False,
+        gradient_as_bucket_view: bool = False,
+        param_to_name_mapping: dict[int, str] | None = None,
+        first_bucket_bytes_cap: int = DEFAULT_FIRST_BUCKET_BYTES,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_bytes_cap_list: Sequence[int] = (),
+    ) -> None:
+        self.params = list(params)
+        self.group = process_group
+        self.sparse = list(expect_sparse_gradients) or [False] * len(self.params)
+        self.limits = list(bucket_bytes_cap_list) or [first_bucket_bytes_cap, bucket_bytes_cap]
+        self.find_unused, self.as_view = find_unused_parameters, gradient_as_bucket_view
+        self.names = param_to_name_mapping or {}
+        self.skip_unused = skip_all_reduce_unused_params
+        self.hook: Callable[[GradBucket], Future] | None = None
+        self.logger: Logger | None = None
+        self.static_graph = False
+        self.iteration = 0
+        self.divisor = process_group.size()
+        self.forward_syncs = True  # whether the running iteration reduces
+        self.expecting = False  # between a forward pass that will be reduced and the end of its reduction
+        self.began = False  # whether the backward pass has reached a parameter
+        self.rebuilt = False
+        self.ready_order: list[int] = []
+        self.last_order: list[int] = []
+        self.buckets_reduced = 0
+        self._hooks_per_step: dict[int, int] = {}  # of a static graph: how often each gradient arrives
+        self._lock = threading.RLock()
+        self._used = [0] * len(self.params)
+        self._make_buckets(bucket_indices)
+        self._handles = []
+        self._accumulators: list[Node] = []
+        self._places = {}
+        for index, parameter in enumerate(self.params):
+            edge = gradient_edge(parameter)
+            assert edge is not None
+            node = edge[0]
+            self._accumulators.append(node)  # which only a graph would keep alive
+            self._places[node] = index
+            self._handles.append(node.register_hook(functools.partial(self._arrived, index)))
+
+    # -- buckets --------------------------------------------------------------------------------------------------------
+
+    def _make_buckets(self, bucket_indices: Sequence[Sequence[int]]) -> None:
+        self.buckets = [
+            Bucket(one, self.params, len(one) == 1 and self.sparse[one[0]]) for one in bucket_indices if len(one)
+        ]
+        self.where = {
+            index: (number, place)
+            for number, bucket in enumerate(self.buckets)
+            for place, index in enumerate(bucket.indices)
+        }
+        self.next_bucket = len(self.buckets)
+
+    def _rebuild_buckets(self) -> bool:
+        """Once, after the first iteration: buckets in the order in which gradients became ready, the same on all ranks."""
+        if self.rebuilt or not self.ready_order or (self.find_unused and not self.static_graph):
+            return False
+        if len(self.ready_order) != len(self.params):
+            return False
+        order = empty((len(self.params),), BY_NAME["int64"])
+        for place, index in enumerate(self.ready_order):
+            order[place] = index
+        self.group.broadcast([order], 0, _wait=True)
+        indices = order.tolist()
+        tensors = [self.params[i] for i in indices]
+        buckets, _ = assign_by_size(tensors, self.limits, self.sparse, indices)
+        self.rebuilt = True
+        self._make_buckets(buckets)
+        if self.as_view:
+            self._adopt_gradients()
+        return True
+
+    def _adopt_gradients(self) -> None:
+        """Gradients that were views of the old buckets move to the new ones."""
+        for index, parameter in enumerate(self.params):
+            if parameter.grad is not None and not parameter.grad.is_sparse:
+                number, place = self.where[index]
+                view = self.buckets[number].views[place]
+                unrecorded(view.copy_, parameter.grad)
+                parameter.grad = view
+
+    # -- an iteration ---------------------------------------------------------------------------------------------------
+
+    def prepare_for_forward(self) -> None:
+        self.iteration += 1
+        if self.logger is not None:
+            self.logger.forward_begins(self.iteration)
+
+    def prepare_for_backward(self, outputs: Sequence[Tensor]) -> None:
+        """The forward pass is over: which gradients will come?"""
+        if self.logger is not None:
+            self.logger.forward_ends()
+        if self.expecting and self.began:  # without a backward pass in between, the last forward pass counts
+            self._fail(self._unfinished())
+        self.expecting, self.began = True, False
+        self.ready_order = []
+        self.next_bucket = 0
+        self.buckets_reduced = 0
+        self._passes = dict(self._hooks_per_step)
+        for bucket in self.buckets:
+            bucket.pending, bucket.future = len(bucket.indices), None
+        self._unused: list[int] = []
+        if self.static_graph:
+            if self.iteration > 1:
+                self._unused = [i for i in range(len(self.params)) if not self._hooks_per_step.get(i)]
+        elif self.find_unused and outputs:
+            reached = _accumulators_below(outputs)
+            self._unused = [i for i, node in enumerate(self._accumulators) if node not in reached]
+            if not self._unused and self.logger is not None and not self.logger.told_unneeded:
+                self.logger.nothing_unused()
+
+    def _arrived(self, index: int, *_: Any) -> None:
+        """The gradient of a parameter is in its `.grad`."""
+        with self._lock:
+            self._used[index] = 1
+            if not self.expecting or not self.forward_syncs:
+                return
+            if not self.began:
+                self._begin()
+            if self.static_graph:
+                self._arrived_in_static_graph(index)
+                return
+            if index in self._unused:
+                self._fail(self._twice(index))
+            self._ready(index)
+
+    def _begin(self) -> None:
+        self.began = True
+        if self.logger is not None:
+            self.logger.backward_begins()
+        assert running.current is not None
+        self._pass = running.current.outermost
+        if self.static_graph and self.iteration <= 1:
+            self._pass.callbacks.append(self._end_of_first_static_pass)
+            return
+        for index in self._unused:
+            self._ready(index)
+
+    def _arrived_in_static_graph(self, index: int) -> None:
+        if self.iteration <= 1:
+            self._hooks_per_step[index] = self._hooks_per_step.get(index, 0) + 1
+            if self._hooks_per_step[index] == 1:
+                self.ready_order.append(index)
+            return
+        self._passes[index] = left = self._passes.get(index, 0) - 1
+        if left < 0:
+            self._fail(
+                "Your training graph has changed in this iteration, e.g., one parameter is used in first iteration, but"
+                " then got unused in the second iteration. this is not compatible with static_graph set to True."
+            )
+        if left == 0:
+            self._ready(index)
+
+    def _end_of_first_static_pass(self) -> None:
+        order = list(self.ready_order)
+        rest = [i for i in range(len(self.params)) if i not in set(order)]
+        self.ready_order = []
+        for index in order + rest:
+            self._ready(index)
+
+    def _ready(self, index: int) -> None:
+        number, place = self.where[index]
+        bucket = self.buckets[number]
+        if bucket.pending == 0 or index in self.ready_order:
+            self._fail(self._twice(index))
+        self.ready_order.append(index)
+        if not bucket.sparse:
+            self._fill(bucket, place, index)
+        bucket.pending -= 1
+        while self.next_bucket < len(self.buckets) and self.buckets[self.next_bucket].pending == 0:
+            self._launch(self.next_bucket)
+            self.next_bucket += 1
+            if self.next_bucket == len(self.buckets):
+                if self.logger is not None:
+                    self.logger.backward_computed()
+                self._pass.callbacks.append(self._finish)
+
+    def _fill(self, bucket: Bucket, place: int, index: int) -> None:
+        """The gradient, divided, into its place in the bucket."""
+        view, gradient = bucket.views[place], self.params[index].grad
+        factor = 1.0 if self.hook is not None else 1.0 / self.divisor
+        if gradient is None:
+            unrecorded(view.zero_)
+        elif gradient is view or (self.as_view and _same_memory(gradient, view)):
+            if factor != 1.0:
+                unrecorded(view.mul_, factor)
+        elif factor != 1.0:
+            unrecorded(_mul, gradient.detach(), factor, out=view)
+        else:
+            unrecorded(view.copy_, gradient.detach())
+        if self.as_view and gradient is not None:
+            self.params[index].grad = view
+
+    def _launch(self, number: int) -> None:
+        bucket = self.buckets[number]
+        if self.logger is not None and number == 0:
+            self.logger.communication_begins()
+        tensor = bucket.flat
+        if bucket.sparse:
+            tensor = self._sparse_gradient(bucket)
+        if self.skip_unused and self._unused and all(i in self._unused for i in bucket.indices):
+            bucket.future = None
+            return
+        self.buckets_reduced += 1
+        if self.hook is None:
+            bucket.future = self.group.allreduce([tensor]).get_future()
+        else:
+            last = number == len(self.buckets) - 1
+            bucket.future = self.hook(GradBucket(number, bucket, tensor, last))
+
+    def _sparse_gradient(self, bucket: Bucket) -> Tensor:
+        parameter = bucket.parameters[0]
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = namespace("torch")["sparse_coo_tensor"](size=tuple(parameter.shape), dtype=parameter.dtype)
+        elif not gradient.is_sparse:
+            gradient = unrecorded(gradient.to_sparse)
+        if self.hook is None:
+            gradient = unrecorded(gradient.div, self.divisor)
+        return gradient
+
+    # -- the end of the backward pass -----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        used_anywhere = self._used_anywhere()
+        for bucket in self.buckets:
+            if bucket.future is None:
+                continue
+            value = bucket.future.wait()
+            result = value[0] if isinstance(value, (list, tuple)) else value
+            self._take_results(bucket, result, used_anywhere)
+        if self.logger is not None:
+            self.logger.communication_ends()
+            self.logger.iteration_ends(self)
+        self.last_order = list(self.ready_order)
+        self.expecting = self.began = False
+        self._used = [0] * len(self.params)
+        self._pass = None  # type: ignore[assignment]
+
+    def _used_anywhere(self) -> list[int] | None:
+        """With unused parameters: which ones got a gradient on some rank."""
+        if not self.find_unused or self.static_graph:
+            return None
+        used = empty((len(self.params),), BY_NAME["int32"])
+        for index, flag in enumerate(self._used):
+            used[index] = flag
+        self.group.allreduce([used], _wait=True)
+        return used.tolist()
+
+    def _take_results(self, bucket: Bucket, result: Any, used: list[int] | None) -> None:
+        if bucket.sparse:
+            bucket.parameters[0].grad = result
+            return
+        if result is not bucket.flat:
+            unrecorded(bucket.flat.copy_, result.view(-1))
+        for index, parameter, view in zip(bucket.indices, bucket.parameters, bucket.views):
+            if used is not None and not used[index]:
+                continue  # its gradient, if there is one, is from before
+            if self.as_view:
+                if parameter.grad is not view:
+                    parameter.grad = view
+            elif parameter.grad is None:
+                parameter.grad = unrecorded(view.clone)  # other ranks had one
+            else:
+                unrecorded(parameter.grad.detach().copy_, view)
+
+    # -- communication hooks ----------------------------------------------------------------------------------------------
+
+    def register_hook(self, hook: Callable[[Any, GradBucket], Future], state: Any) -> None:
+        if self.hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        self.hook = lambda bucket: hook(state, bucket)
+
+    def register_builtin_hook(self, kind: BuiltinCommHookType) -> None:
+        if self.hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        if kind is BuiltinCommHookType.ALLREDUCE:
+            self.hook = self._average
+        else:
+            self.hook = self._average_in_half
+
+    def _average(self, bucket: GradBucket) -> Future:
+        tensor = unrecorded(bucket.buffer().div_, self.group.size())
+        return self.group.allreduce([tensor]).get_future().then(lambda done: done.value()[0])
+
+    def _average_in_half(self, bucket: GradBucket) -> Future:
+        original = bucket.buffer()
+        small = unrecorded(lambda: original.to(BY_NAME["float16"]).div_(self.group.size()))
+        return self.group.allreduce([small]).get_future().then(lambda done: original.copy_(done.value()[0]))
+
+    # -- errors -----------------------------------------------------------------------------------------------------------
+
+    def _fail(self, message: str) -> None:
+        if self.logger is not None:
+            self.logger.set_error_and_log(message)
+        raise RuntimeError(message)
+
+    def _name(self, index: int) -> str:
+        return self.names.get(index, str(index))
+
+    def _twice(self, index: int) -> str:
+        text = (
+            "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1) Use of a"
+            " module parameter outside the `forward` function. Please make sure model parameters are not shared across multiple"
+            " concurrent forward-backward passes. or try to use _set_static_graph() as a workaround if this module graph does"
+            " not change during training loop.2) Reused parameters in multiple reentrant backward passes. For example, if you"
+            " use multiple `checkpoint` functions to wrap the same part of your model, it would result in the same set of"
+            " parameters been used by different reentrant backward passes multiple times, and hence marking a variable ready"
+            " multiple times. DDP does not support such use cases in default. You can try to use _set_static_graph() as a"
+            " workaround if your module graph does not change over iterations."
+        )
+        name = f" with name {self.names[index]}" if index in self.names else ""
+        return f"{text}\nParameter at index {index}{name} has been marked as ready twice."
+
+    def _unfinished(self) -> str:
+        missing = [i for i in range(len(self.params)) if i not in set(self.ready_order)]
+        text = (
+            "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that"
+            " your module has parameters that were not used in producing loss. "
+        )
+        if not self.find_unused:
+            text += (
+                "You can enable unused parameter detection by passing the keyword argument `find_unused_parameters=True` to"
+                " `torch.nn.parallel.DistributedDataParallel`, and by \n"
+            )
+        else:
+            text += "Since `find_unused_parameters=True` is enabled, this likely means that not all "
+        text += (
+            "making sure all `forward` function outputs participate in calculating loss. \nIf you already have done the above,"
+            " then the distributed data parallel module wasn't able to locate the output tensors in the return value of your"
+            " module's `forward` function. Please include the loss function and the structure of the return value of `forward`"
+            " of your module when reporting this issue (e.g. list, dict, iterable)."
+        )
+        rank = self.group.rank()
+        text += f"\nParameter indices which did not receive grad for rank {rank}: {' '.join(map(str, missing))}"
+        if self.names:
+            names = ", ".join(self._name(i) for i in missing)
+            text += f"\nParameters which did not receive grad for rank {rank}: {names}"
+        else:
+            text += (
+                "\n In addition, you can set the environment variable TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL to print"
+                " out information about which particular parameters did not receive gradient on this rank as part of this error"
+            )
+        return text
+
+    # -- what others of PyTorch's parts ask -------------------------------------------------------------------------------
+
+    def _set_static_graph(self) -> None:
+        if self.iteration > 0:
+            self._fail(
+                "set_static_graph() should be called before training loop starts and after DistributedDataParallel is constructed."
+            )
+        self.static_graph = True
+
+    def _check_reducer_finalized(self) -> None:
+        if self.expecting:
+            self._fail(self._unfinished())
+
+    def _get_zeros_like_grad_buckets(self) -> list[GradBucket]:
+        """Empty buckets, for a rank that has no more inputs and still takes part."""
+        made = []
+        for number, bucket in enumerate(self.buckets):
+            zeros = namespace("torch")["zeros"](sum(bucket.lengths), dtype=bucket.parameters[0].dtype)
+            made.append(GradBucket(number, bucket, zeros, number == len(self.buckets) - 1))
+        return made
+
+    def _remove_autograd_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _update_process_group(self, group: ProcessGroup) -> None:
+        self.group, self.divisor = group, group.size()
+
+
+_mul = namespace("torch")["mul"]
+
+
+def _same_memory(one: Tensor, other: Tensor) -> bool:
+    return one._storage is other._storage and one._offset == other._offset and one._strides == other._strides
+
+
+def _accumulators_below(outputs: Sequence[Tensor]) -> set[Node]:
+    """All accumulators that a backward pass from these tensors would reach."""
+    edges = [gradient_edge(t) for t in outputs if t.requires_grad]
+    waiting = [edge[0] for edge in edges if edge is not None]
+    seen = set(waiting)
+    while waiting:
+        for edge in waiting.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                waiting.append(edge[0])
+    return {node for node in seen if isinstance(node, AccumulateGrad)}
+
+
+def _register_comm_hook(reducer: Reducer, state: Any, comm_hook: Callable) -> None:
+    reducer.register_hook(comm_hook, state)
+
+
+def _register_builtin_comm_hook(reducer: Reducer, comm_hook_type: BuiltinCommHookType) -> None:
+    reducer.register_builtin_hook(comm_hook_type)
+
+
+def _broadcast_coalesced(
+    process_group: ProcessGroup, tensors: Sequence[Tensor], buffer_size: int, src: int = 0
+) -> None:
+    """Rank `src`'s tensors to all, several of them in one message."""
+    if not tensors:
+        return
+    for indices in assign_by_size(tensors, [buffer_size])[0]:
+        parts = [tensors[i] for i in indices]
+        flat = empty((sum(p.numel() for p in parts),), parts[0].dtype)
+        starts = list(itertools.accumulate([0, *(p.numel() for p in parts)]))
+        pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]  # type: ignore[misc]
+        if process_group.rank() == src:
+            for piece, part in zip(pieces, parts):
+                unrecorded(piece.copy_, part.detach().reshape(-1))
+        process_group.broadcast([flat], src, _wait=True)
+        if process_group.rank() != src:
+            for piece, part in zip(pieces, parts):
+                unrecorded(part.detach().copy_, unrecorded(piece.view, part.shape))
+
+
+def _verify_params_across_processes(process_group: ProcessGroup, tensors: Sequence[Tensor], logger: Any = None) -> None:
+    """An error unless all ranks have parameters of the same shapes."""
+    mine = [[str(t.dtype), list(t.shape)] for t in tensors]
+    told = _gather_objects(process_group, mine)
+    for rank, theirs in enumerate(told):
+        if theirs == mine:
+            continue
+        if len(theirs) != len(mine):
+            message = (
+                f"DDP expects same model across all ranks, but Rank {process_group.rank()} has {len(mine)} params, while rank"
+                f" {rank} has inconsistent {len(theirs)} params."
+            )
+        else:
+            place = next(i for i, (a, b) in enumerate(zip(mine, theirs)) if a != b)
+            message = (
+                f"[{process_group.rank()}]: params[{place}] in this process with sizes {mine[place][1]} appears not to match sizes"
+                f" of the same param in process {rank}."
+            )
+        if logger is not None:
+            logger.set_error_and_log(message)
+        raise RuntimeError(message)
+
+
+def _gather_objects(group: ProcessGroup, value: Any) -> list:
+    data, size = _object_to_tensor(value)
+    sizes = [empty((1,), BY_NAME["int64"]) for _ in range(group.size())]
+    group.allgather([sizes], [size], _wait=True)
+    outputs = [empty((int(n),), BY_NAME["uint8"]) for n in sizes]
+    group.allgather([outputs], [data], _wait=True)
+    return [_tensor_to_object(output, int(n)) for output, n in zip(outputs, sizes)]

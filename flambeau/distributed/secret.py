@@ -1,0 +1,97 @@
+"""What the processes of a job know and strangers do not: the key with which they prove themselves to a store.
+
+It is FLAMBEAU_DISTRIBUTED_SECRET where that is set (`torchrun` sets it for its workers), else a key in a file that only the
+user can read, made when it is first needed. So processes of one user on one machine, or with a common home directory, find
+each other without being told anything; on machines that share no files the variable has to be the same everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import socket
+from pathlib import Path
+
+from .errors import DistNetworkError
+
+VARIABLE = "FLAMBEAU_DISTRIBUTED_SECRET"
+GREETING = b"flambeau store 1"
+_NONCE, _PROOF = 16, 32
+
+
+def shared_secret() -> bytes:
+    """The key of this user or job."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return hashlib.sha256(given.encode()).digest()
+    return hashlib.sha256(_from_file(_key_file())).digest()
+
+
+def _key_file() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "distributed.key"
+
+
+def _from_file(path: Path) -> bytes:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.urandom(32))
+        try:
+            os.link(draft, path)  # whoever comes first wins, and nobody ever sees half a key
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+    state = path.stat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise RuntimeError(f"{path} can be read by others, so it is no secret: remove it, or set {VARIABLE}")
+    return path.read_bytes()
+
+
+def _proof(secret: bytes, side: bytes, asked: bytes, answered: bytes) -> bytes:
+    return hmac.new(secret, side + asked + answered, hashlib.sha256).digest()
+
+
+def receive_exactly(connection: socket.socket, count: int) -> bytes:
+    """`count` bytes from a socket; an error if it is closed before."""
+    parts = bytearray(count)
+    view, have = memoryview(parts), 0
+    while have < count:
+        got = connection.recv_into(view[have:])
+        if not got:
+            raise DistNetworkError(
+                "Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"
+            )
+        have += got
+    return bytes(parts)
+
+
+def admit(connection: socket.socket, secret: bytes) -> bool:
+    """The server's side: whether whoever has connected knows the secret. Both prove it, and neither tells it."""
+    mine = os.urandom(_NONCE)
+    connection.sendall(GREETING + mine)
+    theirs = receive_exactly(connection, _NONCE + _PROOF)
+    nonce, proof = theirs[:_NONCE], theirs[_NONCE:]
+    if not hmac.compare_digest(proof, _proof(secret, b"client", mine, nonce)):
+        return False
+    connection.sendall(_proof(secret, b"server", nonce, mine))
+    return True
+
+
+def introduce(connection: socket.socket, secret: bytes) -> None:
+    """The client's side of `admit`."""
+    greeting = receive_exactly(connection, len(GREETING) + _NONCE)
+    if not greeting.startswith(GREETING):
+        raise DistNetworkError("what answers at this address is not a store of Flambeau's")
+    asked, mine = greeting[len(GREETING) :], os.urandom(_NONCE)
+    connection.sendall(mine + _proof(secret, b"client", asked, mine))
+    try:
+        answer = receive_exactly(connection, _PROOF)
+    except (OSError, DistNetworkError):
+        raise DistNetworkError(
+            f"the store refused this process: it has another secret. Set {VARIABLE} to the same value on every machine"
+        ) from None
+    if not hmac.compare_digest(answer, _proof(secret, b"server", mine, asked)):
+        raise DistNetworkError("what answers at this address does not know the secret of this job")

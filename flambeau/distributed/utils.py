@@ -1,0 +1,69 @@
+"""Helpers of DistributedDataParallel that other libraries use, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..core.tensor import Tensor
+from .process_group import ProcessGroup
+from .reducer import _broadcast_coalesced, _verify_params_across_processes
+
+__all__: list[str] = []
+
+
+def _verify_param_shape_across_processes(
+    process_group: ProcessGroup, tensors: Sequence[Tensor], logger: Any = None
+) -> None:
+    _verify_params_across_processes(process_group, tensors, logger)
+
+
+def _sync_module_states(
+    module: Any,
+    process_group: ProcessGroup,
+    broadcast_bucket_size: int,
+    src: int,
+    params_and_buffers_to_ignore: Iterable[str],
+    broadcast_buffers: bool = True,
+) -> None:
+    """Parameters and buffers of rank `src` to all ranks."""
+    ignored = set(params_and_buffers_to_ignore)
+    states = [p.detach() for name, p in module.named_parameters() if name not in ignored]
+    if broadcast_buffers:
+        states += [b.detach() for name, b in module.named_buffers() if name not in ignored]
+    _sync_params_and_buffers(process_group, states, broadcast_bucket_size, src)
+
+
+def _sync_params_and_buffers(
+    process_group: ProcessGroup, module_states: Sequence[Tensor], broadcast_bucket_size: int, src: int
+) -> None:
+    if module_states:
+        _broadcast_coalesced(process_group, module_states, broadcast_bucket_size, src)
+
+
+def _to_kwargs(inputs: Any, kwargs: Any, target_device: Any, use_side_stream_for_tensor_copies: bool = False) -> tuple:
+    """Inputs on the target device, as DistributedDataParallel passes them to its module."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(target_device)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(moved(v) for v in value))
+        if isinstance(value, (tuple, list)):
+            return type(value)(moved(v) for v in value)
+        if isinstance(value, dict):
+            return type(value)((k, moved(v)) for k, v in value.items())
+        return value
+
+    return [moved(inputs)], [moved(kwargs)]
+
+
+def _free_storage(tensor: Tensor) -> None:
+    tensor.untyped_storage().resize_(0)
+
+
+def _alloc_storage(tensor: Tensor, size: Any) -> None:
+    count = 1
+    for n in size:
+        count *= n
+    tensor.untyped_storage().resize_(count * tensor.element_size())

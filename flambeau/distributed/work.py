@@ -1,0 +1,138 @@
+"""What an operation that may still be under way looks like to the program: `Work`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..futures import Future
+from .errors import DistBackendError
+
+
+class Work:
+    """A collective or a message that was started; `wait()` for it before its tensors are used.
+
+    A subclass in Python overrides what it needs."""
+
+    def __init__(self, future: Future | None = None, source: Callable[[], int] | None = None, what: str = "") -> None:
+        self._future: Future = Future() if future is None else future
+        self._source = source
+        self._what = what
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait until it is done; an error it met is raised here. A timeout of 0 is that of the process group."""
+        seconds = timeout.total_seconds() if timeout else 0.0
+        if seconds and not self._future.done():
+            finished = threading.Event()
+            self._future.add_done_callback(lambda _: finished.set())
+            if not finished.wait(seconds):
+                raise DistBackendError(
+                    f"{self._what}: Timed out waiting {seconds * 1000:.0f}ms for send operation to complete"
+                )
+        self._future.wait()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    block_current_stream = synchronize
+
+    def is_completed(self) -> bool:
+        return self._future.done()
+
+    def is_success(self) -> bool:
+        return self._future.done() and self._future._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._future._error
+
+    def result(self) -> list[Tensor]:
+        """The tensors it has written."""
+        value = self._future.wait()
+        return value if isinstance(value, list) else [value]
+
+    def get_future(self) -> Future:
+        """A future of the list of tensors."""
+        return self._future
+
+    get_future_result = get_future
+
+    def source_rank(self) -> int:
+        """Who sent what was received from any rank."""
+        if self._source is None:
+            raise RuntimeError(
+                "sourceRank() may only be called on work objects that correspond to a recv or recv-from-any call."
+            )
+        return self._source()
+
+    _source_rank = source_rank
+
+    def abort(self) -> None:
+        raise NotImplementedError("Work.abort(): operations of the CPU engines cannot be taken back; destroy the group")
+
+
+class TransferWork(Work):
+    """A message between two ranks. Its future is done once somebody has waited for it, or it has come."""
+
+    def __init__(self, transfer: Any, tensors: list[Tensor], receives: bool) -> None:
+        super().__init__(what="recv" if receives else "send")
+        self._transfer, self._tensors, self._receives = transfer, tensors, receives
+        self._finished = threading.Lock()
+        future = getattr(transfer, "future", None)
+        if future is not None:
+            future.add_done_callback(lambda done: self._finish(done._error))
+
+    def _finish(self, error: BaseException | None) -> None:
+        with self._finished:
+            if self._future.done():
+                return
+            if error is None:
+                if self._receives:
+                    for tensor in self._tensors:
+                        tensor._storage.version += 1
+                self._future.set_result(self._tensors)
+            else:
+                self._future.set_exception(error)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        try:
+            self._rank = self._transfer.wait(timeout.total_seconds() or None)
+        except BaseException as problem:
+            self._finish(problem if isinstance(problem, Exception) else RuntimeError("interrupted"))
+            raise
+        self._finish(None)
+        return True
+
+    def is_completed(self) -> bool:
+        if not self._future.done() and self._transfer.done():
+            self.wait()
+        return self._future.done()
+
+    def source_rank(self) -> int:
+        if not self._receives:
+            return super().source_rank()
+        self.wait()
+        return self._rank
+
+
+class _Joined(Work):
+    """Several operations as one."""
+
+    def __init__(self, works: list[Work]) -> None:
+        super().__init__()
+        self.works = works
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        for work in self.works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self.works)
+
+
+def joined(works: list[Work]) -> Work:
+    return works[0] if len(works) == 1 else _Joined(works)

@@ -1,0 +1,117 @@
+"""Programs as graphs of operators, to be saved and run elsewhere.
+
+>>> program = export(flambeau.nn.Linear(3, 2), (flambeau.ones(1, 3),))
+>>> program.module()(flambeau.ones(1, 3)).shape
+torch.Size([1, 2])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..fx._pytree import register_pytree_flatten_spec
+from ..nn import Module
+from ..utils import _pytree as pytree
+from . import dynamic_shapes as _dynamic_shapes
+from ._trace import Unsupported, trace
+from .dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims
+from .exported_program import (
+    ExportedProgram,
+    ModuleCallEntry,
+    ModuleCallSignature,
+    ValueRange,
+    default_decompositions,
+)
+from .graph_signature import ExportBackwardSignature, ExportGraphSignature
+from .serialize import load, save
+from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+
+__all__ = [
+    "AdditionalInputs",
+    "Constraint",
+    "Dim",
+    "ExportBackwardSignature",
+    "ExportGraphSignature",
+    "ExportedProgram",
+    "FlatArgsAdapter",
+    "ModuleCallEntry",
+    "ModuleCallSignature",
+    "ShapesCollection",
+    "UnflattenedModule",
+    "Unsupported",
+    "default_decompositions",
+    "dims",
+    "export",
+    "export_for_training",
+    "load",
+    "register_dataclass",
+    "save",
+    "unflatten",
+]
+
+
+def export(
+    mod: Module,
+    args: tuple,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """A module as a graph of operators, found by running it on these arguments. What Python decides (ifs, loops, sizes) is kept
+    as it was decided for them; `dynamic_shapes` says which sizes may be others: the module is run with some, and what depends on
+    them is computed in the graph."""
+    if not isinstance(mod, Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if not isinstance(args, tuple):
+        raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
+    given = kwargs or {}
+    found, sizes = trace(mod, args, given, dynamic_shapes)
+    names = _dynamic_shapes.combined(mod, args, given)
+    hidden = found.signature.non_persistent_buffers
+    buffers = dict(mod.named_buffers())
+    constants = {**found.recorder.constants_found, **{name: buffers[name] for name in hidden}}
+    entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, list(names)))
+    entries = [ModuleCallEntry(path) for path, _ in mod.named_modules() if path]
+    return ExportedProgram(
+        Module(),
+        found.graph,
+        found.signature,
+        dict(mod.state_dict(keep_vars=True)),
+        {symbol: ValueRange(*bounds) for symbol, bounds in sizes.ranges.items()},
+        [entry, *entries],
+        (args, given),
+        constants,
+    )
+
+
+export_for_training = export
+
+
+def register_dataclass(cls: type, *, serialized_type_name: str | None = None) -> None:
+    """Let instances of a dataclass be arguments and results of exported programs."""
+    if not dataclasses.is_dataclass(cls):
+        raise AssertionError(f"Only dataclasses can be registered with this function: {cls}")
+    names = [f.name for f in dataclasses.fields(cls) if f.init]
+
+    def take_apart(value: Any) -> tuple[list, Any]:
+        present = [name for name in names if getattr(value, name) is not None]
+        absent = [name for name in names if getattr(value, name) is None]
+        return [getattr(value, name) for name in present], [present, absent]
+
+    def put_together(values: Any, context: Any) -> Any:
+        present, absent = context
+        return cls(**dict(zip(present, values)), **dict.fromkeys(absent))
+
+    def with_keys(value: Any) -> tuple[list, Any]:
+        values, context = take_apart(value)
+        return [(pytree.GetAttrKey(name), v) for name, v in zip(context[0], values)], context
+
+    register_pytree_flatten_spec(cls, lambda value, spec: [getattr(value, name) for name in spec.context[0]])
+    name = serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"
+    pytree.register_pytree_node(
+        cls, take_apart, put_together, serialized_type_name=name, flatten_with_keys_fn=with_keys
+    )

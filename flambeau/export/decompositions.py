@@ -1,0 +1,637 @@
+"""What operators are made of: fewer kinds of operators, and no changes in place.
+
+An entry is a function that makes the calls of other operators. A graph is taken apart by running it with the entries in the place of the
+operators, and recording that."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+
+from ..core.tensor import Tensor
+from ..fx.experimental.proxy_tensor import GraphRecorder
+from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
+from ..fx.interpreter import Interpreter
+from ..fx.node import Node
+from ..library.aten import OpOverload, aten, recording
+from ..nn import Module
+from ..utils import _pytree as pytree
+from .exported_program import ExportedProgram
+from .graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+_COMPOSITE: dict[str, Callable] = {}
+_CORE: dict[str, Callable] = {}
+
+
+def composite(*names: str) -> Callable[[Callable], Callable]:
+    """An entry for operators that PyTorch itself takes apart before they reach a kernel."""
+    return _entry(_COMPOSITE, names)
+
+
+def core(*names: str) -> Callable[[Callable], Callable]:
+    """An entry for operators that are not among PyTorch's core ones."""
+    return _entry(_CORE, names)
+
+
+def _entry(table: dict[str, Callable], names: tuple[str, ...]) -> Callable[[Callable], Callable]:
+    def note(function: Callable) -> Callable:
+        for name in names:
+            table[name] = function
+        return function
+
+    return note
+
+
+def _overload(name: str) -> OpOverload:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(aten, packet), overload)
+
+
+def composite_table() -> dict[Any, Callable]:
+    """What composite operators are made of."""
+    return {_overload(name): function for name, function in _COMPOSITE.items()}
+
+
+def core_table() -> dict[Any, Callable]:
+    """What all but PyTorch's core operators are made of."""
+    return {_overload(name): function for name, function in {**_COMPOSITE, **_CORE}.items()}
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------------
+
+
+@composite("flatten.using_ints")
+def _flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    rank = self.dim()
+    if rank == 0:
+        return _reshape(self, [1])
+    start, end = start_dim % rank, end_dim % rank
+    if start == end:
+        return self
+    size = list(self.shape)
+    return _reshape(self, size[:start] + [math.prod(size[start : end + 1])] + size[end + 1 :])
+
+
+@composite("reshape.default")
+def _reshape(self: Tensor, shape: list[int]) -> Tensor:
+    if recording.recorder.unseen(_can_view, self, shape):
+        return aten.view.default(self, shape)
+    return aten._unsafe_view.default(aten.clone.default(self, memory_format=flambeau.contiguous_format), shape)
+
+
+def _can_view(self: Tensor, shape: list[int]) -> bool:
+    try:
+        self.detach().view(shape)
+    except RuntimeError:
+        return False
+    return True
+
+
+@composite("view_as.default")
+def _view_as(self: Tensor, other: Tensor) -> Tensor:
+    return aten.view.default(self, list(other.shape))
+
+
+@composite("expand_as.default")
+def _expand_as(self: Tensor, other: Tensor) -> Tensor:
+    return aten.expand.default(self, list(other.shape))
+
+
+@composite("numpy_T.default")
+def _numpy_t(self: Tensor) -> Tensor:
+    return aten.permute.default(self, list(range(self.dim() - 1, -1, -1)))
+
+
+@composite("contiguous.default")
+def _contiguous(self: Tensor, *, memory_format: Any = flambeau.contiguous_format) -> Tensor:
+    return aten.clone.default(self, memory_format=memory_format)
+
+
+@composite("chunk.default")
+def _chunk(self: Tensor, chunks: int, dim: int = 0) -> Any:
+    length = self.size(dim)
+    size = -(-length // chunks)
+    return aten.split.Tensor(self, size, dim)
+
+
+@composite("narrow.default")
+def _narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return aten.slice.Tensor(self, dim, start, start + length)
+
+
+@composite("broadcast_tensors.default")
+def _broadcast_tensors(tensors: list[Tensor]) -> list[Tensor]:
+    shape = flambeau.broadcast_shapes(*(t.shape for t in tensors))
+    return [t if t.shape == shape else aten.expand.default(t, list(shape)) for t in tensors]
+
+
+@composite("to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as.default")
+def _to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    wanted = next((a for a in args if isinstance(a, flambeau.dtype)), kwargs.get("dtype"))
+    other = next((a for a in args if isinstance(a, Tensor)), None)
+    wanted = other.dtype if other is not None else wanted
+    copy = kwargs.get("copy", False)
+    if (wanted is None or wanted == self.dtype) and not copy:
+        return self
+    return aten._to_copy.default(self, dtype=wanted)
+
+
+@composite("lift_fresh.default")
+def _lift_fresh(self: Tensor) -> Tensor:
+    return self
+
+
+@core("t.default")
+def _t(self: Tensor) -> Tensor:
+    return aten.permute.default(self, [1, 0]) if self.dim() == 2 else self
+
+
+@core("transpose.int")
+def _transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    dims = list(range(self.dim()))
+    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return aten.permute.default(self, dims)
+
+
+@core("_unsafe_view.default")
+def _unsafe_view(self: Tensor, size: list[int]) -> Tensor:
+    return aten.view.default(self, size)
+
+
+@core("split.Tensor")
+def _split(self: Tensor, split_size: int, dim: int = 0) -> Any:
+    length = self.size(dim)
+    sizes = [min(split_size, length - start) for start in range(0, length, split_size)]
+    return aten.split_with_sizes.default(self, sizes, dim)
+
+
+@core("unbind.int")
+def _unbind(self: Tensor, dim: int = 0) -> Any:
+    return [aten.select.int(self, dim, i) for i in range(self.size(dim))]
+
+
+@core("stack.default")
+def _stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+    rank = tensors[0].dim() + 1
+    dim %= rank
+    if dim == rank - 1:
+        return aten.cat.default([aten.unsqueeze.default(t, dim) for t in tensors], dim)
+    shape = list(tensors[0].shape)
+    return aten.view.default(aten.cat.default(tensors, dim), [*shape[:dim], len(tensors), *shape[dim:]])
+
+
+@core("squeeze.dim")
+def _squeeze(self: Tensor, dim: int) -> Tensor:
+    return aten.squeeze.dims(self, [dim])
+
+
+# -- products -------------------------------------------------------------------------------------------------------------
+
+
+@composite("linear.default")
+def _linear(input: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    transposed = aten.t.default(weight)
+    if input.dim() == 2:
+        return aten.mm.default(input, transposed) if bias is None else aten.addmm.default(bias, input, transposed)
+    flat = (
+        aten.view.default(input, [-1, input.size(-1)])
+        if input.is_contiguous()
+        else _reshape(input, [-1, input.size(-1)])
+    )
+    product = aten.mm.default(flat, transposed) if bias is None else aten.addmm.default(bias, flat, transposed)
+    return aten.view.default(product, [*input.shape[:-1], weight.size(0)])
+
+
+@composite("matmul.default")
+def _matmul(self: Tensor, other: Tensor) -> Tensor:
+    if self.dim() == 1 and other.dim() == 1:
+        return aten.dot.default(self, other)
+    if self.dim() == 2 and other.dim() == 1:
+        return aten.mv.default(self, other)
+    if self.dim() == 1 and other.dim() == 2:
+        return aten.squeeze.dim(aten.mm.default(aten.unsqueeze.default(self, 0), other), 0)
+    if self.dim() == 2 and other.dim() == 2:
+        return aten.mm.default(self, other)
+    if self.dim() >= 3 and other.dim() in (1, 2):
+        return _folded_product(self, other)
+    return _batched_product(self, other)
+
+
+def _folded_product(self: Tensor, other: Tensor) -> Tensor:
+    flat = _reshape(self, [-1, self.size(-1)])
+    if other.dim() == 1:
+        return aten._unsafe_view.default(aten.mv.default(flat, other), list(self.shape[:-1]))
+    return aten._unsafe_view.default(aten.mm.default(flat, other), [*self.shape[:-1], other.size(-1)])
+
+
+def _batched_product(self: Tensor, other: Tensor) -> Tensor:
+    left = aten.unsqueeze.default(self, 0) if self.dim() == 1 else self
+    right = aten.unsqueeze.default(other, 1) if other.dim() == 1 else other
+    batch = list(flambeau.broadcast_shapes(left.shape[:-2], right.shape[:-2]))
+    count = math.prod(batch)
+    a = _reshape(aten.expand.default(left, [*batch, *left.shape[-2:]]), [count, *left.shape[-2:]])
+    b = _reshape(aten.expand.default(right, [*batch, *right.shape[-2:]]), [count, *right.shape[-2:]])
+    product = aten._unsafe_view.default(aten.bmm.default(a, b), [*batch, left.size(-2), right.size(-1)])
+    if self.dim() == 1:
+        product = aten.squeeze.dim(product, -2)
+    return aten.squeeze.dim(product, -1) if other.dim() == 1 else product
+
+
+def _window(value: list, rank: int) -> list:
+    return list(value) * (rank if len(value) == 1 else 1)
+
+
+def _convolution(transposed: bool, rank: int) -> Callable:
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = (1,),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        groups: int = 1,
+    ) -> Tensor:
+        if isinstance(padding, str):
+            raise NotImplementedError(f"taking apart a convolution with padding={padding!r}")
+        sizes = [_window(v, rank) for v in (stride, padding, dilation)]
+        return aten.convolution.default(input, weight, bias, *sizes, False, [0] * rank, groups)
+
+    def conv_transpose(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = (1,),
+        padding: Any = (0,),
+        output_padding: Any = (0,),
+        groups: int = 1,
+        dilation: Any = (1,),
+    ) -> Tensor:
+        sizes = [_window(v, rank) for v in (stride, padding, dilation)]
+        return aten.convolution.default(input, weight, bias, *sizes, True, _window(output_padding, rank), groups)
+
+    return conv_transpose if transposed else conv
+
+
+for _rank in (1, 2, 3):
+    _COMPOSITE[f"conv{_rank}d.default"] = _convolution(False, _rank)
+for _rank, _suffix in ((1, "default"), (2, "input"), (3, "input")):
+    _COMPOSITE[f"conv_transpose{_rank}d.{_suffix}"] = _convolution(True, _rank)
+
+
+# -- nn -------------------------------------------------------------------------------------------------------------------
+
+
+@composite("softmax.int")
+def _softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    return aten._softmax.default(self if dtype is None else _to(self, dtype), dim, False)
+
+
+@composite("log_softmax.int")
+def _log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    return aten._log_softmax.default(self if dtype is None else _to(self, dtype), dim, False)
+
+
+@composite("dropout.default")
+def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    if not train or p == 0:
+        return aten.clone.default(input)
+    return aten.native_dropout.default(input, p, True)[0]
+
+
+@composite("layer_norm.default")
+def _layer_norm(
+    input: Tensor, shape: list, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+) -> Tensor:
+    return aten.native_layer_norm.default(input, shape, weight, bias, eps)[0]
+
+
+@composite("batch_norm.default")
+def _batch_norm(
+    input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
+) -> Tensor:
+    if not training:
+        return aten._native_batch_norm_legit_no_training.default(input, weight, bias, mean, var, momentum, eps)[0]
+    return _batch_norm_by_parts(input, weight, bias, mean, var, momentum, eps)
+
+
+def _batch_norm_by_parts(
+    input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Tensor:
+    """In training: the statistics of the batch, and running ones moved towards them."""
+    dims = [0, *range(2, input.dim())]
+    count = input.numel() // input.size(1)
+    average = aten.mean.dim(input, dims, True)
+    spread = aten.var.correction(input, dims, correction=0, keepdim=True)
+    if mean is not None:
+        flat = aten.view.default(average, [-1])
+        aten.copy_.default(mean, aten.add.Tensor(aten.mul.Tensor(mean, 1 - momentum), aten.mul.Tensor(flat, momentum)))
+        unbiased = aten.mul.Tensor(aten.view.default(spread, [-1]), count / (count - 1) * momentum)
+        aten.copy_.default(var, aten.add.Tensor(aten.mul.Tensor(var, 1 - momentum), unbiased))
+    scaled = aten.mul.Tensor(aten.sub.Tensor(input, average), aten.rsqrt.default(aten.add.Tensor(spread, eps)))
+    shape = [1, -1, *[1] * (input.dim() - 2)]
+    if weight is not None:
+        scaled = aten.mul.Tensor(scaled, aten.view.default(weight, shape))
+    return scaled if bias is None else aten.add.Tensor(scaled, aten.view.default(bias, shape))
+
+
+@composite("max_pool2d.default")
+def _max_pool2d(self: Tensor, kernel_size: list, stride: Any = (), padding: Any = (0, 0), *rest: Any) -> Tensor:
+    return aten.max_pool2d_with_indices.default(self, kernel_size, list(stride), list(padding), *rest)[0]
+
+
+@composite("adaptive_avg_pool2d.default")
+def _adaptive_avg_pool2d(self: Tensor, output_size: list) -> Tensor:
+    if list(output_size) == [1, 1]:
+        return aten.mean.dim(self, [-1, -2], True)
+    return aten._adaptive_avg_pool2d.default(self, output_size)
+
+
+@composite("cross_entropy_loss.default")
+def _cross_entropy(
+    self: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    smoothing: float = 0.0,
+) -> Tensor:
+    if smoothing or target.is_floating_point():
+        raise NotImplementedError("taking apart cross_entropy with label_smoothing or probabilities")
+    dim = 1 if self.dim() > 1 else 0
+    return aten.nll_loss_nd.default(
+        aten._log_softmax.default(self, dim, False), target, weight, reduction, ignore_index
+    )
+
+
+@composite("pad.default")
+def _pad(self: Tensor, pad: list, mode: str = "constant", value: Any = None) -> Tensor:
+    if mode == "constant":
+        return aten.constant_pad_nd.default(self, pad, 0.0 if value is None else value)
+    names = {"reflect": "reflection_pad", "replicate": "replication_pad"}
+    if mode not in names:
+        raise NotImplementedError(f"taking apart a padding of mode {mode!r}")
+    return getattr(aten, f"{names[mode]}{len(pad) // 2}d").default(self, pad)
+
+
+@composite("scaled_dot_product_attention.default")
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    if enable_gqa or dropout_p:
+        raise NotImplementedError("taking apart attention with dropout or shared heads")
+    factor = math.sqrt(1 / math.sqrt(query.size(-1)) if scale is None else scale)
+    keys = aten.mul.Scalar(aten.transpose.int(key, -2, -1), factor)
+    scores = _batched_product(aten.mul.Scalar(query, factor), keys)
+    if is_causal:
+        ones = aten.ones.default(
+            [query.size(-2), key.size(-2)], dtype=flambeau.bool, device=query.device, pin_memory=False
+        )
+        mask = aten.tril.default(ones)
+    if mask is not None:
+        if mask.dtype == flambeau.bool:
+            mask = aten.where.ScalarOther(mask, aten.zeros_like.default(scores), -math.inf)
+        scores = aten.add.Tensor(scores, mask)
+    return _batched_product(aten._softmax.default(scores, -1, False), value)
+
+
+@composite("std.dim", "std.default")
+def _std(self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = False) -> Tensor:
+    dims, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+    return aten.sqrt.default(aten.var.correction(self, dims, correction=float(unbiased), keepdim=keepdim))
+
+
+@composite("var.dim", "var.default")
+def _var(self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = False) -> Tensor:
+    dims, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+    return aten.var.correction(self, dims, correction=float(unbiased), keepdim=keepdim)
+
+
+@core("clamp_min.default")
+def _clamp_min(self: Tensor, min: Any) -> Tensor:
+    return aten.clamp.default(self, min)
+
+
+@core("silu.default")
+def _silu(self: Tensor) -> Tensor:
+    return aten.mul.Tensor(self, aten.sigmoid.default(self))
+
+
+@core("rsub.Scalar")
+def _rsub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    full = aten.scalar_tensor.default(other, dtype=self.dtype, device=self.device)
+    return aten.sub.Tensor(full, self)
+
+
+@core("mse_loss.default")
+def _mse_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    square = aten.pow.Tensor_Scalar(aten.sub.Tensor(self, target), 2)
+    if reduction == 0:
+        return square
+    return aten.mean.default(square) if reduction == 1 else aten.sum.default(square)
+
+
+@core("hardswish.default")
+def _hardswish(self: Tensor) -> Tensor:
+    gate = aten.clamp.default(aten.add.Tensor(self, 3), 0, 6)
+    return aten.div.Tensor(aten.mul.Tensor(self, gate), 6)
+
+
+@core("hardsigmoid.default")
+def _hardsigmoid(self: Tensor) -> Tensor:
+    return aten.div.Tensor(aten.clamp.default(aten.add.Tensor(self, 3), 0, 6), 6)
+
+
+@core("masked_fill.Scalar")
+def _masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    options = {"dtype": self.dtype, "layout": self.layout, "device": self.device}
+    return aten.where.self(mask, aten.scalar_tensor.default(value, **options), self)
+
+
+@core("lift_fresh_copy.default")
+def _lift_fresh_copy(self: Tensor) -> Tensor:
+    return aten.clone.default(self)
+
+
+@composite("detach_.default")
+@core("detach.default")
+def _detach(self: Tensor) -> Tensor:
+    return self
+
+
+for _name, _value in (("zeros", 0), ("ones", 1)):
+    _CORE[f"{_name}.default"] = functools.partial(
+        lambda size, value, **options: aten.full.default(size, value, **options), value=_value
+    )
+
+
+# -- taking a graph apart -------------------------------------------------------------------------------------------------
+
+
+def _functional_name(name: str) -> str | None:
+    """The operator that gives a new tensor, for one that changes its first."""
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else None
+
+
+class _Recorder(GraphRecorder):
+    """Records with entries in the place of operators; what is changed in place is a new value from then on."""
+
+    def __init__(self, graph: Graph, root: Module, table: dict[Any, Callable], functional: bool) -> None:
+        super().__init__(graph, root)
+        self.table, self.functional = table, functional
+        self.source: Node | None = None
+        self.changed: dict[int, Tensor] = {}
+        self.describe = self._take_over
+
+    def _take_over(self, node: Node) -> None:
+        if self.source is not None:
+            for key in ("nn_module_stack", "stack_trace", "torch_fn"):
+                if key in self.source.meta:
+                    node.meta[key] = self.source.meta[key]
+
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        made = self.table.get(overload)
+        if made is not None:
+            return made(*args, **kwargs)
+        if self.functional and overload._schema.is_mutable:
+            return self._functionalised(overload, args, kwargs)
+        return super().record(overload, args, kwargs)
+
+    def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Compute the new value; from now on the changed tensor's node is that of the value."""
+        first = args[0]
+        if first._is_view() and first._base is not None and first._base.numel() != first.numel():
+            raise NotImplementedError(f"taking apart a program that changes a part of a tensor in place ({target})")
+        name = _functional_name(target.overloadpacket.__name__)
+        if name == "copy":
+            same = args[1].shape == first.shape and args[1].dtype == first.dtype
+            value = args[1] if same else aten.expand.default(_to(args[1], first.dtype), list(first.shape))
+        else:
+            value = getattr(getattr(aten, name or ""), target._overloadname)(*args, **kwargs)
+        node = self.node_of(value)
+        self.unseen(lambda: first.detach().copy_(value.detach()))
+        self.known[id(first)] = (first, node)
+        self.changed[id(first)] = first
+        return first
+
+
+class _Retracer(Interpreter):
+    """Runs a graph for a recorder to see."""
+
+    def __init__(self, module: GraphModule, recorder: _Recorder) -> None:
+        super().__init__(module)
+        self.recorder = recorder
+
+    def run_node(self, n: Node) -> Any:
+        self.recorder.source = n
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if not isinstance(target, OpOverload):
+            return target(*args, **kwargs)
+        return target(*args, **kwargs)
+
+
+def _retrace(
+    module: GraphModule, table: dict[Any, Callable], inputs: list[Any], functional: bool
+) -> tuple[Graph, _Recorder, Any]:
+    """Run a graph on these inputs and record it with the table's entries."""
+    graph = Graph()
+    recorder = _Recorder(graph, module, table, functional)
+    old = [n for n in module.graph.nodes if n.op == "placeholder"]
+    for node, value in zip(old, inputs):
+        copied = graph.placeholder(node.target)
+        copied.meta = dict(node.meta)
+        if isinstance(value, Tensor):
+            recorder.track(value, copied)
+            copied.meta.update({k: v for k, v in node.meta.items() if k in ("val", "sizes", "strides")})
+    with flambeau.no_grad(), recorder:
+        outputs = _Retracer(module, recorder).run(*inputs, enable_io_processing=False)
+    return graph, recorder, outputs
+
+
+def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
+    """Take the operators of a graph apart, as the table says; the module is changed."""
+    inputs = [_example(n) for n in module.graph.nodes if n.op == "placeholder"]
+    codegen, tracer = module.graph._codegen, module.graph._tracer_cls
+    graph, recorder, outputs = _retrace(module, table, inputs, functional=False)
+    graph.output(pytree.tree_map(recorder.argument, outputs))
+    graph._codegen, graph._tracer_cls = codegen, tracer
+    graph.eliminate_dead_code()
+    module.graph = graph
+
+
+def _example(node: Node) -> Any:
+    """Values like those a placeholder had."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return value
+    return (
+        flambeau.zeros(value.shape, dtype=value.dtype)
+        if not value.is_floating_point()
+        else flambeau.ones(value.shape, dtype=value.dtype)
+    )
+
+
+def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
+    """An exported program in the operators that the table leaves, without changes in place: what it changes it returns."""
+    if any("sizes" in n.meta and n.meta.get("symbolic") for n in program.graph.nodes) or program.range_constraints:
+        raise NotImplementedError("run_decompositions of a program with sizes that may change")
+    entries = core_table() if table is None else {**composite_table(), **table}
+    specs = program.graph_signature.input_specs
+    inputs = []
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    for spec, node in zip(specs, nodes):
+        if spec.kind is InputKind.USER_INPUT:
+            inputs.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else _example(node))
+        else:
+            inputs.append(program._tensor(spec.target or "").detach().clone())
+    graph, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
+    results, output_specs = [], []
+    for spec, value in zip(specs, inputs):
+        if isinstance(value, Tensor) and id(value) in recorder.changed:
+            kind = OutputKind.USER_INPUT_MUTATION if spec.kind is InputKind.USER_INPUT else OutputKind.BUFFER_MUTATION
+            node = recorder.node_of(value)
+            results.append(node)
+            output_specs.append(OutputSpec(kind, TensorArgument(node.name), spec.target or spec.arg.name))
+    for old, value in zip(program.graph_signature.output_specs, outputs):
+        result = recorder.argument(value)
+        results.append(result)
+        argument = TensorArgument(result.name) if isinstance(result, Node) else ConstantArgument("", result)
+        output_specs.append(OutputSpec(old.kind, argument, old.target))
+    graph.output(tuple(results))
+    graph.eliminate_dead_code()
+    signature = ExportGraphSignature(list(specs), output_specs)
+    return ExportedProgram(
+        Module(),
+        graph,
+        signature,
+        program.state_dict,
+        dict(program.range_constraints),
+        program.module_call_graph,
+        program.example_inputs,
+        program.constants,
+        verifiers=["ATEN"],
+    )

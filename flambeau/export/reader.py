@@ -1,0 +1,293 @@
+"""An exported program from JSON."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from typing import Any
+
+import flambeau
+
+from ..fx.graph import Graph
+from ..fx.node import Node
+from ..library.aten import aten
+from ..nn import Module
+from . import expressions, treespecs
+from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRange
+from .graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymIntArgument,
+    TensorArgument,
+)
+from .symbols import Expression, Symbol
+from .tensors import dtype_of, format_of, layout_of, meta_tensor
+
+_ARITHMETIC = {
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "truediv",
+    "mod",
+    "pow",
+    "neg",
+    "pos",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "getitem",
+}
+
+
+def _target(name: str) -> Any:
+    """What a node of the file calls; nothing but operators can be named."""
+    if name.startswith("torch.ops.aten."):
+        packet, _, overload = name[len("torch.ops.aten.") :].partition(".")
+        return getattr(getattr(aten, packet), overload)
+    if name.startswith("_operator.") and name[len("_operator.") :] in _ARITHMETIC:
+        return getattr(operator, name[len("_operator.") :])
+    raise NotImplementedError(f"the exported program calls {name[:80]}, which is not in Flambeau")
+
+
+class Reader:
+    """Reads one program."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        major = data["schema_version"]["major"]
+        if major != 8:
+            raise ValueError(f"the file is written in version {major} of the format; 8 is known")
+        self.module = data["graph_module"]
+        self.written = self.module["graph"]
+        self.graph = Graph()
+        self.nodes: dict[str, Node] = {}
+        self.symbols: dict[str, Symbol] = {}
+
+    def program(self, weights: dict[str, Any], constants: dict[str, Any], example: Any) -> ExportedProgram:
+        self._read_symbols()
+        specs = self.module["signature"]["input_specs"]
+        for entry, spec in zip(self.written["inputs"], specs):
+            self._placeholder(entry, spec)
+        for node in self.written["nodes"]:
+            self._node(node)
+        self.graph.output(tuple(self._value(v) for v in self.written["outputs"]))
+        signature = ExportGraphSignature(
+            [self._input_spec(s) for s in specs],
+            [self._output_spec(s) for s in self.module["signature"]["output_specs"]],
+        )
+        ranges = {
+            self._symbol(name): ValueRange(bounds["min_val"] or 0, bounds["max_val"])
+            for name, bounds in self.data["range_constraints"].items()
+        }
+        entries = [self._call_entry(e) for e in self.module["module_call_graph"]]
+        return ExportedProgram(
+            Module(),
+            self.graph,
+            signature,
+            weights,
+            ranges,
+            entries,
+            example,
+            constants,
+            verifiers=self.data["verifiers"],
+        )
+
+    def _symbol(self, name: str) -> Symbol:
+        return self.symbols.setdefault(name, Symbol(name, 2))
+
+    def _read_symbols(self) -> None:
+        """Symbols and the sizes they had, from the sizes that are one alone."""
+        metas = [m for name, m in self.written["tensor_values"].items()]
+        entries = [s for meta in metas for s in meta["sizes"]] + list(self.written["sym_int_values"].values())
+        for entry in sorted((e["as_expr"] for e in entries if "as_expr" in e), key=lambda e: len(e["expr_str"])):
+            expressions.read(entry["expr_str"], entry["hint"]["as_int"], self.symbols)
+
+    def _size(self, entry: dict[str, Any]) -> Any:
+        if "as_int" in entry:
+            return entry["as_int"]
+        found = expressions.read(entry["as_expr"]["expr_str"], entry["as_expr"]["hint"]["as_int"], self.symbols)
+        return found if found is not None else entry["as_expr"]["hint"]["as_int"]
+
+    # -- nodes --
+
+    def _describe(self, node: Node) -> None:
+        meta = self.written["tensor_values"].get(node.name)
+        if meta is not None:
+            node.meta["val"] = meta_tensor(meta)
+            sizes = [self._size(s) for s in meta["sizes"]]
+            if any(isinstance(s, Expression) for s in sizes):
+                node.meta["sizes"] = sizes
+                node.meta["strides"] = [self._size(s) for s in meta["strides"]]
+        elif node.name in self.written["sym_int_values"]:
+            value = self._size(self.written["sym_int_values"][node.name])
+            node.meta["val"] = value.hint if isinstance(value, Expression) else value
+            node.meta["symbolic"] = value if isinstance(value, Expression) else Expression(value)
+
+    def _named(self, name: str, node: Node) -> Node:
+        if node.name != name:  # also where Python has a function of that name
+            if name in self.nodes:
+                raise ValueError(f"two values of the program are called {name}")
+            node.name = name
+            self.graph._graph_namespace._rename_object(node, name)
+        self.nodes[name] = node
+        self._describe(node)
+        return node
+
+    def _placeholder(self, entry: dict[str, Any], spec: dict[str, Any]) -> None:
+        if "constant_input" in spec:
+            name = spec["constant_input"]["name"]
+            node = self._named(name, self.graph.placeholder(name))
+            node.meta["val"] = self._value(spec["constant_input"]["value"])
+            return
+        ((kind, value),) = entry.items()
+        if kind == "as_tensor":
+            name = value["name"]
+        elif kind == "as_sym_int" and "as_name" in value:
+            name = value["as_name"]
+        else:
+            name = f"arg_{len(self.nodes)}"
+        self._named(name, self.graph.placeholder(name))
+
+    def _node(self, entry: dict[str, Any]) -> None:
+        target = _target(entry["target"])
+        args = tuple(self._value(i["arg"]) for i in entry["inputs"] if i.get("kind", 1) != 2)
+        kwargs = {i["name"]: self._value(i["arg"]) for i in entry["inputs"] if i.get("kind", 1) == 2}
+        node = self.graph.create_node("call_function", target, args, kwargs, entry.get("name"))
+        self._metadata(node, entry["metadata"])
+        outputs = entry["outputs"]
+        if len(outputs) == 1 and "as_tensors" not in outputs[0]:
+            ((kind, value),) = outputs[0].items()
+            self._named(value["name"] if kind == "as_tensor" else value["as_name"], node)
+            return
+        items = outputs[0]["as_tensors"] if len(outputs) == 1 else [o.get("as_tensor") for o in outputs]
+        values = []
+        for position, item in enumerate(items):
+            got = self.graph.call_function(operator.getitem, (node, position))
+            got.meta.update(node.meta)
+            if item is not None:
+                self._named(item["name"], got)
+            values.append(got.meta.get("val"))
+        node.meta["val"] = values if outputs else None
+
+    @staticmethod
+    def _metadata(node: Node, data: dict[str, str]) -> None:
+        if data.get("stack_trace"):
+            node.meta["stack_trace"] = data["stack_trace"]
+        if data.get("torch_fn"):
+            node.meta["torch_fn"] = tuple(data["torch_fn"].split(";"))
+        stack: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        for piece in (data.get("nn_module_stack") or "").split(";"):
+            parts = piece.split(",")
+            if len(parts) == 3 and not parts[0].startswith("_empty"):
+                stack[parts[0]] = (parts[1], parts[2])
+        if stack:
+            node.meta["nn_module_stack"] = stack
+
+    def _value(self, entry: dict[str, Any]) -> Any:
+        ((kind, value),) = entry.items()
+        if kind == "as_tensor":
+            return self.nodes[value["name"]]
+        if kind == "as_tensors":
+            return [self.nodes[v["name"]] for v in value]
+        if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
+            return self._symbolic(value)
+        if kind in ("as_sym_ints", "as_sym_bools", "as_sym_floats"):
+            return [self._symbolic(v) for v in value]
+        if kind == "as_optional_tensors":
+            return [self._value(v) for v in value]
+        if kind == "as_optional_tensor":
+            return self._value(value)
+        if kind == "as_none":
+            return None
+        if kind in ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):
+            return self._plain(value)
+        if kind in _CONVERTED:
+            return _CONVERTED[kind](value)
+        raise NotImplementedError(f"the exported program has an argument of the kind {kind[:40]}")
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(v, (int, float, str)) for v in values):
+            raise ValueError("an argument of a node is damaged")
+        return value
+
+    def _symbolic(self, value: dict[str, Any]) -> Any:
+        return self.nodes[value["as_name"]] if "as_name" in value else self._plain(next(iter(value.values())))
+
+    # -- signature --
+
+    def _argument(self, entry: dict[str, Any]) -> Any:
+        ((kind, value),) = entry.items()
+        if kind == "as_tensor":
+            return TensorArgument(value["name"])
+        if kind == "as_sym_int" and "as_name" in value:
+            return SymIntArgument(value["as_name"])
+        return ConstantArgument("", self._value(entry))
+
+    def _input_spec(self, entry: dict[str, Any]) -> InputSpec:
+        ((kind, value),) = entry.items()
+        if kind == "user_input":
+            return InputSpec(InputKind.USER_INPUT, self._argument(value["arg"]), None)
+        if kind == "constant_input":
+            return InputSpec(InputKind.USER_INPUT, ConstantArgument(value["name"], self._value(value["value"])), None)
+        argument = TensorArgument(value["arg"]["name"])
+        if kind == "parameter":
+            return InputSpec(InputKind.PARAMETER, argument, value["parameter_name"])
+        if kind == "buffer":
+            return InputSpec(InputKind.BUFFER, argument, value["buffer_name"], bool(value["persistent"]))
+        if kind == "tensor_constant":
+            return InputSpec(InputKind.CONSTANT_TENSOR, argument, value["tensor_constant_name"])
+        raise NotImplementedError(f"the exported program has an input of the kind {kind[:40]}")
+
+    def _output_spec(self, entry: dict[str, Any]) -> OutputSpec:
+        ((kind, value),) = entry.items()
+        if kind == "user_output":
+            return OutputSpec(OutputKind.USER_OUTPUT, self._argument(value["arg"]), None)
+        if kind == "buffer_mutation":
+            return OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(value["arg"]["name"]), value["buffer_name"])
+        if kind == "parameter_mutation":
+            return OutputSpec(
+                OutputKind.PARAMETER_MUTATION, TensorArgument(value["arg"]["name"]), value["parameter_name"]
+            )
+        if kind == "user_input_mutation":
+            return OutputSpec(
+                OutputKind.USER_INPUT_MUTATION, TensorArgument(value["arg"]["name"]), value["user_input_name"]
+            )
+        raise NotImplementedError(f"the exported program has an output of the kind {kind[:40]}")
+
+    @staticmethod
+    def _call_entry(entry: dict[str, Any]) -> ModuleCallEntry:
+        signature = entry["signature"]
+        if signature is None:
+            return ModuleCallEntry(entry["fqn"])
+        read = ModuleCallSignature(
+            [],
+            [],
+            treespecs.loads(signature["in_spec"]),
+            treespecs.loads(signature["out_spec"]),
+            signature.get("forward_arg_names"),
+        )
+        return ModuleCallEntry(entry["fqn"], read)
+
+
+def _device(value: dict[str, Any]) -> Any:
+    return (
+        flambeau.device(value["type"], value["index"]) if value["index"] is not None else flambeau.device(value["type"])
+    )
+
+
+_CONVERTED: dict[str, Any] = {
+    "as_scalar_type": dtype_of,
+    "as_layout": layout_of,
+    "as_memory_format": format_of,
+    "as_device": _device,
+}

@@ -1,0 +1,144 @@
+"""Sizes as expressions of symbols: `2*s77 + 1`.
+
+A program is run with several sizes; `fitted` finds the expression that gives the numbers it came upon."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+
+class Symbol:
+    """An unknown size; `hint` is the one it had in the example."""
+
+    def __init__(self, name: str, hint: int) -> None:
+        self.name, self.hint = name, hint
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __lt__(self, other: Symbol) -> bool:
+        return self.name < other.name
+
+
+Term = tuple[Symbol, ...]  # a product of symbols, sorted
+
+
+class Expression:
+    """A sum of products of symbols with whole coefficients, divided (rounding down) by a number."""
+
+    def __init__(self, terms: int | Mapping[Term, int], divisor: int = 1) -> None:
+        given = {(): terms} if isinstance(terms, int) else terms
+        self.terms = {term: factor for term, factor in given.items() if factor}
+        self.divisor = divisor
+
+    @classmethod
+    def of(cls, symbol: Symbol) -> Expression:
+        return cls({(symbol,): 1})
+
+    @property
+    def symbols(self) -> list[Symbol]:
+        return sorted({symbol for term in self.terms for symbol in term})
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.symbols
+
+    def value(self, sizes: Mapping[Symbol, int]) -> int:
+        """The number, for given sizes."""
+        total = sum(factor * math.prod(sizes[s] for s in term) for term, factor in self.terms.items())
+        return total // self.divisor
+
+    @property
+    def hint(self) -> int:
+        return self.value({s: s.hint for s in self.symbols})
+
+    def __add__(self, other: int | Expression) -> Expression:
+        more = other if isinstance(other, Expression) else Expression(other)
+        found = dict(self.terms)
+        for term, factor in more.terms.items():
+            found[term] = found.get(term, 0) + factor
+        return Expression(found)
+
+    def __mul__(self, other: int) -> Expression:
+        return Expression({term: factor * other for term, factor in self.terms.items()})
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Expression) and (self.terms, self.divisor) == (other.terms, other.divisor)
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.terms.items()), self.divisor))
+
+    def _written(self, factor: int, term: Term) -> str:
+        names = [s.name for s in term]
+        return "*".join(([str(factor)] if factor != 1 or not names else []) + names)
+
+    def __str__(self) -> str:
+        order = sorted(self.terms.items(), key=lambda item: (not item[0], -len(item[0]), [s.name for s in item[0]]))
+        text = ""
+        for term, factor in order:
+            sign = (" - " if factor < 0 else " + ") if text else ("-" if factor < 0 else "")
+            text += sign + self._written(abs(factor), term)
+        text = text or "0"
+        if self.divisor == 1:
+            return text
+        return f"(({text})//{self.divisor})" if len(self.terms) == 1 else f"(({text})//{self.divisor})"
+
+    __repr__ = __str__
+
+
+def _shapes_of(symbols: list[Symbol]) -> Iterator[list[Term]]:
+    """Sets of products worth trying, simple ones first."""
+    singles: list[Term] = [(s,) for s in symbols]
+    yield from ([term] for term in singles)
+    pairs: list[Term] = [tuple(sorted(p)) for p in itertools.combinations_with_replacement(symbols, 2)]
+    yield from ([term] for term in pairs)
+    yield from (list(two) for two in itertools.combinations(singles, 2))
+    yield from ([tuple(sorted(p))] for p in itertools.combinations_with_replacement(symbols, 3))
+    if len(symbols) > 2:
+        yield singles
+
+
+def fitted(numbers: list[int], runs: list[dict[Symbol, int]], symbols: Iterable[Symbol]) -> Expression | None:
+    """The expression that has these values for these sizes; None where there is none simple enough."""
+    if len(set(numbers)) == 1:
+        return Expression(numbers[0])
+    known = list(symbols)
+    for terms in _shapes_of(known):
+        found = _solved(terms, numbers, runs)
+        if found is not None:
+            return found
+    for symbol in known:  # rounded down: s // 2
+        for divisor in range(2, 65):
+            for offset in range(-divisor, divisor + 1):
+                found = Expression({(symbol,): 1, (): offset}, divisor)
+                if all(found.value(run) == number for run, number in zip(runs, numbers)):
+                    return found
+    return None
+
+
+def _solved(terms: list[Term], numbers: list[int], runs: list[dict[Symbol, int]]) -> Expression | None:
+    """Whole coefficients for the terms and a constant, by elimination."""
+    rows = [
+        [Fraction(math.prod(run[s] for s in term)) for term in terms] + [Fraction(1), Fraction(number)]
+        for run, number in zip(runs, numbers)
+    ]
+    width = len(terms) + 1
+    for column in range(width):
+        pivot = next((r for r in range(column, len(rows)) if rows[r][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        rows[column] = [v / rows[column][column] for v in rows[column]]
+        for r in range(len(rows)):
+            if r != column and rows[r][column]:
+                factor = rows[r][column]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column])]
+    solution = [rows[i][width] for i in range(width)]
+    if any(v.denominator != 1 for v in solution) or any(row[width] for row in rows[width:]):
+        return None
+    found = Expression({**{t: int(v) for t, v in zip(terms, solution)}, (): int(solution[-1])})
+    return found if all(found.value(run) == number for run, number in zip(runs, numbers)) else None

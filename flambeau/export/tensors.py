@@ -1,0 +1,113 @@
+"""Tensors and their kinds in PyTorch's files."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import flambeau
+
+from ..core.tensor import Tensor
+from .expressions import written
+from .symbols import Expression
+
+SCALAR_TYPES = {
+    "uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "complex32": 9,
+    "complex64": 10, "complex128": 11, "bool": 12, "bfloat16": 13, "uint16": 28, "float8_e4m3fn": 29, "float8_e5m2": 30,
+    "float8_e4m3fnuz": 31, "float8_e5m2fnuz": 32, "uint32": 34, "uint64": 35,
+}  # fmt: skip
+LAYOUTS = {"strided": 7, "sparse_coo": 1, "sparse_csr": 2, "sparse_csc": 3, "sparse_bsr": 4, "sparse_bsc": 5}
+MEMORY_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
+_LARGEST = 1 << 40  # of a tensor in a file, in bytes
+
+
+def _short(thing: Any) -> str:
+    return str(thing).split(".")[-1]
+
+
+def dtype_number(dtype: Any) -> int:
+    return SCALAR_TYPES[_short(dtype)]
+
+
+def dtype_of(number: int) -> Any:
+    return getattr(flambeau, _named(SCALAR_TYPES, number))
+
+
+def layout_number(layout: Any) -> int:
+    return LAYOUTS[_short(layout)]
+
+
+def layout_of(number: int) -> Any:
+    return getattr(flambeau, _named(LAYOUTS, number))
+
+
+def format_number(kind: Any) -> int:
+    return MEMORY_FORMATS[_short(kind)]
+
+
+def format_of(number: int) -> Any:
+    return getattr(flambeau, _named(MEMORY_FORMATS, number))
+
+
+def _named(table: dict[str, int], number: int) -> str:
+    for name, value in table.items():
+        if value == number:
+            return name
+    raise ValueError(f"the number {number!r} stands for nothing known")
+
+
+def size_entry(size: Any) -> dict[str, Any]:
+    """A size as the file has it."""
+    if isinstance(size, Expression):
+        return {"as_expr": {"expr_str": written(size), "hint": {"as_int": size.hint}}}
+    return {"as_int": size}
+
+
+def tensor_meta(tensor: Tensor, sizes: Any = None, strides: Any = None) -> dict[str, Any]:
+    """What a file says about a tensor."""
+    return {
+        "dtype": dtype_number(tensor.dtype),
+        "sizes": [size_entry(s) for s in (tensor.shape if sizes is None else sizes)],
+        "requires_grad": tensor.requires_grad,
+        "device": {"type": "cpu" if tensor.device.type == "meta" else tensor.device.type, "index": tensor.device.index},
+        "strides": [size_entry(s) for s in (tensor.stride() if strides is None else strides)],
+        "storage_offset": {"as_int": tensor.storage_offset()},
+        "layout": layout_number(tensor.layout),
+    }
+
+
+def number_in(entry: dict[str, Any]) -> int:
+    """A size in a file: the number, or the one the example had."""
+    found = entry["as_int"] if "as_int" in entry else entry["as_expr"]["hint"]["as_int"]
+    if type(found) is not int or not 0 <= found < _LARGEST:
+        raise ValueError(f"{found!r} is no size")
+    return found
+
+
+def tensor_bytes(tensor: Tensor) -> bytes:
+    """The memory of a contiguous tensor."""
+    return tensor.reshape(-1).view(flambeau.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def tensor_from_bytes(data: bytes, meta: dict[str, Any]) -> Tensor:
+    """A tensor over a copy of these bytes."""
+    dtype = dtype_of(meta["dtype"])
+    sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
+    offset = number_in(meta["storage_offset"])
+    if layout_of(meta["layout"]) is not flambeau.strided or len(sizes) != len(strides):
+        raise ValueError("a tensor of the file is of a kind that is not known")
+    if math.prod(sizes) == 0:
+        return flambeau.empty(sizes, dtype=dtype)
+    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+    if (last + 1) * dtype.itemsize > len(data):
+        raise ValueError(f"a tensor of the file needs {(last + 1) * dtype.itemsize} bytes and has {len(data)}")
+    whole = len(data) // dtype.itemsize * dtype.itemsize
+    flat = flambeau.frombuffer(bytearray(data[:whole]), dtype=flambeau.uint8).view(dtype)
+    return flat.as_strided(sizes, strides, offset)
+
+
+def meta_tensor(meta: dict[str, Any]) -> Tensor:
+    """A tensor without memory that looks like this."""
+    sizes, strides = [number_in(s) for s in meta["sizes"]], [number_in(s) for s in meta["strides"]]
+    found = flambeau.empty_strided(sizes, strides, dtype=dtype_of(meta["dtype"]), device="meta")
+    return found.requires_grad_(bool(meta["requires_grad"])) if found.is_floating_point() else found

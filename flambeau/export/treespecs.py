@@ -1,0 +1,61 @@
+"""The nesting of arguments as JSON, in PyTorch's form."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+from ..utils._pytree import SUPPORTED_NODES, TreeSpec, treespec_leaf
+
+_PLAIN = {tuple: "builtins.tuple", list: "builtins.list"}
+_KEYED = {dict: "builtins.dict", OrderedDict: "collections.OrderedDict"}
+
+
+def _plain(spec: TreeSpec) -> dict[str, Any]:
+    children = [_plain(child) for child in spec.children()]
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    if spec.type in _PLAIN:
+        return {"type": _PLAIN[spec.type], "context": "null", "children_spec": children}
+    if spec.type in _KEYED:
+        return {"type": _KEYED[spec.type], "context": json.dumps(list(spec.context)), "children_spec": children}
+    if spec.type in (defaultdict, deque):
+        raise NotImplementedError(f"writing the nesting of a {spec.type.__name__}")
+    node = SUPPORTED_NODES[spec.type]
+    name = getattr(node, "serialized_type_name", None) or f"{spec.type.__module__}.{spec.type.__qualname__}"
+    return {"type": name, "context": json.dumps(spec.context), "children_spec": children}
+
+
+def dumps(spec: TreeSpec) -> str:
+    """A nesting as text."""
+    return json.dumps([1, _plain(spec)])
+
+
+def _read(data: Any) -> TreeSpec:
+    if not isinstance(data, dict) or not isinstance(data.get("children_spec"), list):
+        raise ValueError("the file's description of arguments is damaged")
+    children = [_read(child) for child in data["children_spec"]]
+    name = data.get("type")
+    if name is None:
+        return treespec_leaf()
+    for kind, written in _PLAIN.items():
+        if name == written:
+            return TreeSpec(kind, None, children)
+    for kind, written in _KEYED.items():
+        if name == written:
+            return TreeSpec(kind, json.loads(data["context"]), children)
+    for kind in SUPPORTED_NODES:
+        if isinstance(kind, type) and name == f"{kind.__module__}.{kind.__qualname__}":
+            return TreeSpec(kind, json.loads(data["context"]), children)
+    raise ValueError(
+        f"the program's arguments hold a {name}, which is not registered: call register_dataclass or register_pytree_node"
+    )
+
+
+def loads(text: str) -> TreeSpec:
+    """A nesting from text."""
+    protocol, data = json.loads(text)
+    if protocol != 1:
+        raise ValueError(f"the nesting of arguments is written in protocol {protocol}; 1 is known")
+    return _read(data)

@@ -1,0 +1,207 @@
+"""Tracing by running: a program is run on tensors, and the operators it calls become a graph of `torch.ops.aten`.
+
+>>> print(make_fx(lambda x: x.sin() + 1)(flambeau.ones(2)).code.strip())
+def forward(self, x_1):
+    sin = torch.ops.aten.sin.default(x_1);  x_1 = None
+    add = torch.ops.aten.add.Tensor(sin, 1);  sin = None
+    return add
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+
+from ...core.tensor import Tensor
+from ...library.aten.overloads import OpOverload
+from ...library.aten.recorder import AtenRecorder
+from ...nn import Module, Parameter
+from ...utils import _pytree as pytree
+from .._symbolic_trace import Tracer
+from ..codegen import _PyTreeCodeGen, _PyTreeInfo
+from ..graph import Graph
+from ..graph_module import GraphModule
+from ..node import Node
+from ..passes.shape_prop import _extract_tensor_metadata
+
+__all__ = ["GraphRecorder", "PythonKeyTracer", "get_isolated_graphmodule", "make_fx", "py_sym_types"]
+
+py_sym_types = (flambeau.SymInt, flambeau.SymFloat, flambeau.SymBool)
+_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
+
+
+def as_meta(tensor: Tensor) -> Tensor:
+    """What a tensor looks like, without its values."""
+    shown = flambeau.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
+    return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
+
+
+class PythonKeyTracer(Tracer):
+    """The tracer that graphs made by running say they come from."""
+
+
+class GraphRecorder(AtenRecorder):
+    """Adds a node to a graph for each operator called. `known` are the nodes of tensors; what is not known becomes an
+    attribute of `root`."""
+
+    def __init__(self, graph: Graph, root: Module) -> None:
+        self.graph, self.root = graph, root
+        self.known: dict[int, tuple[Tensor, Node]] = {}
+        self.constants: list[tuple[Tensor, str]] = []
+        self.describe: Callable[[Node], None] = lambda node: None
+
+    def track(self, tensor: Tensor, node: Node) -> None:
+        """From now on the node stands for the tensor."""
+        self.known[id(tensor)] = (tensor, node)
+        node.meta["val"] = as_meta(tensor)
+        node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
+
+    def node_of(self, tensor: Tensor) -> Node:
+        """The node for a tensor."""
+        found = self.known.get(id(tensor))
+        return found[1] if found is not None else self.constant(tensor)
+
+    def constant(self, tensor: Tensor) -> Node:
+        """A node for a tensor that the program has from elsewhere."""
+        kind = "_param_constant" if isinstance(tensor, Parameter) else "_tensor_constant"
+        name = f"{kind}{sum(n.startswith(kind) for _, n in self.constants)}"
+        self.constants.append((tensor, name))
+        if isinstance(tensor, Parameter):
+            setattr(self.root, name, tensor)
+        else:
+            self.root.register_buffer(name, tensor)
+        node = self.graph.get_attr(name)
+        self.known[id(tensor)] = (tensor, node)
+        return node
+
+    def argument(self, value: Any) -> Any:
+        """An argument of a call as that of a node."""
+        if isinstance(value, Tensor):
+            return self.node_of(value)
+        if isinstance(value, (list, tuple)):
+            return [self.argument(v) for v in value]
+        return value
+
+    def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+        given = tuple(self.argument(a) for a in args)
+        named = {key: self.argument(value) for key, value in kwargs.items()}
+        name = self.graph._target_to_str(overload.overloadpacket.__name__)
+        node = self.graph.create_node("call_function", overload, given, named, name)
+        self.describe(node)
+        self._keep(node, result)
+        return result
+
+    def _keep(self, node: Node, result: Any) -> None:
+        if isinstance(result, Tensor):
+            self.track(result, node)
+        elif isinstance(result, (list, tuple)):
+            node.meta["val"] = [as_meta(r) if isinstance(r, Tensor) else r for r in result]
+            for position, item in enumerate(result):
+                got = self.graph.call_function(operator.getitem, (node, position))
+                got.meta.update({k: v for k, v in node.meta.items() if k not in ("val", "tensor_meta")})
+                self._keep(got, item)
+        else:
+            node.meta["val"] = result
+
+    def place(self) -> str:
+        """Where in the program the call is being made."""
+        frames = [
+            f
+            for f in traceback.extract_stack()
+            if not f.filename.startswith(_FOLDER) or f.filename.startswith(_MODULES)
+        ]
+        first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
+        return "".join(traceback.StackSummary.from_list(frames[first:]).format()).strip()
+
+
+def make_fx(
+    f: Callable,
+    decomposition_table: dict[Any, Callable] | None = None,
+    tracing_mode: str = "real",
+    _allow_non_fake_inputs: bool = False,
+    *,
+    pre_dispatch: bool = False,
+    record_module_stack: bool = False,
+    _allow_fake_constant: bool = False,
+    _error_on_data_dependent_ops: bool = True,
+    record_stack_traces: bool = False,
+    **more: Any,
+) -> Callable[..., GraphModule]:
+    """A function that runs `f` on its arguments and returns the operators called as a module. Operators that are made of others
+    are taken apart, unless `pre_dispatch`; `decomposition_table` takes apart more."""
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        raise ValueError(f"Unexpected tracing type: {tracing_mode}")
+    if tracing_mode == "symbolic":
+        raise NotImplementedError("make_fx with tracing_mode='symbolic': sizes are always numbers here")
+
+    @functools.wraps(f)
+    def traced(*args: Any) -> GraphModule:
+        root = Module()
+        graph = Graph(tracer_cls=PythonKeyTracer)
+        recorder = GraphRecorder(graph, root)
+        if record_stack_traces:
+            recorder.describe = lambda node: node.meta.update(stack_trace=recorder.place())
+        leaves, shape = pytree.tree_flatten(args)
+        inputs = [leaf.detach().requires_grad_(leaf.requires_grad) if _is_float(leaf) else leaf for leaf in leaves]
+        for leaf, name in zip(inputs, _input_names(f, args)):
+            node = graph.placeholder(name)
+            if isinstance(leaf, Tensor):
+                recorder.track(leaf, node)
+        with recorder:
+            result = f(*pytree.tree_unflatten(inputs, shape))
+        out, out_shape = pytree.tree_flatten(result)
+        values = [recorder.argument(v) for v in out]
+        if all(isinstance(a, Tensor) or not pytree.tree_leaves(a) or pytree.tree_leaves(a)[0] is a for a in args):
+            graph.output(pytree.tree_unflatten(values, out_shape))
+        else:
+            graph.output(values)
+            names = list(dict.fromkeys(name.rpartition("_")[0] for name in _input_names(f, args)))
+            graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, shape, out_shape))
+        name = type(f).__name__ if isinstance(f, Module) else getattr(f, "__name__", "GraphModule")
+        module = GraphModule(root, graph, name)
+        if not pre_dispatch or decomposition_table:
+            from ...export.decompositions import composite_table, decomposed  # noqa: PLC0415  it imports this module
+
+            table = {**({} if pre_dispatch else composite_table()), **(decomposition_table or {})}
+            decomposed(module, table)
+        return module
+
+    return traced
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+def _input_names(f: Callable, args: tuple) -> list[str]:
+    """`x_1` for a tensor `x`, numbered through where an argument is nested."""
+    function = f.forward if isinstance(f, Module) else f
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for position, argument in enumerate(args):
+        variable = position >= len(parameters) or parameters[position].kind is inspect.Parameter.VAR_POSITIONAL
+        base = f"arg_{position}" if variable else parameters[position].name
+        names += [f"{base}_{number}" for number in range(1, len(pytree.tree_leaves(argument)) + 1)]
+    return names
+
+
+def get_isolated_graphmodule(func: Callable, args: tuple, kwargs: dict[str, Any], **options: Any) -> GraphModule:
+    """A function's graph for given arguments, whatever is being traced around it."""
+    leaves, shape = pytree.tree_flatten((args, kwargs))
+
+    def of_leaves(*values: Any) -> Any:
+        given, named = pytree.tree_unflatten(list(values), shape)
+        return func(*given, **named)
+
+    return make_fx(of_leaves, **options)(*leaves)

@@ -1,0 +1,266 @@
+"""What things are called: variables of a graph, and functions and types as PyTorch's programs write them."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import keyword
+import re
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import flambeau
+
+from ..core import naming
+from ..core.device import device
+from ..core.tensor import Tensor
+from ..ops import namespace as operators
+from ..serialization.names import written_name
+
+# Functions that PyTorch compiles, where it keeps them; what else `nn.functional` has is written in Python there.
+COMPILED_NN = [
+    "avg_pool2d",
+    "avg_pool3d",
+    "elu_",
+    "gelu",
+    "hardtanh_",
+    "leaky_relu_",
+    "linear",
+    "logsigmoid",
+    "one_hot",
+    "scaled_dot_product_attention",
+    "softplus",
+    "softshrink",
+]
+PYTHON_FUNCTIONS = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
+    "chain_matmul",
+    "einsum",
+    "lu",
+    "meshgrid",
+    "norm",
+    "split",
+    "stft",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
+_ALIASES = {"logsigmoid": "log_sigmoid"}
+_SHARED = ("layer_norm", "rms_norm")
+_OPERATOR_MODULES = ("linalg", "fft", "special")
+
+
+class Home(NamedTuple):
+    """The module and the name under which PyTorch knows a function."""
+
+    module: str
+    name: str
+
+
+def _homes_in(space: str) -> Iterator[tuple[str, Any, Home]]:
+    for name, function in operators(space).items():
+        if space == "torch":
+            home = Home("torch.functional" if name in PYTHON_FUNCTIONS else "torch", name)
+        elif space in _OPERATOR_MODULES:
+            home = Home(f"torch._C._{space}", f"{space}_{name}")
+        elif name in COMPILED_NN:
+            home = Home("torch._C._nn", _ALIASES.get(name, name))
+        else:
+            home = Home("torch.nn.functional", name)
+        yield name, function, home
+
+
+@functools.cache
+def _homes() -> dict[int, Home]:
+    """By the identity of the function; where it has several names, the one it calls itself by."""
+    found: dict[int, Home] = {}
+    for space in ("torch", "nn.functional", *_OPERATOR_MODULES):
+        chosen: dict[int, Home] = {}
+        for name, function, home in _homes_in(space):
+            if id(function) not in chosen or getattr(function, "__name__", None) == name:
+                chosen[id(function)] = home
+        for key, home in chosen.items():
+            # One function here where PyTorch has two: programs call the one in nn.functional.
+            if key not in found or home.name in _SHARED:
+                found[key] = home
+    return found
+
+
+def home_of(function: Any) -> Home | None:
+    """Where PyTorch keeps this operator; None for what is none of ours."""
+    return _homes().get(id(function))
+
+
+def function_name(function: Any) -> str:
+    """`__name__`, as PyTorch's function of that kind has it."""
+    home = home_of(function)
+    return home.name if home else function.__name__
+
+
+def module_name(value: Any) -> str | None:
+    """`__module__`, as PyTorch's object of that kind has it."""
+    home = home_of(value)
+    if home:
+        return home.module
+    if isinstance(value, type):
+        written = written_name(value)
+        if written:
+            return written[0]
+    name = getattr(value, "__name__", None)
+    known = isinstance(name, str) and vars(flambeau).get(name, flambeau._HOMES.get(name)) is not None
+    if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
+        return "torch"
+    module = getattr(value, "__module__", None)
+    return None if module is None else naming.torch_name(module)
+
+
+def is_from_torch(value: Any) -> bool:
+    """Whether programs reach the object as an attribute of `torch`."""
+    module = module_name(value)
+    return module is not None and (module == "torch" or module.startswith("torch."))
+
+
+def type_repr(value: Any) -> str:
+    """A type as an annotation shows it."""
+    if isinstance(value, type) and not isinstance(value, types.GenericAlias):
+        if value.__module__ == "builtins":
+            return value.__qualname__
+        module, name = written_name(value) or (naming.torch_name(value.__module__), value.__qualname__)
+        return f"{module}.{name}"
+    if value is ...:
+        return "..."
+    if isinstance(value, types.FunctionType):
+        return value.__name__
+    return repr(value)
+
+
+def _name_of_lambda(function: Callable) -> str:
+    try:
+        return inspect.getsource(function).split("=")[0].strip()
+    except Exception as problem:
+        raise RuntimeError("Unable to represent lambda") from problem
+
+
+def qualified_name(function: Any) -> str:
+    """The dotted name by which generated code calls a function."""
+    home = home_of(function)
+    if home:
+        return f"{home.module}.{home.name}"
+    name = function.__name__
+    if getattr(builtins, name, None) is function:
+        return name
+    if inspect.getattr_static(Tensor, name, None) is function:
+        return f"torch.Tensor.{name}"
+    if name == "<lambda>":
+        name = _name_of_lambda(function)
+    module = module_name(function)
+    if module is None:
+        raise RuntimeError(f"cannot find module for {function}")
+    if isinstance(function, type):
+        written = written_name(function)
+        name = written[1] if written else name
+    return f"{module}.{name}"
+
+
+def _attribute(qualified: str) -> Any:
+    """What a name starting with `torch.` stands for here."""
+    value: Any = flambeau
+    for part in qualified.split(".")[1:]:
+        value = getattr(value, part)
+    return value
+
+
+def is_reachable(qualified: str) -> bool:
+    """Whether generated code may write this name and get something."""
+    try:
+        _attribute(qualified)
+    except AttributeError:
+        return False
+    return True
+
+
+def is_magic(name: str) -> bool:
+    """Whether it is a name like `__add__`."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def snake_case(name: str) -> str:
+    """`ConvBlock` as `conv_block`."""
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower()
+
+
+# -- variables ------------------------------------------------------------------------------------------------------------
+
+_NUMBERED = re.compile(r"([a-zA-Z_]\w*?)(?:_(\d+))?", re.ASCII)
+_FORBIDDEN: dict[str, Any] = {**{word: object() for word in keyword.kwlist}, **vars(builtins)}
+
+
+def forbid_name(name: str, value: Any) -> None:
+    """No variable may have this name: every graph's code sees `value` under it."""
+    _FORBIDDEN[name] = value
+
+
+def _as_identifier(candidate: str) -> str:
+    cleaned = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
+    return f"_{cleaned}" if cleaned[0].isdigit() else cleaned
+
+
+class Namespace:
+    """Names of variables: each is given out once, and none hides a builtin."""
+
+    def __init__(self) -> None:
+        self._obj_to_name: dict[Any, str] = {}
+        self._used_names: set[str] = set()
+        self._base_count: dict[str, int] = {}
+
+    def create_name(self, candidate: str, obj: Any | None) -> str:
+        """A new name like `candidate`; for an object that has one, that one."""
+        if obj is not None and obj in self._obj_to_name:
+            return self._obj_to_name[obj]
+        found = _NUMBERED.fullmatch(candidate)
+        if found is None:
+            candidate = _as_identifier(candidate)
+            found = _NUMBERED.fullmatch(candidate)
+            assert found is not None
+        base, digits = found.groups()
+        if digits is not None and candidate not in self._used_names:
+            number = int(digits)
+        else:
+            number = self._base_count.get(base, 0)
+            if _FORBIDDEN.get(candidate, obj) is not obj:
+                number += 1
+                candidate = f"{base}_{number}"
+        while candidate in self._used_names:
+            number += 1
+            candidate = f"{base}_{number}"
+        self._used_names.add(candidate)
+        self._base_count[base] = number
+        if obj is not None:
+            self._obj_to_name[obj] = candidate
+        return candidate
+
+    def associate_name_with_obj(self, name: str, obj: Any) -> None:
+        """From now on the object has this name."""
+        if self._obj_to_name.setdefault(obj, name) is not name:
+            raise AssertionError("obj is already associated")
+
+    def _rename_object(self, obj: Any, name: str) -> None:
+        if obj not in self._obj_to_name:
+            raise AssertionError(f"Object {obj} is not in _obj_to_name")
+        self._obj_to_name[obj] = name
+        self._used_names.add(name)
+
+
+def is_device_class(value: Any) -> bool:
+    """`torch.device` is a global of its own, because that is how a device prints."""
+    return value is device

@@ -1,0 +1,1 @@
+"""Passes that are scheduled, checked and composed."""

@@ -1,0 +1,121 @@
+"""Passes one after the other (the older kind of PassManager)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from inspect import unwrap
+from typing import Any
+
+from .infra.pass_manager import Constraint, this_before_that_pass_constraint, validate_constraint
+
+__all__ = [
+    "PassManager",
+    "inplace_wrapper",
+    "log_hook",
+    "loop_pass",
+    "these_before_those_pass_constraint",
+    "this_before_that_pass_constraint",
+]
+
+logger = logging.getLogger(__name__)
+
+
+def inplace_wrapper(fn: Callable) -> Callable:
+    """A function that changes a module, as one that returns it."""
+
+    @wraps(fn)
+    def wrapped_fn(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        fn(gm, *args, **kwargs)
+        return gm
+
+    return wrapped_fn
+
+
+def log_hook(fn: Callable, level: int = logging.INFO) -> Callable:
+    """The pass, which logs what it returned."""
+
+    @wraps(fn)
+    def wrapped_fn(*args: Any, **kwargs: Any) -> Any:
+        value = fn(*args, **kwargs)
+        logger.log(level, "Ran pass %s\t Return value: %s", fn, value)
+        return value
+
+    return wrapped_fn
+
+
+def loop_pass(base_pass: Callable, n_iter: int | None = None, predicate: Callable | None = None) -> Callable:
+    """The pass, repeated `n_iter` times or while `predicate` holds."""
+    if (n_iter is None) == (predicate is None):
+        raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")
+
+    @wraps(base_pass)
+    def new_pass(source: Any) -> Any:
+        output = source
+        if predicate is not None:
+            while predicate(output):
+                output = base_pass(output)
+            return output
+        if not n_iter or n_iter < 0:
+            raise RuntimeError(
+                f"loop_pass must be given positive int n_iter (given {n_iter}) xor predicate (given {predicate})"
+            )
+        for _ in range(n_iter):
+            output = base_pass(output)
+        return output
+
+    return new_pass
+
+
+def these_before_those_pass_constraint(these: Callable, those: Callable) -> Constraint:
+    """A constraint on passes that may be wrapped: one comes before the other."""
+
+    def depends_on(a: Callable, b: Callable) -> bool:
+        return unwrap(a) != those or unwrap(b) != these
+
+    return depends_on
+
+
+class PassManager:
+    """Runs passes in the order given, which must satisfy the constraints."""
+
+    def __init__(self, passes: list[Callable] | None = None, constraints: list[Constraint] | None = None) -> None:
+        self.passes, self.constraints = passes or [], constraints or []
+        self._validated = False
+
+    @classmethod
+    def build_from_passlist(cls, passes: list[Callable]) -> PassManager:
+        return PassManager(passes)
+
+    def add_pass(self, _pass: Callable) -> None:
+        self.passes.append(_pass)
+        self._validated = False
+
+    def add_constraint(self, constraint: Constraint) -> None:
+        self.constraints.append(constraint)
+        self._validated = False
+
+    def remove_pass(self, _passes: list[str] | None) -> None:
+        """Take out the passes of these names."""
+        if _passes is not None:
+            self.passes = [p for p in self.passes if p.__name__ not in _passes]
+            self._validated = False
+
+    def replace_pass(self, _target: Callable, _replacement: Callable) -> None:
+        """Put one pass in the place of those called like another."""
+        self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
+        self._validated = False
+
+    def validate(self) -> None:
+        """Raise an error unless the passes are in a right order."""
+        if not self._validated:
+            for constraint in self.constraints:
+                validate_constraint(constraint, self.passes)
+            self._validated = True
+
+    def __call__(self, source: Any) -> Any:
+        self.validate()
+        for run in self.passes:
+            source = run(source)
+        return source

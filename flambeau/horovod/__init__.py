@@ -1,0 +1,17 @@
+"""Horovod's interface over Flambeau's process groups: `import horovod.torch as hvd` in a program that runs with Flambeau.
+
+>>> import flambeau.horovod.torch as hvd
+>>> hvd.init()
+>>> optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+"""
+
+from typing import Any
+
+__version__ = "0.28.1"
+
+
+def run(function: Any, args: tuple = (), kwargs: dict | None = None, np: int = 1, **options: Any) -> list:
+    """`function(*args)` in `np` new processes; what they returned, by rank."""
+    from .runner import run as run_function  # noqa: PLC0415  only programs that start others need it
+
+    return run_function(function, args, kwargs or {}, np, **options)

@@ -1,0 +1,174 @@
+"""Training that goes on after a failure: state that can be committed, restored and sent to all processes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from ...utils.data.sampler import Sampler
+from . import functions, state
+from .negotiation import HorovodInternalError
+
+__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
+
+
+class State:
+    """What a program has to remember. `commit` saves it in memory, `restore` brings it back, `sync` sends rank 0's to all."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._reset_callbacks: list[Callable] = []
+
+    def register_reset_callbacks(self, callbacks: list[Callable]) -> None:
+        """Functions to call after the set of processes has changed."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Hosts come and go with the launcher, which restarts the processes."""
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """For what depends on the number of processes."""
+
+
+class ObjectState(State):
+    """Plain values: ObjectState(epoch=0, batch=0)."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self._names = list(kwargs)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self._saved = copy.deepcopy(kwargs)
+
+    def _values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names}
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self._values())
+
+    def restore(self) -> None:
+        for name, value in copy.deepcopy(self._saved).items():
+            setattr(self, name, value)
+
+    def sync(self) -> None:
+        for name, value in functions.broadcast_object(self._values(), 0).items():
+            setattr(self, name, value)
+        self.save()
+
+
+class TorchState(ObjectState):
+    """Models, optimizers and samplers (whatever has a state dict) besides plain values."""
+
+    def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
+        held = {k: v for k, v in {"model": model, "optimizer": optimizer, **kwargs}.items() if v is not None}
+        self._held = {name: value for name, value in held.items() if hasattr(value, "state_dict")}
+        for name, value in self._held.items():
+            setattr(self, name, value)
+        super().__init__(**{name: value for name, value in held.items() if name not in self._held})
+        self._dicts: dict[str, Any] = {}
+        self.save()
+
+    def save(self) -> None:
+        self._dicts = {name: copy.deepcopy(value.state_dict()) for name, value in getattr(self, "_held", {}).items()}
+        super().save()
+
+    def restore(self) -> None:
+        for name, value in self._held.items():
+            value.load_state_dict(copy.deepcopy(self._dicts[name]))
+        super().restore()
+
+    def sync(self) -> None:
+        told = functions.broadcast_object({name: value.state_dict() for name, value in self._held.items()}, 0)
+        if state.rank() != 0:
+            for name, value in self._held.items():
+                value.load_state_dict(told[name])
+        super().sync()
+
+
+def run(func: Callable) -> Callable:
+    """A training function `func(state, ...)` that begins again from the last commit when a process fails."""
+
+    @functools.wraps(func)
+    def wrapped(held: State, *args: Any, **kwargs: Any) -> Any:
+        state.init()
+        while True:
+            held.sync()
+            try:
+                return func(held, *args, **kwargs)
+            except HorovodInternalError:
+                held.restore()
+            state.shutdown()
+            state.init()
+            held.on_reset()
+
+    return wrapped
+
+
+class ElasticSampler(Sampler[int]):
+    """Shares out the samples that have not been seen yet in this epoch, over however many processes there are."""
+
+    def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
+        self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
+        self.epoch = 0
+        self.processed_indices: set[int] = set()
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.processed_indices = set()
+        self.reset()
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """Remember a batch as seen."""
+        self.record_indices(self.get_indices(batch_idx, batch_size))
+
+    def record_indices(self, indices: Any) -> None:
+        self.processed_indices.update(indices)
+
+    def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
+        return self.indices[batch_idx * batch_size : (batch_idx + 1) * batch_size]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "processed_indices": self.processed_indices}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.epoch, self.processed_indices = state_dict["epoch"], set(state_dict["processed_indices"])
+        self.reset()
+
+    def reset(self) -> None:
+        count = state.size() if state.is_initialized() else 1
+        rank = state.rank() if state.is_initialized() else 0
+        self.remaining_indices = [i for i in range(len(self.dataset)) if i not in self.processed_indices]
+        if self.shuffle:
+            Random(self.seed + self.epoch).shuffle(self.remaining_indices)
+        self.num_samples = -(-len(self.remaining_indices) // count)
+        padded = (
+            self.remaining_indices + self.remaining_indices[: self.num_samples * count - len(self.remaining_indices)]
+        )
+        self.indices = padded[rank::count][: self.num_samples]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.indices)
+
+    def __len__(self) -> int:
+        return self.num_samples

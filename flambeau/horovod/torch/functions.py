@@ -1,0 +1,68 @@
+"""Parameters, optimizers and objects of one process, on all."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import BY_NAME
+from ...core.tensor import Tensor, copy_of_array
+from . import operations, state
+from .state import ProcessSet, global_process_set
+
+
+def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """A state dict, or (name, parameter) pairs, of one process to all, in place."""
+    pairs: Iterable = sorted(params.items()) if isinstance(params, dict) else list(params)
+    handles = []
+    for name, parameter in pairs:
+        if isinstance(parameter, Tensor):
+            handles.append(operations.broadcast_async_(parameter.detach(), root_rank, name, process_set))
+    for handle in handles:
+        operations.synchronize(handle)
+
+
+def broadcast_optimizer_state(
+    optimizer: Any, root_rank: int, model: Any = None, process_set: ProcessSet = global_process_set
+) -> None:
+    """An optimizer's state and settings of one process to all."""
+    if type(optimizer).__name__ == "LBFGS":
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    own = optimizer.state_dict()
+    told = broadcast_object(own, root_rank, process_set=process_set)
+    if state.rank() != root_rank:
+        type(optimizer).load_state_dict(optimizer, told)
+
+
+def _as_tensor(obj: Any) -> Tensor:
+    return copy_of_array(np.frombuffer(pickle.dumps(obj), np.uint8), BY_NAME["uint8"])
+
+
+def _as_object(tensor: Tensor) -> Any:
+    return pickle.loads(tensor.numpy().tobytes())
+
+
+def broadcast_object(
+    obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """An object of one process, on all."""
+    label = name or type(obj).__name__ if name else None
+    mine = _as_tensor(obj if state.rank() == root_rank else None)
+    parts = allgather_object(mine.numpy().tobytes() if state.rank() == root_rank else None, label, process_set)
+    ranks = process_set.ranks or list(range(state.size()))
+    data = parts[ranks.index(root_rank)]
+    return obj if state.rank() == root_rank else pickle.loads(data)
+
+
+def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list:
+    """Everybody's object, in the order of ranks."""
+    data = _as_tensor(obj)
+    size = copy_of_array(np.array([data.numel()]), BY_NAME["int64"])
+    sizes = operations.synchronize(
+        operations.allgather_async(size, None if name is None else f"{name}.size", process_set)
+    )
+    joined = operations.synchronize(operations.allgather_async(data, name, process_set))
+    return [_as_object(part) for part in joined.split(sizes.tolist())]

@@ -1,0 +1,433 @@
+"""Horovod's operations: each as it is, asynchronous (returns a handle), in place (a trailing underscore), and for several tensors
+at once (grouped). Gradients flow through the synchronous ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...autograd.function import Function
+from ...core.dtype import BY_NAME
+from ...core.tensor import Tensor
+from ...ops import namespace
+from . import state
+from .compression import Compression
+from .negotiation import Request
+from .state import Adasum, Average, ProcessSet, Sum, global_process_set
+
+_torch = namespace("torch")
+
+
+class Handle(int):
+    """An operation under way, for `poll` and `synchronize`."""
+
+    request: Request
+    take: Callable[[Any], Any]
+
+
+_handles: dict[int, Handle] = {}
+_last = [0]
+
+
+def _handle(request: Request, take: Callable[[Any], Any]) -> Handle:
+    _last[0] += 1
+    handle = Handle(_last[0])
+    handle.request, handle.take = request, take
+    _handles[_last[0]] = handle
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Whether an operation is done."""
+    known = _handles.get(handle)
+    return known is None or known.request.done.is_set()
+
+
+def synchronize(handle: int) -> Any:
+    """Wait for an operation; returns its result."""
+    known = _handles.pop(handle, None)
+    if known is None:
+        return None
+    return known.take(known.request.wait())
+
+
+def _checked(tensors: Sequence[Tensor]) -> list[Tensor]:
+    for tensor in tensors:
+        if not tensor.is_contiguous():
+            raise ValueError("Tensor is required to be contiguous.")
+    return list(tensors)
+
+
+def _first(results: Any) -> Any:
+    return results[0]
+
+
+def _all(results: Any) -> Any:
+    return list(results)
+
+
+# -- allreduce ------------------------------------------------------------------------------------------------------------
+
+
+def _operation(op: str | None, average: bool | None) -> str:
+    if op is not None and average is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+    if op is not None:
+        return op
+    return Sum if average is False else Average
+
+
+def _reduce_settings(
+    op: str, pre: float, post: float, process_set: ProcessSet, in_place: bool = False
+) -> dict[str, Any]:
+    if op == Adasum:
+        size = process_set.size() or 1
+        if process_set is not global_process_set:
+            raise NotImplementedError("Adasum does not support non-global process sets yet.")
+        if size & (size - 1):
+            raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
+    return {"op": op, "scale": (float(pre), float(post)), "in_place": in_place}
+
+
+def _start_allreduce(
+    tensors: Sequence[Tensor], average: Any, name: str | None, op: Any, pre: float, post: float, process_set: ProcessSet,
+    in_place: bool, take: Callable[[Any], Any],
+) -> Handle:  # fmt: skip
+    settings = _reduce_settings(_operation(op, average), pre, post, process_set, in_place)
+    request = process_set.member().submit("allreduce", name, _checked(tensors), settings)
+    return _handle(request, take)
+
+
+def allreduce_async(
+    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    """Start averaging (or what `op` says) a tensor over all processes."""
+    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start_allreduce([tensor], *arguments, False, _first)
+
+
+def allreduce_async_(
+    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start_allreduce([tensor], *arguments, True, _first)
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start_allreduce(tensors, *arguments, False, _all)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start_allreduce(tensors, *arguments, True, _all)
+
+
+class _Allreduce(Function):
+    @staticmethod
+    def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
+        ctx.settings = settings
+        average, op, pre, post, process_set = settings
+        handle = _start_allreduce(tensors, average, name, op, pre, post, process_set, False, _all)
+        return tuple(synchronize(handle))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple:
+        return None, None, *_Allreduce.apply(ctx.settings, None, *(g.contiguous() for g in gradients))
+
+
+def allreduce(
+    tensor: Tensor, average: Any = None, name: str | None = None, compression: Any = Compression.none, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Tensor:  # fmt: skip
+    """The average of a tensor over all processes."""
+    return grouped_allreduce([tensor], average, name, compression, op, prescale_factor, postscale_factor, process_set)[
+        0
+    ]
+
+
+def grouped_allreduce(
+    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, compression: Any = Compression.none, op: Any = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:  # fmt: skip
+    small, contexts = zip(*[compression.compress(t) for t in tensors])
+    settings = (average, op, prescale_factor, postscale_factor, process_set)
+    results = _Allreduce.apply(settings, name, *small)
+    return [compression.decompress(t, context) for t, context in zip(results, contexts)]
+
+
+def allreduce_(
+    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> Tensor:  # fmt: skip
+    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def grouped_allreduce_(
+    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:  # fmt: skip
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
+    )
+
+
+def sparse_allreduce_async(
+    tensor: Any, name: str, op: Any, process_set: ProcessSet = global_process_set
+) -> Callable[[], Tensor]:
+    """Start reducing a sparse tensor; call what is returned for the result."""
+    held = tensor.coalesce() if tensor.is_sparse else tensor
+    indices = allgather_async(held.indices().t().contiguous(), f"{name}.indices", process_set)
+    values = allgather_async(held.values().contiguous(), f"{name}.values", process_set)
+
+    def finish() -> Tensor:
+        all_values = synchronize(values)
+        if op == Average:
+            all_values = all_values / process_set.size()
+        all_indices = synchronize(indices)
+        if not all_indices.shape[0]:
+            return _torch["zeros_like"](tensor)
+        return _torch["sparse_coo_tensor"](all_indices.t(), all_values, tuple(tensor.shape))
+
+    return finish
+
+
+# -- allgather --------------------------------------------------------------------------------------------------------------
+
+
+def _start_allgather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, take: Any) -> Handle:
+    return _handle(process_set.member().submit("allgather", name, _checked(tensors), {}), take)
+
+
+def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Handle:
+    """Start joining everybody's tensor along the first dimension."""
+    return _start_allgather([tensor], name, process_set, lambda results: results[0][0])
+
+
+def grouped_allgather_async(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    return _start_allgather(tensors, name, process_set, lambda results: [r[0] for r in results])
+
+
+class _Allgather(Function):
+    @staticmethod
+    def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple:
+        ctx.process_set, ctx.shapes = process_set, [t.shape for t in tensors]
+        results = synchronize(_start_allgather(tensors, name, process_set, _all))
+        ctx.sizes = [sizes for _, sizes in results]
+        return tuple(joined for joined, _ in results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple:
+        totals = grouped_allreduce([g.contiguous() for g in gradients], op=Sum, process_set=ctx.process_set)
+        rank = ctx.process_set.rank()
+        parts = []
+        for total, sizes, shape in zip(totals, ctx.sizes, ctx.shapes):
+            start = sum(sizes[:rank])
+            parts.append(total[start : start + sizes[rank]].reshape(shape))
+        return None, None, *parts
+
+
+def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
+    """Everybody's tensor, joined along the first dimension."""
+    return _Allgather.apply(name, process_set, tensor)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Tensor]:
+    return list(_Allgather.apply(name, process_set, *tensors))
+
+
+# -- broadcast --------------------------------------------------------------------------------------------------------------
+
+
+def _start_broadcast(tensor: Tensor, root: int, name: str | None, process_set: ProcessSet, in_place: bool) -> Handle:
+    settings = {"root": root, "in_place": in_place}
+    if process_set.ranks is not None and root not in process_set.ranks:
+        raise ValueError(f"broadcast: the root rank {root} is not in the process set {process_set.ranks}")
+    return _handle(process_set.member().submit("broadcast", name, _checked([tensor]), settings), _first)
+
+
+def broadcast_async(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Start sending a tensor of one process to all."""
+    return _start_broadcast(tensor, root_rank, name, process_set, False)
+
+
+def broadcast_async_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    return _start_broadcast(tensor, root_rank, name, process_set, True)
+
+
+class _Broadcast(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, root: int, name: str | None, process_set: ProcessSet) -> Tensor:
+        ctx.root, ctx.process_set = root, process_set
+        return synchronize(broadcast_async(tensor, root, name, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        total = allreduce(gradient.contiguous(), op=Average, process_set=ctx.process_set)
+        return total if state.rank() == ctx.root else total * 0, None, None, None
+
+
+def broadcast(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """The tensor of one process, on all."""
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+# -- alltoall ---------------------------------------------------------------------------------------------------------------
+
+
+def _start_alltoall(tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet, take: Any) -> Handle:
+    size = process_set.size() or 1
+    if splits is None:
+        if not tensor.dim() or tensor.shape[0] % size:
+            raise ValueError(
+                "alltoall: the first dimension of the tensor must be a multiple of the number of processes"
+            )
+        sizes = [tensor.shape[0] // size] * size
+    else:
+        if isinstance(splits, Tensor) and splits.dtype not in (BY_NAME["int32"], BY_NAME["int64"]):
+            raise ValueError("alltoall expects `splits` to contain 32-bit integer elements.")
+        sizes = [int(n) for n in (splits.tolist() if isinstance(splits, Tensor) else splits)]
+        if len(sizes) != size or sum(sizes) > tensor.shape[0]:
+            raise ValueError(
+                "alltoall: the sum of the splits exceeds the first dimension, or there are not as many as processes"
+            )
+        tensor = tensor[: sum(sizes)]
+    request = process_set.member().submit("alltoall", name, _checked([tensor]), {"splits": sizes})
+    return _handle(request, take)
+
+
+def _with_splits(result: tuple) -> tuple[Tensor, Tensor]:
+    return result[0], _torch["tensor"](result[1], dtype=BY_NAME["int32"])
+
+
+def alltoall_async(
+    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Start sending the r-th part of a tensor to process r."""
+    take = (lambda result: result[0]) if splits is None else _with_splits
+    return _start_alltoall(tensor, splits, name, process_set, take)
+
+
+class _Alltoall(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> tuple:
+        output, received = synchronize(_start_alltoall(tensor, splits, name, process_set, _with_splits))
+        ctx.process_set, ctx.received, ctx.rows = process_set, received, tensor.shape[0]
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple:
+        back, _splits = alltoall(gradient.contiguous(), ctx.received, process_set=ctx.process_set)
+        if back.shape[0] < ctx.rows:
+            back = _torch["cat"]([back, back.new_zeros((ctx.rows - back.shape[0], *back.shape[1:]))])
+        return back, None, None, None
+
+
+def alltoall(
+    tensor: Tensor, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The r-th part of everybody's tensor on process r; with `splits`, also how much came from each."""
+    output, received = _Alltoall.apply(tensor, splits, name, process_set)
+    return output if splits is None else (output, received)
+
+
+# -- reducescatter ------------------------------------------------------------------------------------------------------------
+
+
+def _start_reducescatter(
+    tensors: Sequence[Tensor], name: str | None, op: str, process_set: ProcessSet, pre: float, post: float, take: Any
+) -> Handle:
+    if any(t.dim() == 0 for t in tensors):
+        raise ValueError("reducescatter needs tensors of at least one dimension")
+    if op not in (Sum, Average):
+        raise NotImplementedError(f"reducescatter supports Sum and Average, not {op}")
+    settings = _reduce_settings(op, pre, post, process_set)
+    return _handle(process_set.member().submit("reducescatter", name, _checked(tensors), settings), take)
+
+
+def reducescatter_async(
+    tensor: Tensor, name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Handle:  # fmt: skip
+    """Start reducing a tensor, of which process r gets the r-th part."""
+    return _start_reducescatter([tensor], name, op, process_set, prescale_factor, postscale_factor, _first)
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor], name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Handle:  # fmt: skip
+    return _start_reducescatter(tensors, name, op, process_set, prescale_factor, postscale_factor, _all)
+
+
+class _Reducescatter(Function):
+    @staticmethod
+    def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
+        ctx.settings = settings
+        op, process_set, pre, post = settings
+        return tuple(synchronize(_start_reducescatter(tensors, name, op, process_set, pre, post, _all)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple:
+        op, process_set, pre, post = ctx.settings
+        factor = pre * post * (1.0 if op == Sum else 1.0 / process_set.size())
+        if op == Sum:
+            factor = pre * post
+        wide = grouped_allgather([(g * factor).contiguous() for g in gradients], process_set=process_set)
+        return None, None, *wide
+
+
+def reducescatter(
+    tensor: Tensor, name: str | None = None, compression: Any = Compression.none, op: str = Average,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """This process's part of the reduced tensor."""
+    return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor, postscale_factor)[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor], name: str | None = None, compression: Any = Compression.none, op: str = Average,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> list[Tensor]:  # fmt: skip
+    small, contexts = zip(*[compression.compress(t) for t in tensors])
+    results = _Reducescatter.apply((op, process_set, prescale_factor, postscale_factor), name, *small)
+    return [compression.decompress(t, context) for t, context in zip(results, contexts)]
+
+
+# -- meeting ------------------------------------------------------------------------------------------------------------------
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Wait for all processes."""
+    process_set.member().call("barrier", None, [], {})
+
+
+def join(device: int = -1) -> int:
+    """This process has no more data: it takes part in the others' reductions with zeros until all have joined; returns the rank
+    that joined last."""
+    return global_process_set.member().call("join", None, [], {})

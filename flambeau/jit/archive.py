@@ -1,0 +1,250 @@
+"""TorchScript archives (.pt): a zip of pickled objects, the source of their classes, and constants. What is written here loads in
+PyTorch, and the other way round; source from a file is parsed, checked and compiled to graphs, never run as Python."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import flambeau as torch
+
+from ..core.dtype import dtype
+from ..core.storage import UntypedStorage
+from ..serialization.archive import ArchiveReader, ArchiveWriter, read_into
+from ..serialization.places import restore
+from . import printing
+from .functions import Function
+from .naming import unique_name
+from .object_pickle import Reader, Writer
+from .schema import Argument, Schema
+from .types import ANY, BOOL, ClassType, EnumType, InterfaceType, TupleType
+
+_LARGEST_SOURCE = 1 << 28  # bytes of source that are read from one record
+
+_DAMAGE = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError, EOFError,
+    OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError,
+)  # fmt: skip
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _writable(f: Any) -> Iterator[Any]:
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "wb") as file:
+            yield file
+    else:
+        yield f
+
+
+def _root_of(f: Any) -> str:
+    if isinstance(f, (str, os.PathLike)):
+        return os.path.splitext(os.path.basename(os.fspath(f)))[0] or "archive"
+    return "archive"
+
+
+def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
+    """Write a compiled module (or function) to a file or a file-like object.
+
+    >>> save(script(module), "module.pt")
+    """
+    from .module import ScriptFunction, ScriptModule
+
+    if isinstance(m, ScriptFunction):
+        save_function(m.script_function, f, _extra_files)
+        return
+    if not isinstance(m, ScriptModule):
+        raise AttributeError(
+            f"'{type(m).__name__}' object has no attribute 'save': only compiled modules can be saved by torch.jit.save"
+        )
+    data = _Export(m).records()
+    with _writable(f) as file, ArchiveWriter(file, _root_of(f)) as archive:
+        for name, contents in data:
+            archive.write_record(name, contents)
+        for name, contents in (_extra_files or {}).items():
+            archive.write_record(f"extra/{name}", contents)
+        archive.write_record("byteorder", sys.byteorder)
+
+
+def save_function(function: Function, f: Any, _extra_files: dict | None = None) -> None:
+    """A function is saved as the forward of a module without attributes."""
+    from .module import RecursiveScriptModule
+
+    kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
+    kind.attributes["training"] = BOOL
+    graph = function.graph.copy()
+    graph.add_input("self", kind)
+    graph.param.outputs_.insert(0, graph.param.outputs_.pop())
+    schema = Schema("forward", "", [Argument("self", kind), *function.schema.arguments], function.schema.returns)
+    kind.methods["forward"] = Function(f"{kind.name}.forward", None, kind).define(graph, schema)
+    made = RecursiveScriptModule._make(kind)
+    save(made, f, _extra_files)
+
+
+class _Export:
+    """Collects the records of one module."""
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.printer = printing.Printer(importable=True)
+        self.sources: dict[str, list[str]] = {}
+
+    def records(self) -> list[tuple[str, Any]]:
+        writer = Writer(self.printer.mention)
+        objects = writer.dump(self.module, ANY)
+        self._write_sources()
+        constants = Writer(self.printer.mention)
+        pickled = constants.dump(tuple(self.printer.constants), ANY)
+        out: list[tuple[str, Any]] = [(f"data/{i}", s) for i, (s, _) in enumerate(writer.storages)]
+        out.append(("data.pkl", objects))
+        for prefix, texts in self.sources.items():
+            out.append((f"code/{prefix.replace('.', '/')}.py", "".join(texts).encode()))
+        out += [(f"constants/{i}", s) for i, (s, _) in enumerate(constants.storages)]
+        out.append(("constants.pkl", pickled))
+        return out
+
+    def _write_sources(self) -> None:
+        """Definitions of everything mentioned; writing one may mention more."""
+        done = 0
+        while done < len(self.printer.types):
+            thing = self.printer.types[done]
+            done += 1
+            name = _full_name(thing)
+            text = (
+                self.printer.function(thing.ensure())
+                if isinstance(thing, Function)
+                else printing.class_code(self.printer, thing)
+            )
+            self.sources.setdefault(name.rpartition(".")[0], []).append(text)
+
+
+def _full_name(thing: Any) -> str:
+    if isinstance(thing, Function):
+        return thing.qualified_name
+    if isinstance(thing, TupleType):
+        assert thing.tuple_name is not None
+        return thing.tuple_name
+    return thing.enum_name if isinstance(thing, EnumType) else thing.name
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------------
+
+
+class Archive:
+    """An open archive: its source texts and its pickles."""
+
+    def __init__(self, file: Any, map_location: Any = None):
+        self.reader = ArchiveReader(file)
+        self.map_location = map_location
+        for wanted in ("version", "data.pkl", "constants.pkl"):
+            if not self.reader.has_record(wanted):
+                if wanted == "constants.pkl" and self.reader.has_record("data.pkl"):
+                    raise RuntimeError("PytorchStreamReader failed locating file constants.pkl: file not found. The file is a checkpoint written by torch.save: load it with torch.load")  # fmt: skip
+                raise RuntimeError(f"PytorchStreamReader failed locating file {wanted}: file not found")
+        version = self.record("version").strip()
+        if not version.isdigit() or not 1 <= int(version) <= 10:
+            raise RuntimeError(f"Attempted to read a PyTorch file with version {version.decode(errors='replace')[:20]}, but this reads versions 1 to 10")  # fmt: skip
+        self.swapped = self.reader.byte_order() != sys.byteorder
+
+    def has(self, name: str) -> bool:
+        return self.reader.has_record(name)
+
+    def record(self, name: str) -> bytes:
+        """A record, which may be compressed."""
+        path = f"{self.reader.root}/{name}"
+        info = self.reader.archive.NameToInfo.get(path)
+        if info is None:
+            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
+        if info.file_size > _LARGEST_SOURCE:
+            raise RuntimeError(f"corrupt archive: record {name} is too large")
+        with self.reader.archive.open(info) as file:
+            data = file.read(_LARGEST_SOURCE + 1)
+        if len(data) != info.file_size:
+            raise RuntimeError(f"corrupt archive: record {name} has two sizes")
+        return data
+
+    def source(self, prefix: str) -> str | None:
+        name = f"code/{prefix.replace('.', '/')}.py"
+        return self.record(name).decode() if self.has(name) else None
+
+    def unpickle(self, name: str, folder: str) -> Any:
+        known: dict[str, UntypedStorage] = {}
+
+        def storage(key: str, nbytes: int, location: str, kind: dtype) -> UntypedStorage:
+            if key not in known:
+                known[key] = self._storage(f"{folder}/{key}", nbytes, location, kind)
+            return known[key]
+
+        return Reader(self.record(name), storage).load()
+
+    def _storage(self, name: str, nbytes: int, location: str, kind: dtype) -> UntypedStorage:
+        info = self.reader.archive.NameToInfo.get(f"{self.reader.root}/{name}")
+        if info is None or info.file_size != nbytes or info.compress_type != zipfile.ZIP_STORED:
+            raise RuntimeError(f"corrupt archive: {name} is missing or has another size than the pickle says")
+        made = UntypedStorage(nbytes)
+        file = self.reader.file
+        file.seek(self.reader.get_record_offset(name))
+        target = memoryview(made.numpy())  # type: ignore[arg-type]
+        if nbytes and read_into(file, target) != nbytes:
+            raise RuntimeError(f"corrupt archive: {name} ends after the file")
+        if info.CRC and zlib.crc32(target) != info.CRC:
+            raise RuntimeError(f"corrupt archive: Bad CRC-32 for file {name!r}")
+        if self.swapped:
+            made.byteswap(kind)
+        return restore(made, location, self.map_location)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _restore_shapes: bool = False) -> Any:
+    """Read a module that `save` wrote, here or in PyTorch.
+
+    >>> module = load("module.pt", map_location="cpu")
+    """
+    from .loading import Loader
+
+    if isinstance(f, (str, os.PathLike)):
+        path = os.fspath(f)
+        if not os.path.exists(path):
+            raise ValueError(f"The provided filename {path} does not exist")
+        if os.path.isdir(path):
+            raise ValueError(f"The provided filename {path} is a directory")
+    if isinstance(map_location, str):
+        map_location = torch.device(map_location)
+    with _readable(f) as file:
+        try:
+            archive = Archive(file, map_location)
+            for name in _extra_files or {}:
+                if archive.has(f"extra/{name}"):
+                    data = archive.record(f"extra/{name}")
+                    try:
+                        _extra_files[name] = data.decode()  # type: ignore[index]
+                    except UnicodeDecodeError:
+                        _extra_files[name] = data  # type: ignore[index]
+            return Loader(archive).load()
+        except _DAMAGE as problem:
+            raise RuntimeError(
+                f"cannot read this archive, it is damaged or not one: {type(problem).__name__}: {problem}"
+            ) from problem
+
+
+@contextlib.contextmanager
+def _readable(f: Any) -> Iterator[Any]:
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            yield file
+    elif hasattr(f, "seek"):
+        yield f
+    else:
+        yield io.BytesIO(f.read())
+
+
+__all__ = ["Archive", "InterfaceType", "load", "save"]

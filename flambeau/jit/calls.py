@@ -1,0 +1,430 @@
+"""Calls: arguments, and the functions whose meaning the compiler knows (`isinstance`, `annotate`, `zip`, `fork`...)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import signatures as notes
+from .conditions import Condition, Refinements
+from .ir import Value
+from .matching import Named
+from .source import Range, error
+from .types import (
+    ANY,
+    ANY_LIST,
+    ANY_TUPLE,
+    BOOL,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    FunctionType,
+    FutureType,
+    ListType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    Type,
+    UnionType,
+    is_subtype,
+    unify_all,
+    union_of,
+    unshaped,
+)
+from .values import (
+    BuiltinFunction,
+    ClassValue,
+    FunctionValue,
+    IterableTree,
+    MagicMethod,
+    RangeValue,
+    SimpleValue,
+    SpecialForm,
+    Sugared,
+    SugaredTuple,
+)
+
+
+class Calls:
+    """The part of the emitter that compiles calls."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def call(self: Any, node: ast.Call, wanted: Type | None) -> Sugared:
+        place = self.at(node)
+        callee = self.sugared(node.func)
+        if isinstance(callee, SpecialForm):
+            method = getattr(self, f"form_{callee.form}")
+            return method(node, place, wanted, callee)
+        args = self.positional(node.args)
+        kwargs = self.by_name(node.keywords)
+        return callee.call(place, self, args, kwargs)
+
+    def positional(self: Any, nodes: Sequence[ast.expr]) -> list[Named]:
+        args = []
+        for node in nodes:
+            place = self.at(node)
+            if isinstance(node, ast.Starred):
+                items = self.sugared(node.value).as_tuple(place, self)
+                args += [Named(item.as_value(place, self), place) for item in items]
+            else:
+                args.append(Named(self.expression(node), place))
+        return args
+
+    def by_name(self: Any, keywords: Sequence[ast.keyword]) -> list[Named]:
+        named = []
+        for keyword in keywords:
+            place = self.at(keyword.value)
+            if keyword.arg is None:
+                raise error(place, "keyword-arg expansion is not supported", notes.NotSupportedError)
+            named.append(Named(self.expression(keyword.value), place, keyword.arg))
+        return named
+
+    # -- conditions ------------------------------------------------------------------------------------------------------
+    def condition_of_call(self: Any, node: ast.Call) -> Condition | None:
+        """The condition of a call that tells types or is known when compiling; None for all others."""
+        if not isinstance(node.func, (ast.Name, ast.Attribute)):
+            return None
+        try:
+            callee = self._peek(node.func)
+        except RuntimeError:
+            return None
+        place = self.at(node)
+        if not isinstance(callee, SpecialForm):
+            return None
+        if callee.form == "isinstance":
+            return self._isinstance(node, place)
+        if callee.form == "hasattr":
+            if len(node.args) != 2 or not isinstance(node.args[1], ast.Constant):
+                raise error(place, "hasattr's second argument must be a string literal")
+            found = self.sugared(node.args[0]).has_attr(place, self, node.args[1].value)
+            return Condition(self.constant(found, BOOL, place), Refinements(), found)
+        if callee.form in ("is_scripting", "is_tracing"):
+            truth = callee.form == "is_scripting"
+            return Condition(self.constant(truth, BOOL, place), Refinements(), truth)
+        return None
+
+    def _peek(self: Any, node: ast.expr) -> Sugared | None:
+        """What a dotted name outside the program stands for, without touching the graph."""
+        if isinstance(node, ast.Name):
+            assert self.frame is not None
+            holder = self.frame.holder(node.id)
+            if holder is not None:
+                return holder.sugared.get(node.id)
+            return self.resolver.name(self, self.at(node), node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self._peek(node.value)
+            from .values import PythonModule
+
+            return owner.attr(self.at(node), self, node.attr) if isinstance(owner, PythonModule) else None
+        return None
+
+    def _isinstance(self: Any, node: ast.Call, place: Range) -> Condition:
+        if len(node.args) != 2:
+            raise error(place, "isinstance expects two arguments")
+        thing = self.sugared(node.args[0])
+        value = thing.as_value(place, self) if isinstance(thing, (SimpleValue, SugaredTuple)) else None
+        if value is None:
+            return self._isinstance_of_object(node, place, thing)
+        wanted = self._checked_types(node.args[1])
+        actual = unshaped(value.type)
+        name = node.args[0].id if isinstance(node.args[0], ast.Name) else None
+        members = (
+            list(actual.members)
+            if isinstance(actual, UnionType)
+            else [actual.element, NONE]
+            if isinstance(actual, OptionalType)
+            else [actual]
+        )
+        if actual is ANY:
+            target = (
+                union_of([t for t in wanted if t not in (ANY_LIST, ANY_TUPLE)])
+                if all(t not in (ANY_LIST, ANY_TUPLE) for t in wanted)
+                else None
+            )
+            refined = Refinements({name: target}, {}) if name and target is not None else Refinements()
+            return Condition(self._isinstance_node(place, value, wanted), refined, None)
+        yes = [t for t in members if any(is_subtype(t, w) for w in wanted)]
+        no = [t for t in members if t not in yes]
+        if not no:
+            return Condition(
+                self.constant(True, BOOL, place),
+                Refinements({name: actual} if name and len(members) > 1 else {}, {}),
+                True,
+            )
+        if not yes:
+            return Condition(self.constant(False, BOOL, place), Refinements(), False)
+        refined = Refinements({name: union_of(yes)}, {name: union_of(no)}) if name else Refinements()
+        return Condition(self._isinstance_node(place, value, wanted), refined, None)
+
+    def _isinstance_of_object(self: Any, node: ast.Call, place: Range, thing: Sugared) -> Condition:
+        """Modules and other things that are no values: Python's own isinstance decides."""
+        python = self.resolver.python_object(self, node.args[1])
+        instance = getattr(thing, "thing", None) or getattr(thing, "module", None)
+        truth = isinstance(instance, python) if python is not None and instance is not None else False
+        return Condition(self.constant(truth, BOOL, place), Refinements(), truth)
+
+    def _isinstance_node(self: Any, place: Range, value: Value, wanted: Sequence[Type]) -> Value:
+        node = self.graph.create("prim::isinstance", [value], 1, place)
+        node.attributes["types"] = list(wanted)
+        node.outputs_[0].type = BOOL
+        return self.graph.insert(node).outputs_[0]
+
+    def _checked_types(self: Any, node: ast.expr) -> list[Type]:
+        if isinstance(node, ast.Tuple):
+            return [t for part in node.elts for t in self._checked_types(part)]
+        if isinstance(node, ast.Name) and node.id in ("list", "tuple") and self.frame.holder(node.id) is None:
+            return [ANY_LIST if node.id == "list" else ANY_TUPLE]
+        return [notes.type_of(self, node)]
+
+    # -- special forms ---------------------------------------------------------------------------------------------------
+    def form_isinstance(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SimpleValue(self._isinstance(node, place).value)
+
+    def form_hasattr(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        condition = self.condition_of_call(node)
+        return SimpleValue(condition.value)
+
+    def form_len(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if len(node.args) != 1:
+            raise error(place, f"len() takes exactly one argument ({len(node.args)} given)")
+        thing = self.sugared(node.args[0])
+        if not isinstance(thing, (SimpleValue, SugaredTuple)):
+            return SimpleValue(thing.length(place, self))
+        value = thing.as_value(place, self)
+        if isinstance(value.type, TupleType):
+            return SimpleValue(self.constant(len(value.type.elements), INT, place))
+        return MagicMethod("__len__", BuiltinFunction("aten::len")).call(place, self, [Named(value, place)], [])
+
+    def form_assert_(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch._assert(condition, message)`."""
+        condition = self.condition(node.args[0])
+        message = self.expression(node.args[1])
+        self.branches(place, condition, lambda: None, lambda: self.raise_exception(place, message, ""))
+        return SimpleValue(self.none(place))
+
+    form_is_scripting = form_is_tracing = form_hasattr
+
+    def form_print(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if node.keywords:
+            raise error(place, "print doesn't accept any keyword arguments")
+        values = [a.value for a in self.positional(node.args)]
+        self.graph.insert(self.graph.create("prim::Print", values, 0, place))
+        return SimpleValue(self.none(place))
+
+    def form_annotate(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if len(node.args) != 2:
+            raise error(place, f"expected exactly two arguments to annotate but found {len(node.args)}")
+        kind = notes.type_of(self, node.args[0])
+        value = self.convert(place, kind, self.expression(node.args[1], kind))
+        if not is_subtype(value.type, kind):
+            raise error(place, f"expected an expression of type {kind.repr_str()} but found {value.type.repr_str()}")
+        if (
+            isinstance(kind, (OptionalType, UnionType))
+            and value.type != kind
+            or (kind is ANY and value.type is not ANY)
+        ):
+            value = self.graph.op("prim::unchecked_cast", [value], kind, place)
+        return SimpleValue(value)
+
+    def form_unchecked_cast(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        kind = notes.type_of(self, node.args[0])
+        value = self.expression(node.args[1])
+        return SimpleValue(self.graph.op("prim::unchecked_cast", [value], kind, place))
+
+    def form_uninitialized(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SimpleValue(self.graph.op("prim::Uninitialized", [], notes.type_of(self, node.args[0]), place))
+
+    def form_rethrow_optional(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`_unwrap_optional(x)`."""
+        args = self.positional(node.args)
+        return SimpleValue(self.call_operator(place, "aten::_unwrap_optional", args, []))
+
+    def form_getattr(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if len(node.args) not in (2, 3):
+            raise error(place, f"getattr expected 2 or 3 arguments, got {len(node.args)}")
+        owner, name = self.sugared(node.args[0]), node.args[1]
+        if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            known, text = self.known(self.expression(name))
+            if not known:
+                raise error(place, "getattr's second argument must be a string literal")
+        else:
+            text = name.value
+        if len(node.args) == 3 and not owner.has_attr(place, self, text):
+            return self.sugared(node.args[2])
+        return owner.attr(place, self, text)
+
+    def form_range(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        values = [a.value for a in self.positional(node.args)]
+        values = [self.convert(place, INT, v) for v in values]
+        return RangeValue(place, self, values)
+
+    def form_zip(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if node.keywords:
+            raise error(place, "zip doesn't accept any keyword arguments")
+        return self._tree(place, [self.sugared(a).iterate(place, self) for a in node.args])
+
+    def form_enumerate(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        start = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "start"), None)
+        if not 1 <= len(node.args) <= 2:
+            raise error(place, f"enumerate expected at least 1 arguments, got {len(node.args)}")
+        first = self.constant(0, INT, place) if start is None else self.expression(start)
+        counter = RangeValue(place, self, [first, self.constant(2**63 - 1, INT, place)], static=-1)
+        return self._tree(place, [counter, self.sugared(node.args[0]).iterate(place, self)])
+
+    def _tree(self: Any, place: Range, children: list[Sugared]) -> Sugared:
+        unrolled = any(c.unrolled for c in children)
+        if not unrolled:
+            return IterableTree(children, False)
+        lengths = [c.static_length() for c in children]
+        known = [n for n in lengths if n is not None and n >= 0]
+        if any(n is None for n in lengths):
+            raise error(
+                place, "Can not iterate over a module list or tuple with a value that does not have a static length\n"
+            )
+        rows = []
+        for number in range(min(known)):
+            index = self.constant(number, INT, place)
+            rows.append(SugaredTuple([c.item(place, self, index) for c in children]))
+        return SugaredTuple(rows)
+
+    def form_tuple(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if not node.args:
+            return SimpleValue(self.graph.tuple_of([], place))
+        thing = self.sugared(node.args[0])
+        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, ListType):
+            raise error(place, "cannot statically infer the expected size of a list in this context")
+        return SimpleValue(thing.iterate(place, self).as_tuple_value(place, self).as_value(place, self))
+
+    def form_list(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if not node.args:
+            hint = wanted if isinstance(wanted, ListType) else ListType(TENSOR)
+            return SimpleValue(self.graph.list_of(hint.element, [], place))
+        thing = self.sugared(node.args[0])
+        if isinstance(thing, SimpleValue) and (isinstance(thing.value.type, ListType) or thing.value.type is STRING):
+            return SimpleValue(self.builtin(place, "aten::list", [thing.value]))
+        iterable = thing.iterate(place, self)
+        if iterable.unrolled:
+            values = [i.as_value(place, self) for i in iterable.as_tuple(place, self)]
+            joined = unify_all([unshaped(v.type) for v in values]) if values else TENSOR
+            if joined is None:
+                raise error(place, "the elements of a list have no common type")
+            return SimpleValue(self.graph.list_of(joined, values, place))
+        if isinstance(iterable, SimpleValue) and isinstance(iterable.value.type, ListType):
+            return iterable
+        made = self.graph.list_of(TENSOR, [], place)
+        item = self.fresh("item")
+
+        def body() -> None:
+            found = self.find(item)
+            value = found.as_value(place, self)
+            made.type = ListType(unshaped(value.type))
+            self.builtin(place, "aten::append", [made, value])
+
+        self.loop_over(place, item, iterable, body)
+        return SimpleValue(made)
+
+    def loop_over(self: Any, place: Range, name: str, iterable: Sugared, body: Any) -> None:
+        target = ast.Name(name, ast.Store())
+        target.lineno, target.col_offset = place.line + 1, place.column
+        target.end_lineno, target.end_col_offset = place.end + 1, place.end_column
+        self.for_each(place, target, iterable, body)
+
+    def form_dict(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        hint = wanted if isinstance(wanted, DictType) else None
+        if not node.args and not node.keywords:
+            return SimpleValue(self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place))
+        if node.keywords and not node.args:
+            pairs = [(self.constant(k.arg, STRING, place), self.expression(k.value)) for k in node.keywords]
+            kind = hint or DictType(STRING, unify_all([v.type for _, v in pairs], True) or TENSOR)
+            return SimpleValue(self.graph.dict_of(kind, pairs, place))
+        return SimpleValue(self.call_operator(place, "aten::dict", self.positional(node.args), []))
+
+    def form_reversed(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        thing = self.sugared(node.args[0]).iterate(place, self)
+        if thing.unrolled:
+            return SugaredTuple(list(reversed(thing.as_tuple(place, self))))
+        value = thing.as_value(place, self)
+        step = self.constant(-1, INT, place)
+        none = self.none(place)
+        return SimpleValue(self.builtin(place, "aten::slice", [value, none, none, step]))
+
+    def form_tolist(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if wanted is None:
+            raise error(place, "Expected type hint for result of tolist()")
+        depth, element = 0, wanted
+        while isinstance(element, ListType):
+            depth, element = depth + 1, element.element
+        if element not in (INT, FLOAT, BOOL) and str(element) != "complex":
+            raise error(
+                place,
+                f"{element.repr_str()} is not one of the supported element types for tolist: int, float, complex, bool",
+            )
+        kinds = {INT: 0, FLOAT: 1, BOOL: 2}
+        inputs = [form.owner, self.constant(depth, INT, place), self.constant(kinds.get(element, 3), INT, place)]
+        return SimpleValue(self.graph.op("prim::tolist", inputs, wanted, place))
+
+    def form___new__(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`C.__new__(C)`, as archives write the creation of an object."""
+        owner = self.sugared(node.args[0])
+        if not isinstance(owner, ClassValue):
+            raise error(place, f"Expected class value when creating a new object, but got {owner.kind}")
+        return SimpleValue(self.graph.op("prim::CreateObject", [], owner.type, place))
+
+    def form_super(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        found = self.resolver.parent_of(self, place, node)
+        if found is None:
+            raise error(place, "super() is only supported inside methods of modules")
+        return found
+
+    def form_fork(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch.jit.fork(f, x)`: a node whose block calls f."""
+        callee = self.sugared(node.args[0])
+        args, kwargs = self.positional(node.args[1:]), self.by_name(node.keywords)
+        made = self.graph.insert(self.graph.create("prim::fork", [], 1, place))
+        block = made.add_block()
+        with self.graph.at(block):
+            self.push(block)
+            out = callee.call(place, self, args, kwargs).as_value(place, self)
+            self.pop()
+            block.add_output(out)
+        made.outputs_[0].type = FutureType(unshaped(out.type))
+        return SimpleValue(made.outputs_[0])
+
+    def form_wait(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SimpleValue(self.call_operator(place, "aten::wait", self.positional(node.args), []))
+
+    def form_noop(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """Things that matter only to Python."""
+        return SimpleValue(self.none(place))
+
+    def form_false(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """Questions whose answer in compiled code is always no."""
+        return SimpleValue(self.constant(False, BOOL, place))
+
+    def form_isfinite(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SimpleValue(self.call_operator(place, "aten::isfinite", self.positional(node.args), []))
+
+    def form_format(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SimpleValue(self.call_operator(place, "aten::format", self.positional(node.args), []))
+
+    def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        return SpecialForm("no_grad")
+
+    def context_manager(self: Any, node: ast.expr) -> Value:
+        """The object of a with statement."""
+        thing = self.sugared(node)
+        if isinstance(thing, SpecialForm) and thing.form == "no_grad":
+            found = self.resolver.no_grad_class(self)
+            return found.call(self.at(node), self, [], []).as_value(self.at(node), self)
+        return thing.as_value(self.at(node), self)
+
+
+__all__ = ["ANY", "NONE", "Calls", "ClassType", "FunctionType", "FunctionValue", "TensorType", "TupleType"]

@@ -1,0 +1,179 @@
+"""Users' classes in programs: NamedTuple, Enum, interfaces, and classes whose methods are compiled."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import typing
+import weakref
+from typing import Any
+
+from . import signatures as notes
+from .marks import Mark, mark_of
+from .naming import qualified_name, unique_name
+from .source import Source, error
+from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_all
+
+_tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_enums: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+_classes: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def named_tuple(thing: Any) -> TupleType:
+    found = _tuples.get(thing)
+    if found is None:
+        hints = _hints(thing)
+        kinds: list[Type] = [notes.python_type(hints[f]) if f in hints else notes.TENSOR for f in thing._fields]
+        defaults = [thing._field_defaults[f] for f in thing._fields if f in thing._field_defaults]
+        found = TupleType(kinds, qualified_name(thing), thing._fields, defaults)
+        found.python_class = thing
+        _tuples[thing] = found
+    return found
+
+
+def _hints(thing: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(thing)
+    except Exception:  # names that cannot be looked up: the annotations as they stand
+        return dict(getattr(thing, "__annotations__", {}))
+
+
+def enum_type(thing: type[enum.Enum]) -> EnumType:
+    found = _enums.get(thing)
+    if found is None:
+        members = [(m.name, m.value) for m in thing]
+        kinds = [notes.inferred(value) for _, value in members]
+        if not members:
+            raise RuntimeError(f"No enum values defined for: '{thing}'")
+        joined = None if None in kinds else unify_all([k for k in kinds if k is not None])
+        if joined is None or any(k != joined for k in kinds):
+            raise RuntimeError(
+                f"Could not unify type list of enum '{thing.__name__}': {', '.join(str(k) for k in kinds)}"
+            )
+        found = EnumType(qualified_name(thing), joined, thing, members)
+        _enums[thing] = found
+    return found
+
+
+def script_class(thing: type) -> Type:
+    """The compiled form of a class. Its methods are compiled when they are needed, `__init__` at once."""
+    found = _classes.get(thing)
+    if found is not None:
+        return found
+    from .functions import Definition, Function, defaults_of
+    from .resolver import PythonResolver
+
+    if thing.__module__ in ("builtins", "typing", "collections", "abc") or issubclass(thing, BaseException):
+        raise notes.UnknownType(thing)
+    try:
+        trees, source = class_source(thing)
+    except (OSError, TypeError):
+        raise notes.UnknownType(thing) from None
+    if any(base is not object for base in thing.__bases__) and not _allowed_bases(thing):
+        raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly inherit from object.")
+    kind = ClassType(unique_name(qualified_name(thing)))
+    kind.python_class = thing
+    _classes[thing] = kind
+    for name, value in vars(thing).items():
+        if not name.startswith("_") and isinstance(value, (int, float, str, bool)):
+            kind.constants[name] = value
+
+    def method(name: str, function: Any, static: bool = False) -> Function:
+        definition = Definition(
+            trees[name], source, PythonResolver(function, {thing.__name__: thing}), defaults_of(function)
+        )
+        made = Function(f"{kind.name}.{name}", definition, None if static else kind)
+        return made
+
+    for name, value in vars(thing).items():
+        plain = value.__func__ if isinstance(value, staticmethod) else value
+        if isinstance(value, property) and value.fget is not None and mark_of(value.fget) is None and name in trees:
+            getter = method(name, value.fget)
+            setter = (
+                method(f"{name}.setter", value.fset) if value.fset is not None and f"{name}.setter" in trees else None
+            )
+            kind.methods[f"__{name}_getter"] = getter
+            getter.qualified_name = f"{kind.name}.__{name}_getter"
+            if setter is not None:
+                setter.qualified_name = f"{kind.name}.__{name}_setter"
+                kind.methods[f"__{name}_setter"] = setter
+            kind.properties[name] = (getter, setter)
+        elif inspect.isfunction(plain) and name in trees:
+            if mark_of(plain) in (Mark.IGNORE, Mark.UNUSED):
+                continue
+            made = method(name, plain, isinstance(value, staticmethod))
+            (kind.static_methods if isinstance(value, staticmethod) else kind.methods)[name] = made
+    if "__init__" in kind.methods:
+        try:
+            kind.methods["__init__"].ensure()
+        except Exception:
+            del _classes[thing]
+            raise
+    return kind
+
+
+def _allowed_bases(thing: type) -> bool:
+    return all(
+        base is object or base.__module__ in ("typing", "builtins", "abc") or not _has_methods(base)
+        for base in thing.__bases__
+    )
+
+
+def _has_methods(base: type) -> bool:
+    return any(inspect.isfunction(v) for v in vars(base).values())
+
+
+def compile_all(kind: ClassType) -> None:
+    for function in [*kind.methods.values(), *kind.static_methods.values()]:
+        function.ensure()
+
+
+def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
+    """The syntax trees of a class's methods by name; a property's setter as `name.setter`."""
+    from .functions import dedented
+
+    lines, first = inspect.getsourcelines(thing)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = dedented("".join(lines), indent)
+    body = ast.parse(text).body[0]
+    assert isinstance(body, ast.ClassDef)
+    trees: dict[str, ast.FunctionDef] = {}
+    for node in body.body:
+        if isinstance(node, ast.FunctionDef):
+            setter = any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in node.decorator_list)
+            trees[f"{node.name}.setter" if setter else node.name] = node
+    return trees, Source(text, inspect.getsourcefile(thing), first, indent)
+
+
+def make_interface(thing: type) -> InterfaceType:
+    """The interface that a class with empty methods declares."""
+    import flambeau as torch
+
+    from .emitter import Emitter
+    from .resolver import PythonResolver
+
+    if not isinstance(thing, type):
+        raise RuntimeError("interface must be applied to a class")
+    is_module = issubclass(thing, torch.nn.Module)
+    if not is_module and thing.__bases__ != (object,):
+        raise RuntimeError(
+            "TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'."
+        )
+    if is_module and len(thing.__mro__) != len(torch.nn.Module.__mro__) + 1:
+        raise RuntimeError(
+            "TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'."
+        )
+    made = InterfaceType(unique_name(qualified_name(thing)), is_module)
+    thing.__torch_script_interface__ = made  # type: ignore[attr-defined]
+    trees, source = class_source(thing)
+    for name, tree in trees.items():
+        function = vars(thing).get(name)
+        if not inspect.isfunction(function):
+            continue
+        reader = Emitter(PythonResolver(function, {thing.__name__: thing}), source)
+        schema = notes.schema_of(reader, tree, made, {})
+        if not schema.returns:
+            raise error(source.range_of(tree), "interface declarations must have a return type annotated.")
+        made.methods[name] = schema
+    return made

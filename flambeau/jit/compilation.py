@@ -1,0 +1,112 @@
+"""Programs given as text: `CompilationUnit(source)`, `module.define(source)`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from typing import Any
+
+import flambeau as torch
+
+from .functions import Definition, Function
+from .module import ScriptFunction
+from .resolver import Resolver
+from .source import Source
+
+
+class TextResolver(Resolver):
+    """Names in a text: its own functions, then what the caller sees."""
+
+    def __init__(self, names: dict[str, Any], outer: dict[str, Any] | None = None):
+        self.names, self.outer = names, outer or {}
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        if name in self.names:
+            return True, self.names[name]
+        if name in self.outer:
+            return True, self.outer[name]
+        if name == "torch":
+            return True, torch
+        if name in _TYPING:
+            return True, _TYPING[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
+
+
+def _typing() -> dict[str, Any]:
+    import typing
+
+    names = {
+        n: getattr(typing, n) for n in ("List", "Dict", "Tuple", "Optional", "Union", "Any", "NamedTuple", "Final")
+    }
+    return {**names, "Tensor": torch.Tensor, "math": __import__("math")}
+
+
+_TYPING = _typing()
+
+
+def definitions(text: str) -> tuple[list[ast.FunctionDef], Source]:
+    indent = min((len(line) - len(line.lstrip()) for line in text.splitlines() if line.strip()), default=0)
+    flat = "\n".join(line[indent:] for line in text.splitlines())
+    tree = ast.parse(flat)
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef)], Source(flat, None)
+
+
+def _defaults(tree: ast.FunctionDef) -> dict[str, Any]:
+    """The defaults of a definition, which must be literals."""
+    positional = [*tree.args.posonlyargs, *tree.args.args]
+    pairs = list(zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults))
+    pairs += [(a, d) for a, d in zip(tree.args.kwonlyargs, tree.args.kw_defaults) if d is not None]
+    return {a.arg: ast.literal_eval(d) for a, d in pairs}
+
+
+def compile_text(text: str, outer: dict[str, Any] | None = None, prefix: str = "__torch__") -> dict[str, Function]:
+    trees, source = definitions(text)
+    names: dict[str, Any] = {}
+    resolver = TextResolver(names, outer)
+    for tree in trees:
+        names[tree.name] = Function(f"{prefix}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)))
+    for function in list(names.values()):
+        function.ensure()
+    return names
+
+
+class CompilationUnit:
+    """Functions compiled from text; each is an attribute."""
+
+    def __init__(self, lang: str | None = None, _frames_up: int = 0):
+        self._functions: dict[str, Function] = {}
+        if lang is not None:
+            self.define(lang, _frames_up=_frames_up + 1)
+
+    def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> CompilationUnit:
+        self._functions.update(compile_text(lang))
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self.__dict__.get("_functions", {}):
+            raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
+        return ScriptFunction(self._functions[name])
+
+    def find_function(self, name: str) -> Any:
+        return self.__getattr__(name)
+
+    def get_functions(self) -> list:
+        return [ScriptFunction(f) for f in self._functions.values()]
+
+
+def define_methods(module: Any, text: str) -> None:
+    trees, source = definitions(text)
+    kind = module.script_type
+    resolver = TextResolver({})
+    for tree in trees:
+        kind.methods[tree.name] = Function(
+            f"{kind.name}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)), kind
+        )
+    for tree in trees:
+        kind.methods[tree.name].ensure()
+
+
+__all__ = ["CompilationUnit", "compile_text", "inspect"]

@@ -1,0 +1,199 @@
+"""Compiled functions: made when first needed, run by the interpreter."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .emitter import Emitter
+from .interpreter import Failure, Program, to_python, to_script
+from .ir import Graph
+from .schema import REQUIRED, Schema
+from .source import FrontendError, Range, Source, compiling, error
+from .types import ANY, ClassType, TensorType, Type
+
+
+class Definition:
+    """The syntax tree of a function and what it needs to be compiled."""
+
+    def __init__(self, tree: ast.FunctionDef, source: Source, resolver: Any, defaults: dict[str, Any]):
+        self.tree, self.source, self.resolver, self.defaults = tree, source, resolver, defaults
+
+
+class Function:
+    """A compiled function or method. `schema` and `graph` exist once `ensure` has run."""
+
+    def __init__(self, name: str, definition: Definition | None = None, owner: ClassType | None = None):
+        self.qualified_name, self.definition, self.owner = name, definition, owner
+        self._graph: Graph | None = None
+        self._schema: Schema | None = None
+        self._program: Program | None = None
+        self._busy = False
+        self.unused = False
+
+    @property
+    def base_name(self) -> str:
+        return self.qualified_name.rpartition(".")[2]
+
+    name = base_name
+
+    def ensure(self, place: Range | None = None) -> Function:
+        """Compile the function unless that has been done; `place` is where it is called."""
+        if self._graph is not None:
+            return self
+        if self._busy:
+            raise error(place, f"function '{self.base_name}' is called recursively. Recursive calls are not supported")
+        definition = self.definition
+        assert definition is not None
+        self._busy = True
+        try:
+            with compiling(_spoken(self), place):
+                emitter = Emitter(definition.resolver, definition.source, self.owner, self.base_name)
+                if self.owner is not None and not self.owner.is_module and self.base_name == "__init__":
+                    emitter.initializing = self.owner
+                self_type = self.owner if not getattr(self, "static", False) else None
+                self._schema = emitter.emit_function(definition.tree, self_type, definition.defaults)
+                self._graph = emitter.graph
+        finally:
+            self._busy = False
+        return self
+
+    def define(self, graph: Graph, schema: Schema) -> Function:
+        """Give the graph directly."""
+        self._graph, self._schema, self._program = graph, schema, None
+        return self
+
+    @property
+    def graph(self) -> Graph:
+        self.ensure()
+        assert self._graph is not None
+        return self._graph
+
+    @property
+    def schema(self) -> Schema:
+        self.ensure()
+        assert self._schema is not None
+        return self._schema
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Run on values that have been checked."""
+        if self._program is None:
+            self._program = Program(self.graph)
+        return self._program.run(values)
+
+    def bind(self, args: tuple, kwargs: dict) -> list:
+        """The values of all arguments, in order and converted; TypeError or RuntimeError in PyTorch's words."""
+        return bind(self.schema, args, kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from . import tracer
+
+        if tracer.active() is not None:
+            return tracer.active().call_script(self, args, kwargs)  # type: ignore[union-attr]
+        values = self.bind(args, kwargs)
+        try:
+            result = self.run(values)
+        except Failure as failure:
+            raise failure.report() from failure.cause
+        return to_python(result, self.schema.result_type())
+
+
+def _spoken(function: Function) -> str:
+    return function.qualified_name.removeprefix("__torch__.")
+
+
+def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
+    arguments = schema.arguments
+    positional = [a for a in arguments if not a.keyword_only]
+    if len(args) > len(positional):
+        raise RuntimeError(
+            f"{schema.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). Declaration: {schema}"
+        )
+    values: list[Any] = []
+    rest = dict(kwargs)
+    for number, argument in enumerate(arguments):
+        if number < len(args) and not argument.keyword_only:
+            given = args[number]
+            if argument.name in rest:
+                raise RuntimeError(
+                    f"Unknown keyword argument '{argument.name}' for operator '{schema.name}'. Schema: {schema}"
+                )
+        elif argument.name in rest:
+            given = rest.pop(argument.name)
+        elif argument.default is not REQUIRED:
+            values.append(list(argument.default) if isinstance(argument.default, list) else argument.default)
+            continue
+        else:
+            raise RuntimeError(
+                f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
+            )
+        if argument.size is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
+            given = [given] * argument.size
+        values.append(_checked(schema, number, argument.name, given, argument.type))
+    if rest:
+        name = next(iter(rest))
+        raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{schema.name}'. Schema: {schema}")
+    return values
+
+
+def _checked(schema: Schema, number: int, name: str, value: Any, kind: Type) -> Any:
+    try:
+        return to_script(value, kind)
+    except TypeError as problem:
+        found = type(value).__name__
+        raise RuntimeError(
+            f"{schema.name}() Expected a value of type '{kind.repr_str()}' for argument '{name}' but instead found type '{found}'."
+            f"\nPosition: {number}\nValue: {value}\nDeclaration: {schema}\nCast error details: {problem}"
+        ) from None
+
+
+# -- from Python functions --------------------------------------------------------------------------------------------------
+
+
+def parsed(function: Callable) -> tuple[ast.FunctionDef, Source]:
+    """The syntax tree of a Python function."""
+    code = getattr(function, "__code__", None)
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise FrontendError("lambda functions cannot be compiled: write a def")
+    try:
+        lines, first = inspect.getsourcelines(function)
+        filename = inspect.getsourcefile(function)
+    except (OSError, TypeError) as problem:
+        raise OSError(
+            f"Can't get source for {function}. TorchScript requires source access in order to carry out compilation, make sure original .py files are available."
+        ) from problem
+    text = "".join(lines)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    flat = dedented(text, indent)
+    tree = ast.parse(flat).body
+    if len(tree) != 1 or not isinstance(tree[0], ast.FunctionDef):
+        raise RuntimeError(f"Expected a single top-level function: {filename}:{first}")
+    del code
+    return tree[0], Source(flat, filename, first, indent)
+
+
+def dedented(text: str, indent: int) -> str:
+    """The text without its indentation; lines of strings that start further left stay as they are."""
+    if not indent:
+        return text
+    lines = [line[indent:] if line[:indent].strip() == "" else line for line in text.splitlines(keepends=True)]
+    flat = "".join(lines)
+    try:
+        ast.parse(flat)
+    except SyntaxError:
+        return textwrap.dedent(text)
+    return flat
+
+
+def defaults_of(function: Callable) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+__all__ = ["ANY", "Definition", "Function", "TensorType", "bind", "defaults_of", "parsed"]

@@ -1,0 +1,769 @@
+"""Running graphs: each node becomes one Python closure over numbered registers; values go in and out checked against their types."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau as torch
+
+from ..core.tensor import Tensor
+from ..futures import Future
+from . import operators
+from .ir import Block, Graph, Node, Value
+from .types import (
+    ANY,
+    ANY_CLASS,
+    ANY_ENUM,
+    ANY_LIST,
+    ANY_TUPLE,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    INT_LIKE,
+    NONE,
+    NUMBER,
+    STORAGE,
+    STRING,
+    ClassType,
+    DictType,
+    EnumType,
+    FunctionType,
+    FutureType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+Registers = list
+Step = Callable[[Registers], None]
+
+
+class Error(RuntimeError):
+    """An exception that a compiled program raised."""
+
+
+class Failure(Exception):
+    """An error on its way out of nested calls, collecting where they stand."""
+
+    def __init__(self, cause: BaseException, message: str, raised: bool, class_name: str = ""):
+        super().__init__(message)
+        self.cause, self.message, self.raised, self.class_name = cause, message, raised, class_name
+        self.frames: list[str] = []
+
+    def report(self) -> Exception:
+        word = self.class_name.removeprefix("builtins.") if self.class_name else "RuntimeError"
+        word = self.class_name or "RuntimeError"
+        text = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n"
+        text += "".join(reversed(self.frames)) + f"{word}: {self.message}\n"
+        return (Error if self.raised else RuntimeError)(text)
+
+
+class Raised(Exception):
+    """What prim::RaiseException raises."""
+
+    def __init__(self, message: str, class_name: str):
+        super().__init__(message)
+        self.class_name = class_name
+
+
+# -- objects ----------------------------------------------------------------------------------------------------------------
+
+
+class ScriptObject:
+    """An object of a compiled class."""
+
+    def __init__(self, script_type: ClassType):
+        self.__dict__["script_type"] = script_type
+        self.__dict__["slots"] = {}
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Run a method inside a program."""
+        method = self.script_type.find_method(name)
+        if method is None:
+            raise AttributeError(f"'{self.script_type.name}' has no method '{name}'")
+        return method.run([self, *args])
+
+    def __getattr__(self, name: str) -> Any:
+        kind: ClassType = self.__dict__["script_type"]
+        if name in self.__dict__["slots"]:
+            return to_python(self.slots[name], kind.attributes.get(name, ANY))
+        if name in kind.constants:
+            return kind.constants[name]
+        if name in kind.properties:
+            return to_python(kind.properties[name][0].run([self]), ANY)
+        method = None if name.startswith("__") and name not in kind.methods else kind.find_method(name)
+        if method is None:
+            raise AttributeError(f"'{kind.name}' object has no attribute '{name}'")
+        return lambda *args, **kwargs: method(self, *args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = self.script_type
+        if name not in kind.attributes:
+            raise AttributeError(f"'{kind.name}' object has no attribute '{name}'")
+        self.slots[name] = to_script(value, kind.attributes[name])
+
+    def _call_magic(self, name: str, *args: Any) -> Any:
+        method = self.script_type.find_method(name)
+        if method is None:
+            raise NotImplementedError(name)
+        return method(self, *args)
+
+    def __deepcopy__(self, memo: dict) -> ScriptObject:
+        import copy
+
+        made = ScriptObject(self.script_type)
+        memo[id(self)] = made
+        made.slots.update({k: copy.deepcopy(v, memo) for k, v in self.slots.items()})
+        return made
+
+    def __repr__(self) -> str:
+        if self.script_type.find_method("__str__") is not None:
+            return str(self._call_magic("__str__"))
+        return f"<torch.ScriptObject object of {self.script_type.name}>"
+
+
+def _magic(name: str) -> Callable:
+    def run(self: ScriptObject, *args: Any) -> Any:
+        return self._call_magic(name, *args)
+
+    return run
+
+
+for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__", "__sub__", "__mul__", "__truediv__", "__lt__", "__le__", "__gt__", "__ge__", "__call__", "__neg__", "__bool__", "__int__", "__float__", "__pow__", "__mod__", "__and__", "__or__", "__xor__", "__floordiv__"]:  # fmt: skip
+    if _name != "__bool__":
+        setattr(ScriptObject, _name, _magic(_name))
+
+
+def get_slot(thing: Any, name: str) -> Any:
+    """An attribute of an object inside a program."""
+    if isinstance(thing, ScriptObject):
+        return thing.slots[name]
+    return thing._slot(name)
+
+
+def set_slot(thing: Any, name: str, value: Any) -> None:
+    if isinstance(thing, ScriptObject):
+        thing.slots[name] = value
+    else:
+        thing._set_slot(name, value)
+
+
+# -- the border between Python and programs -------------------------------------------------------------------------------
+
+
+def to_script(value: Any, kind: Type) -> Any:
+    """A Python value as a program's value of a type; TypeError if it is not one. Containers are copied."""
+    if isinstance(kind, TensorType):
+        if isinstance(value, Tensor):
+            return value
+        raise TypeError(_unfit(value, kind))
+    if kind is ANY:
+        return _any_to_script(value)
+    if isinstance(kind, OptionalType):
+        return None if value is None else to_script(value, kind.element)
+    if isinstance(kind, UnionType):
+        for member in kind.members:
+            try:
+                return to_script(value, member)
+            except TypeError:
+                continue
+        raise TypeError(_unfit(value, kind))
+    if kind is INT or kind in INT_LIKE:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return int(value)
+        if operators.is_numbered(value):
+            return operators.number_of(value)
+        raise TypeError(_unfit(value, kind))
+    if kind is FLOAT:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        raise TypeError(_unfit(value, kind))
+    if kind is BOOL:
+        if isinstance(value, bool):
+            return value
+        raise TypeError(_unfit(value, kind))
+    if isinstance(kind, ListType):
+        if isinstance(value, (list, tuple)) or (
+            hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))
+        ):
+            return [to_script(v, kind.element) for v in value]
+        raise TypeError(_unfit(value, kind))
+    if isinstance(kind, DictType):
+        if not isinstance(value, dict):
+            raise TypeError(_unfit(value, kind))
+        return {to_script(k, kind.key): to_script(v, kind.value) for k, v in value.items()}
+    if isinstance(kind, TupleType):
+        if not isinstance(value, tuple) or len(value) != len(kind.elements):
+            raise TypeError(_unfit(value, kind))
+        return make_tuple(kind, [to_script(v, t) for v, t in zip(value, kind.elements)])
+    return _other_to_script(value, kind)
+
+
+def _other_to_script(value: Any, kind: Type) -> Any:
+    if isinstance(kind, ClassType):
+        if kind.is_module or isinstance(value, ScriptObject):
+            if getattr(value, "script_type", None) is not kind:
+                raise TypeError(_unfit(value, kind))
+            return value
+        return object_to_script(value, kind)
+    if isinstance(kind, InterfaceType):
+        if isinstance(getattr(value, "script_type", None), ClassType):
+            return value
+        from . import classes
+
+        return object_to_script(value, classes.script_class(type(value)))  # type: ignore[arg-type]
+    checks: dict[Type, Any] = {
+        STRING: str, NONE: type(None), COMPLEX: (int, float, complex), NUMBER: (int, float, complex), GENERATOR: torch.Generator,
+        ANY_ENUM: enum.Enum, ANY_TUPLE: tuple, ANY_LIST: list,
+    }  # fmt: skip
+    if kind is DEVICE and isinstance(value, (str, torch.device)):
+        return torch.device(value)
+    if isinstance(kind, EnumType):
+        if isinstance(value, kind.python_class):
+            return value
+    elif isinstance(kind, FutureType):
+        if isinstance(value, Future):
+            return value
+    elif kind in checks and isinstance(value, checks[kind]):
+        return complex(value) if kind is COMPLEX else value
+    elif kind is STORAGE or kind is ANY_CLASS:
+        return value
+    raise TypeError(_unfit(value, kind))
+
+
+def object_to_script(value: Any, kind: ClassType) -> ScriptObject:
+    """A Python object of a class that was compiled."""
+    if kind.python_class is None or not isinstance(value, kind.python_class):
+        raise TypeError(_unfit(value, kind))
+    made = ScriptObject(kind)
+    for name, t in kind.attributes.items():
+        made.slots[name] = to_script(getattr(value, name), t)
+    return made
+
+
+def _any_to_script(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_any_to_script(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _any_to_script(v) for k, v in value.items()}
+    if operators.is_numbered(value):
+        return operators.number_of(value)
+    return value
+
+
+def _unfit(value: Any, kind: Type) -> str:
+    return f"Unable to cast {type(value).__name__} to {kind.repr_str()}"
+
+
+def to_python(value: Any, kind: Type) -> Any:
+    return value
+
+
+_tuple_classes: dict[tuple, Any] = {}
+
+
+def make_tuple(kind: TupleType, values: Sequence[Any]) -> tuple:
+    if not kind.fields:
+        return tuple(values)
+    return tuple_class(kind)(*values)
+
+
+def tuple_class(kind: TupleType) -> Any:
+    """The Python class of a NamedTuple type."""
+    if kind.python_class is not None:
+        return kind.python_class
+    name = (kind.tuple_name or "result").rpartition(".")[2]
+    key = (name, kind.fields)
+    if key not in _tuple_classes:
+        _tuple_classes[key] = collections.namedtuple(name, kind.fields)  # type: ignore[misc]
+    return _tuple_classes[key]
+
+
+def fits(value: Any, kind: Type) -> bool:
+    """Whether a program's value is of a type."""
+    if isinstance(kind, OptionalType):
+        return value is None or fits(value, kind.element)
+    if isinstance(kind, UnionType):
+        return any(fits(value, m) for m in kind.members)
+    if isinstance(kind, ListType):
+        return isinstance(value, list) and all(fits(v, kind.element) for v in value)
+    if isinstance(kind, DictType):
+        return isinstance(value, dict) and all(fits(k, kind.key) and fits(v, kind.value) for k, v in value.items())
+    if isinstance(kind, TupleType):
+        return isinstance(value, tuple) and len(value) == len(kind.elements) and all(map(fits, value, kind.elements))
+    if isinstance(kind, ClassType):
+        return getattr(value, "script_type", None) is kind
+    if isinstance(kind, TensorType):
+        return isinstance(value, Tensor)
+    if kind is BOOL:
+        return isinstance(value, bool)
+    if kind is INT:
+        return isinstance(value, int) and not isinstance(value, bool)
+    kinds: dict[Type, Any] = {
+        FLOAT: float,
+        COMPLEX: complex,
+        STRING: str,
+        NONE: type(None),
+        ANY_LIST: list,
+        ANY_TUPLE: tuple,
+        DEVICE: torch.device,
+    }
+    if kind in kinds:
+        return isinstance(value, kinds[kind])
+    if isinstance(kind, EnumType):
+        return isinstance(value, kind.python_class)
+    return kind is ANY
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------------
+
+_depth = threading.local()
+
+
+class Program:
+    """A graph made ready to run."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.slots: dict[Value, int] = {}
+        self.template: Registers = []
+        for value in graph.inputs_:
+            self.slot(value)
+        self.steps = self.compile(graph)
+        self.outputs = [self.slot(v) for v in graph.outputs_]
+
+    def slot(self, value: Value) -> int:
+        found = self.slots.get(value)
+        if found is None:
+            found = self.slots[value] = len(self.template)
+            self.template.append(None)
+        return found
+
+    def run(self, arguments: Sequence[Any]) -> Any:
+        registers = self.template.copy()
+        registers[: len(arguments)] = arguments
+        run_steps(self.steps, registers)
+        outputs = self.outputs
+        return registers[outputs[0]] if len(outputs) == 1 else tuple(registers[o] for o in outputs)
+
+    def compile(self, block: Block) -> list[Step]:
+        steps = []
+        for node in block.nodes_:
+            step = self.node(node)
+            if step is not None:
+                step.node = node  # type: ignore[attr-defined]
+                steps.append(step)
+        return steps
+
+    def node(self, node: Node) -> Step | None:
+        kind = node.kind_
+        if kind == "prim::Constant":
+            value = node.attributes.get("function", node.attributes.get("value"))
+            self.template[self.slot(node.outputs_[0])] = value
+            if isinstance(value, list):  # lists can be changed: every run gets its own
+                place = self.slot(node.outputs_[0])
+                return lambda r: r.__setitem__(place, list(value))
+            return None
+        ins = [self.slot(v) for v in node.inputs_]
+        special = _SPECIAL.get(kind)
+        if special is not None:
+            return special(self, node, ins)
+        run = _operator(node)
+        if len(node.outputs_) == 1:
+            return _calling(run, ins, self.slot(node.outputs_[0]))
+        outs = [self.slot(v) for v in node.outputs_]
+        if not outs:
+
+            def call(r: Registers) -> None:
+                run(*[r[i] for i in ins])
+
+            return call
+
+        def call_several(r: Registers) -> None:
+            for out, value in zip(outs, run(*[r[i] for i in ins])):
+                r[out] = value
+
+        return call_several
+
+
+def _operator(node: Node) -> Callable:
+    if node.schema_ is None:
+        node.schema_ = _schema_of(node)
+    run = operators.find(node.schema_.key) if node.schema_ is not None else None
+    if run is None and node.schema_ is not None:
+        run = operators.implementation(node.schema_)
+    if run is None:
+        name = node.schema_.key if node.schema_ is not None else node.kind_
+
+        def missing(*_: Any) -> Any:
+            raise NotImplementedError(f"the operator {name} is not in Flambeau")
+
+        return missing
+    if node.outputs_ and isinstance(node.outputs_[0].type, ListType) and len(node.outputs_) == 1:
+        inner = run
+        return lambda *values: _as_list(inner(*values))
+    return run
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _schema_of(node: Node) -> Any:
+    from .matching import Named, try_match
+    from .schema import schemas_of
+
+    for allow in (False, True):
+        for schema in schemas_of(node.kind_):
+            if len(schema.arguments) == len(node.inputs_) or schema.varargs:
+                if try_match(Graph(), None, schema, [], [Named(v, None, a.name) for v, a in zip(node.inputs_, schema.arguments)], None, allow, []) is not None:  # fmt: skip
+                    return schema
+    return None
+
+
+def _calling(run: Callable, ins: list[int], out: int) -> Step:
+    if len(ins) == 1:
+        (a,) = ins
+
+        def one(r: Registers) -> None:
+            r[out] = run(r[a])
+
+        return one
+    if len(ins) == 2:
+        a, b = ins
+
+        def two(r: Registers) -> None:
+            r[out] = run(r[a], r[b])
+
+        return two
+
+    def many(r: Registers) -> None:
+        r[out] = run(*[r[i] for i in ins])
+
+    return many
+
+
+def run_steps(steps: list[Step], registers: Registers) -> None:
+    step: Any = None
+    try:
+        for step in steps:
+            step(registers)
+    except Failure as failure:
+        if step.node.kind_ in ("prim::CallMethod", "prim::CallFunction"):
+            _note(failure, step.node)
+        raise
+    except RecursionError:
+        raise
+    except Raised as problem:
+        failure = Failure(problem, str(problem), True, problem.class_name)
+        _note(failure, step.node)
+        raise failure from problem
+    except Exception as problem:
+        failure = Failure(problem, _message(problem), False)
+        _note(failure, step.node)
+        raise failure from problem
+
+
+def _message(problem: Exception) -> str:
+    return str(problem)
+
+
+def _note(failure: Failure, node: Node) -> None:
+    if node.range is not None:
+        failure.frames.append(node.range.highlight())
+
+
+# -- nodes that are not operators -------------------------------------------------------------------------------------------
+
+
+def _list(program: Program, node: Node, ins: list[int]) -> Step:
+    out = program.slot(node.outputs_[0])
+
+    def step(r: Registers) -> None:
+        r[out] = [r[i] for i in ins]
+
+    return step
+
+
+def _tuple(program: Program, node: Node, ins: list[int]) -> Step:
+    out, kind = program.slot(node.outputs_[0]), node.outputs_[0].type
+    assert isinstance(kind, TupleType)
+    make = tuple_class(kind) if kind.fields else None
+
+    def step(r: Registers) -> None:
+        values = [r[i] for i in ins]
+        r[out] = tuple(values) if make is None else make(*values)
+
+    return step
+
+
+def _dict(program: Program, node: Node, ins: list[int]) -> Step:
+    out = program.slot(node.outputs_[0])
+    keys, values = ins[::2], ins[1::2]
+
+    def step(r: Registers) -> None:
+        r[out] = {r[k]: r[v] for k, v in zip(keys, values)}
+
+    return step
+
+
+def _unpack(program: Program, node: Node, ins: list[int]) -> Step:
+    outs, (source,) = [program.slot(v) for v in node.outputs_], ins
+
+    def step(r: Registers) -> None:
+        values = r[source]
+        if len(values) != len(outs):
+            raise RuntimeError(f"Expected {len(outs)} elements in a list but found {len(values)}")
+        for out, value in zip(outs, values):
+            r[out] = value
+
+    return step
+
+
+def _tuple_index(program: Program, node: Node, ins: list[int]) -> Step:
+    out, (source, index) = program.slot(node.outputs_[0]), ins
+
+    def step(r: Registers) -> None:
+        values, place = r[source], r[index]
+        if not -len(values) <= place < len(values):
+            raise IndexError("Tuple index out of range")
+        r[out] = values[place]
+
+    return step
+
+
+def _same(program: Program, node: Node, ins: list[int]) -> Step:
+    out, source = program.slot(node.outputs_[0]), ins[0]
+
+    def step(r: Registers) -> None:
+        r[out] = r[source]
+
+    return step
+
+
+def _unwrap(program: Program, node: Node, ins: list[int]) -> Step:
+    out, source = program.slot(node.outputs_[0]), ins[0]
+
+    def step(r: Registers) -> None:
+        if r[source] is None:
+            raise RuntimeError("Unwrapping null optional")
+        r[out] = r[source]
+
+    return step
+
+
+def _nothing(program: Program, node: Node, ins: list[int]) -> Step | None:
+    program.slot(node.outputs_[0])
+    return None
+
+
+def _get_attribute(program: Program, node: Node, ins: list[int]) -> Step:
+    out, (source,), name = program.slot(node.outputs_[0]), ins, node.attributes["name"]
+
+    def step(r: Registers) -> None:
+        r[out] = get_slot(r[source], name)
+
+    return step
+
+
+def _set_attribute(program: Program, node: Node, ins: list[int]) -> Step:
+    (target, source), name = ins, node.attributes["name"]
+
+    def step(r: Registers) -> None:
+        set_slot(r[target], name, r[source])
+
+    return step
+
+
+def _call_method(program: Program, node: Node, ins: list[int]) -> Step:
+    out, name, owner = program.slot(node.outputs_[0]), node.attributes["name"], ins[0]
+
+    def step(r: Registers) -> None:
+        r[out] = r[owner].script_type.find_method(name).run([r[i] for i in ins])
+
+    return step
+
+
+def _call_function(program: Program, node: Node, ins: list[int]) -> Step:
+    out, rest = program.slot(node.outputs_[0]), ins[1:]
+    kind = node.inputs_[0].type
+    assert isinstance(kind, FunctionType)
+    function = kind.function
+
+    def step(r: Registers) -> None:
+        r[out] = function.run([r[i] for i in rest])
+
+    return step
+
+
+def _create(program: Program, node: Node, ins: list[int]) -> Step:
+    out, kind = program.slot(node.outputs_[0]), node.outputs_[0].type
+    assert isinstance(kind, ClassType)
+
+    def step(r: Registers) -> None:
+        r[out] = ScriptObject(kind)
+
+    return step
+
+
+def _if(program: Program, node: Node, ins: list[int]) -> Step:
+    outs = [program.slot(v) for v in node.outputs_]
+    branches = []
+    for block in node.blocks_:
+        steps = program.compile(block)
+        branches.append((steps, list(zip(outs, [program.slot(v) for v in block.outputs_]))))
+    (yes, yes_moves), (no, no_moves) = branches
+    (condition,) = ins
+
+    def step(r: Registers) -> None:
+        steps, moves = (yes, yes_moves) if r[condition] else (no, no_moves)
+        run_steps(steps, r)
+        for out, value in [(o, r[v]) for o, v in moves]:
+            r[out] = value
+
+    return step
+
+
+def _loop(program: Program, node: Node, ins: list[int]) -> Step:
+    body = node.blocks_[0]
+    inside = [program.slot(v) for v in body.inputs_]
+    steps = program.compile(body)
+    results = [program.slot(v) for v in body.outputs_]
+    outs = [program.slot(v) for v in node.outputs_]
+    limit, start, carried = ins[0], ins[1], ins[2:]
+
+    def step(r: Registers) -> None:
+        count, go_on, number = r[limit], r[start], 0
+        values = [r[i] for i in carried]
+        while go_on and number < count:
+            r[inside[0]] = number
+            for place, value in zip(inside[1:], values):
+                r[place] = value
+            run_steps(steps, r)
+            go_on, values = r[results[0]], [r[i] for i in results[1:]]
+            number += 1
+        for out, value in zip(outs, values):
+            r[out] = value
+
+    return step
+
+
+def _print(program: Program, node: Node, ins: list[int]) -> Step:
+    def step(r: Registers) -> None:
+        print(*[operators.shown(r[i]) for i in ins])
+
+    return step
+
+
+def _raise(program: Program, node: Node, ins: list[int]) -> Step:
+    def step(r: Registers) -> None:
+        name = r[ins[1]] if len(ins) > 1 else None
+        raise Raised(r[ins[0]], name or "")
+
+    return step
+
+
+def _isinstance(program: Program, node: Node, ins: list[int]) -> Step:
+    out, (source,), kinds = program.slot(node.outputs_[0]), ins, node.attributes["types"]
+
+    def step(r: Registers) -> None:
+        r[out] = any(fits(r[source], k) for k in kinds)
+
+    return step
+
+
+def _python(program: Program, node: Node, ins: list[int]) -> Step:
+    out, function = program.slot(node.outputs_[0]), node.attributes["python"]
+    kind = node.outputs_[0].type
+
+    def step(r: Registers) -> None:
+        r[out] = to_script(function(*[r[i] for i in ins]), kind)
+
+    return step
+
+
+def _fork(program: Program, node: Node, ins: list[int]) -> Step:
+    """Runs at once: the future is done when it is made."""
+    steps = program.compile(node.blocks_[0])
+    source, out = program.slot(node.blocks_[0].outputs_[0]), program.slot(node.outputs_[0])
+
+    def step(r: Registers) -> None:
+        run_steps(steps, r)
+        future: Future = Future()
+        future.set_result(r[source])
+        r[out] = future
+
+    return step
+
+
+def _enter(program: Program, node: Node, ins: list[int]) -> Step:
+    out, (source,) = program.slot(node.outputs_[0]), ins
+
+    def step(r: Registers) -> None:
+        r[out] = r[source].call("__enter__")
+
+    return step
+
+
+def _exit(program: Program, node: Node, ins: list[int]) -> Step:
+    out, (source,) = program.slot(node.outputs_[0]), ins
+
+    def step(r: Registers) -> None:
+        r[out] = r[source].call("__exit__", None, None, None)
+
+    return step
+
+
+def _to_list(program: Program, node: Node, ins: list[int]) -> Step:
+    out, source, kind = program.slot(node.outputs_[0]), ins[0], node.outputs_[0].type
+    depth, element = 0, kind
+    while isinstance(element, ListType):
+        depth, element = depth + 1, element.element
+
+    def step(r: Registers) -> None:
+        tensor = r[source]
+        if tensor.dim() != depth:
+            raise RuntimeError("Output annotation list dimension and runtime tensor dimension must match for tolist()")
+        wanted = {
+            INT: not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool,
+            FLOAT: tensor.is_floating_point(),
+            BOOL: tensor.dtype is torch.bool,
+        }
+        if not wanted.get(element, True):
+            raise RuntimeError("Output annotation element type and runtime tensor element type must match for tolist()")
+        r[out] = tensor.tolist()
+
+    return step
+
+
+def _chunk(program: Program, node: Node, ins: list[int]) -> Step:
+    outs, (source,) = [program.slot(v) for v in node.outputs_], ins
+    count, dim = node.attributes["chunks"], node.attributes["dim"]
+
+    def step(r: Registers) -> None:
+        for out, value in zip(outs, r[source].chunk(count, dim)):
+            r[out] = value
+
+    return step
+
+
+_SPECIAL: dict[str, Any] = {
+    "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple, "prim::DictConstruct": _dict, "prim::TupleUnpack": _unpack,
+    "prim::ListUnpack": _unpack, "prim::TupleIndex": _tuple_index, "prim::unchecked_cast": _same,
+    "prim::unchecked_unwrap_optional": _same, "aten::_unwrap_optional": _unwrap, "prim::Uninitialized": _nothing,
+    "prim::GetAttr": _get_attribute, "prim::SetAttr": _set_attribute, "prim::CallMethod": _call_method,
+    "prim::CallFunction": _call_function, "prim::CreateObject": _create, "prim::If": _if, "prim::Loop": _loop, "prim::Print": _print,
+    "prim::RaiseException": _raise, "prim::isinstance": _isinstance, "prim::PythonOp": _python, "prim::fork": _fork,
+    "prim::Enter": _enter, "prim::Exit": _exit, "prim::tolist": _to_list, "prim::ConstantChunk": _chunk,
+}  # fmt: skip

@@ -1,0 +1,618 @@
+"""The graph of a program: values, the nodes that make them, blocks of nodes inside nodes; printed as PyTorch prints it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .source import Range
+from .types import BOOL, NONE, TENSOR, DictType, ListType, TupleType, Type
+
+
+class Value:
+    """What one node makes and others read."""
+
+    __slots__ = ("_name", "node", "type", "unique", "uses")
+
+    def __init__(self, node: Node, type: Type, unique: int):
+        self.node, self.type, self.unique = node, type, unique
+        self.uses: list[tuple[Node, int]] = []
+        self._name = ""
+
+    @property
+    def name(self) -> str:
+        return self._name or str(self.unique)
+
+    def debugName(self) -> str:  # noqa: N802  PyTorch's name
+        return self.name
+
+    def has_name(self) -> bool:
+        return bool(self._name)
+
+    def set_name(self, name: str) -> Value:
+        """Take a name; a value that had it is renamed."""
+        names = self.node.graph.names
+        if self._name:
+            names.pop(self._name, None)
+            self._name = ""
+        if not name:
+            return self
+        owner = names.get(name)
+        if owner is not None:
+            owner.set_name(self.node.graph.free_name(name))
+        names[name] = self
+        self._name = name
+        return self
+
+    setDebugName = set_name  # noqa: N815  PyTorch's name
+
+    def set_type(self, type: Type) -> Value:
+        self.type = type
+        return self
+
+    def setType(self, type: Type) -> Value:  # noqa: N802  PyTorch's name
+        return self.set_type(type)
+
+    def copy_meta(self, other: Value) -> Value:
+        self.type = other.type
+        if other._name:
+            self.set_name(other._name)
+        return self
+
+    def replace_by(self, other: Value) -> None:
+        for node, index in self.uses:
+            node.inputs_[index] = other
+            other.uses.append((node, index))
+        self.uses = []
+
+    replaceAllUsesWith = replace_by  # noqa: N815  PyTorch's name
+
+    def __repr__(self) -> str:
+        return f"{self.name} defined in ({self.node})"
+
+
+class Node:
+    """An operator with its inputs, outputs, attributes and inner blocks."""
+
+    __slots__ = ("attributes", "blocks_", "graph", "inputs_", "kind_", "owner", "outputs_", "range", "schema_", "scope")
+
+    def __init__(self, graph: Graph, kind: str, inputs: Iterable[Value] = (), outputs: int = 1):
+        self.graph, self.kind_ = graph, kind
+        self.inputs_: list[Value] = []
+        self.outputs_: list[Value] = []
+        self.blocks_: list[Block] = []
+        self.attributes: dict[str, Any] = {}
+        self.owner: Block | None = None
+        self.range: Range | None = None
+        self.scope = ""
+        self.schema_: Any = None
+        for value in inputs:
+            self.add_input(value)
+        for _ in range(outputs):
+            self.add_output()
+
+    # -- PyTorch's names ------------------------------------------------------------------------------------------------
+    def kind(self) -> str:
+        return self.kind_
+
+    def inputs(self) -> Iterator[Value]:
+        return iter(self.inputs_)
+
+    def outputs(self) -> Iterator[Value]:
+        return iter(self.outputs_)
+
+    def blocks(self) -> Iterator[Block]:
+        return iter(self.blocks_)
+
+    def output(self) -> Value:
+        if len(self.outputs_) != 1:
+            raise RuntimeError(f"{self.kind_} has {len(self.outputs_)} outputs")
+        return self.outputs_[0]
+
+    def input(self) -> Value:
+        if len(self.inputs_) != 1:
+            raise RuntimeError(f"{self.kind_} has {len(self.inputs_)} inputs")
+        return self.inputs_[0]
+
+    def inputsAt(self, index: int) -> Value:  # noqa: N802
+        return self.inputs_[index]
+
+    def outputsAt(self, index: int) -> Value:  # noqa: N802
+        return self.outputs_[index]
+
+    def inputsSize(self) -> int:  # noqa: N802
+        return len(self.inputs_)
+
+    def outputsSize(self) -> int:  # noqa: N802
+        return len(self.outputs_)
+
+    def attributeNames(self) -> list[str]:  # noqa: N802
+        return list(self.attributes)
+
+    def hasAttribute(self, name: str) -> bool:  # noqa: N802
+        return name in self.attributes
+
+    def get(self, name: str) -> Any:
+        return self.attributes[name]
+
+    s = i = f = t = ival = get
+
+    def scopeName(self) -> str:  # noqa: N802
+        return self.scope
+
+    def sourceRange(self) -> str:  # noqa: N802
+        return self.range.highlight() if self.range else ""
+
+    def owningBlock(self) -> Block | None:  # noqa: N802
+        return self.owner
+
+    def schema(self) -> str:
+        return str(self.schema_) if self.schema_ is not None else "(no schema)"
+
+    # -- changing -------------------------------------------------------------------------------------------------------
+    def add_input(self, value: Value) -> Value:
+        value.uses.append((self, len(self.inputs_)))
+        self.inputs_.append(value)
+        return value
+
+    def add_output(self, type: Type = TENSOR) -> Value:
+        value = Value(self, type, self.graph.next_unique())
+        self.outputs_.append(value)
+        return value
+
+    def add_block(self) -> Block:
+        block = Block(self.graph, self)
+        self.blocks_.append(block)
+        return block
+
+    def insert_input(self, index: int, value: Value) -> None:
+        later = self.inputs_[index:]
+        self.drop_inputs(index)
+        for v in (value, *later):
+            self.add_input(v)
+
+    def replace_input(self, index: int, value: Value) -> None:
+        self.inputs_[index].uses.remove((self, index))
+        self.inputs_[index] = value
+        value.uses.append((self, index))
+
+    replaceInput = replace_input  # noqa: N815
+
+    def drop_inputs(self, start: int = 0) -> None:
+        for index in range(start, len(self.inputs_)):
+            self.inputs_[index].uses.remove((self, index))
+        del self.inputs_[start:]
+
+    def remove_input(self, index: int) -> None:
+        later = self.inputs_[index + 1 :]
+        self.drop_inputs(index)
+        for v in later:
+            self.add_input(v)
+
+    def erase_output(self, index: int) -> None:
+        value = self.outputs_.pop(index)
+        value.set_name("")
+
+    def insert_before(self, other: Node) -> Node:
+        block = other.owner
+        assert block is not None
+        block.nodes_.insert(block.index(other), self)
+        self.owner = block
+        return self
+
+    def insert_after(self, other: Node) -> Node:
+        block = other.owner
+        assert block is not None
+        block.nodes_.insert(block.index(other) + 1, self)
+        self.owner = block
+        return self
+
+    def move_before(self, other: Node) -> None:
+        assert self.owner is not None
+        self.owner.nodes_.remove(self)
+        self.insert_before(other)
+
+    def destroy(self) -> None:
+        """Take the node out of the graph; nobody may read its outputs any more."""
+        for block in list(self.blocks_):
+            block.destroy()
+        self.blocks_ = []
+        self.drop_inputs()
+        for value in self.outputs_:
+            if value.uses:
+                raise RuntimeError(f"%{value.name} is still used")
+            value.set_name("")
+        if self.owner is not None:
+            self.owner.nodes_.remove(self)
+            self.owner = None
+
+    def replace_all_by(self, other: Node) -> None:
+        for mine, its in zip(self.outputs_, other.outputs_):
+            mine.replace_by(its)
+
+    def __str__(self) -> str:
+        return print_node(self, 0).rstrip("\n")
+
+    def findNode(self, kind: str, recurse: bool = True) -> Node | None:  # noqa: N802
+        for block in self.blocks_:
+            found = next(iter(block.findAllNodes(kind, recurse)), None)
+            if found is not None:
+                return found
+        return None
+
+
+class Block:
+    """Nodes in order, with values that come in and values that go out."""
+
+    def __init__(self, graph: Graph, owner: Node | None):
+        self.graph, self.owning_node = graph, owner
+        self.nodes_: list[Node] = []
+        self.param = Node(graph, "prim::Param", outputs=0)
+        self.ret = Node(graph, "prim::Return", outputs=0)
+        self.param.owner = self.ret.owner = self
+
+    def index(self, node: Node) -> int:
+        return len(self.nodes_) if node is self.ret else self.nodes_.index(node)
+
+    @property
+    def inputs_(self) -> list[Value]:
+        return self.param.outputs_
+
+    @property
+    def outputs_(self) -> list[Value]:
+        return self.ret.inputs_
+
+    def nodes(self) -> Iterator[Node]:
+        return iter(list(self.nodes_))
+
+    def inputs(self) -> Iterator[Value]:
+        return iter(self.inputs_)
+
+    def outputs(self) -> Iterator[Value]:
+        return iter(self.outputs_)
+
+    def paramNode(self) -> Node:  # noqa: N802
+        return self.param
+
+    def returnNode(self) -> Node:  # noqa: N802
+        return self.ret
+
+    def owningNode(self) -> Node | None:  # noqa: N802
+        return self.owning_node
+
+    def add_input(self, name: str = "", type: Type = TENSOR) -> Value:
+        value = self.param.add_output(type)
+        return value.set_name(name) if name else value
+
+    def add_output(self, value: Value) -> int:
+        self.ret.add_input(value)
+        return len(self.outputs_) - 1
+
+    def append(self, node: Node) -> Node:
+        self.nodes_.append(node)
+        node.owner = self
+        return node
+
+    def prepend(self, node: Node) -> Node:
+        self.nodes_.insert(0, node)
+        node.owner = self
+        return node
+
+    def clear(self) -> None:
+        self.ret.drop_inputs()
+        for node in reversed(list(self.nodes_)):
+            node.destroy()
+
+    def destroy(self) -> None:
+        self.clear()
+        for value in self.inputs_:
+            value.set_name("")
+
+    def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:  # noqa: N802
+        found = []
+        for node in self.nodes_:
+            if node.kind_ == kind:
+                found.append(node)
+            if recurse:
+                for block in node.blocks_:
+                    found += block.findAllNodes(kind)
+        return found
+
+    def findNode(self, kind: str, recurse: bool = True) -> Node | None:  # noqa: N802
+        return next(iter(self.findAllNodes(kind, recurse)), None)
+
+
+class Graph(Block):
+    """A whole program: the outermost block."""
+
+    def __init__(self) -> None:
+        self._count = -1
+        self.names: dict[str, Value] = {}
+        self._suffixes: dict[str, int] = {}
+        super().__init__(self, None)
+        self.insert_block: Block = self
+        self.insert_point: Node | None = None  # before this node; None: at the end
+
+    def next_unique(self) -> int:
+        self._count += 1
+        return self._count
+
+    def free_name(self, name: str) -> str:
+        """The name with a number behind it that is not taken."""
+        base, dot, digits = name.rpartition(".")
+        suffix = 1
+        if dot and digits.isdigit():
+            suffix = int(digits)
+        else:
+            base = name
+        suffix = max(suffix, self._suffixes.get(base, 0) + 1)
+        while f"{base}.{suffix}" in self.names:
+            suffix += 1
+        self._suffixes[base] = suffix
+        return f"{base}.{suffix}"
+
+    def block(self) -> Block:
+        return self
+
+    def addInput(self, name: str = "") -> Value:  # noqa: N802
+        return self.add_input(name)
+
+    def registerOutput(self, value: Value) -> int:  # noqa: N802
+        return self.add_output(value)
+
+    @contextlib.contextmanager
+    def at(self, place: Block | Node) -> Iterator[None]:
+        """Insert at the end of a block, or before a node, inside a `with`."""
+        before = (self.insert_block, self.insert_point)
+        if isinstance(place, Block):
+            self.insert_block, self.insert_point = place, None
+        else:
+            assert place.owner is not None
+            self.insert_block, self.insert_point = place.owner, None if place is place.owner.ret else place
+        try:
+            yield
+        finally:
+            self.insert_block, self.insert_point = before
+
+    def insert(self, node: Node) -> Node:
+        if self.insert_point is None:
+            return self.insert_block.append(node)
+        return node.insert_before(self.insert_point)
+
+    insertNode = insert  # noqa: N815
+
+    def create(self, kind: str, inputs: Iterable[Value] = (), outputs: int = 1, place: Range | None = None) -> Node:
+        node = Node(self, kind, inputs, outputs)
+        node.range = place
+        return node
+
+    def op(
+        self,
+        kind: str,
+        inputs: Iterable[Value] = (),
+        type: Type = TENSOR,
+        place: Range | None = None,
+        **attributes: Any,
+    ) -> Value:
+        """Insert a node with one output of a type."""
+        node = self.create(kind, inputs, 1, place)
+        node.attributes.update(attributes)
+        node.outputs_[0].type = type
+        return self.insert(node).outputs_[0]
+
+    def constant(self, value: Any, type: Type, place: Range | None = None) -> Value:
+        node = self.create("prim::Constant", place=place)
+        if value is not None:
+            node.attributes["value"] = value
+        node.outputs_[0].type = type
+        return self.insert(node).outputs_[0]
+
+    def list_of(self, element: Type, values: Sequence[Value], place: Range | None = None) -> Value:
+        return self.op("prim::ListConstruct", values, ListType(element), place)
+
+    def tuple_of(self, values: Sequence[Value], place: Range | None = None, type: Type | None = None) -> Value:
+        return self.op("prim::TupleConstruct", values, type or TupleType([v.type for v in values]), place)
+
+    def dict_of(self, type: DictType, pairs: Sequence[tuple[Value, Value]], place: Range | None = None) -> Value:
+        return self.op("prim::DictConstruct", [v for pair in pairs for v in pair], type, place)
+
+    def unpack(self, value: Value, place: Range | None = None) -> list[Value]:
+        """The elements of a tuple."""
+        assert isinstance(value.type, TupleType)
+        if value.node.kind_ == "prim::TupleConstruct":
+            return list(value.node.inputs_)
+        node = self.create("prim::TupleUnpack", [value], len(value.type.elements), place)
+        for out, t in zip(node.outputs_, value.type.elements):
+            out.type = t
+        return list(self.insert(node).outputs_)
+
+    def __str__(self) -> str:
+        return print_graph(self)
+
+    __repr__ = __str__
+
+    def str(self, show_source: bool = True) -> str:
+        return print_graph(self, show_source)
+
+    def copy(self) -> Graph:
+        return copy_graph(self)
+
+    def lint(self) -> None:
+        check(self)
+
+
+def constant_of(value: Value) -> tuple[bool, Any]:
+    """Whether the value is known when compiling, and what it is."""
+    if value.node.kind_ != "prim::Constant" or (value.type is not NONE and "value" not in value.node.attributes):
+        return False, None
+    return True, value.node.attributes.get("value")
+
+
+# -- copying ----------------------------------------------------------------------------------------------------------------
+
+
+def copy_graph(graph: Graph) -> Graph:
+    made = Graph()
+    known: dict[Value, Value] = {}
+    copy_block(graph, made, known)
+    return made
+
+
+def copy_block(block: Block, into: Block, known: dict[Value, Value]) -> None:
+    """Copy inputs, nodes and outputs into a block; `known` maps old values to new ones and grows."""
+    for value in block.inputs_:
+        known[value] = into.add_input().copy_meta(value)
+    for node in block.nodes_:
+        into.append(copy_node(node, into.graph, known))
+    for value in block.outputs_:
+        into.add_output(known.get(value, value))
+
+
+def copy_node(node: Node, graph: Graph, known: dict[Value, Value]) -> Node:
+    made = Node(graph, node.kind_, [known.get(v, v) for v in node.inputs_], len(node.outputs_))
+    made.attributes = dict(node.attributes)
+    made.range, made.scope, made.schema_ = node.range, node.scope, node.schema_
+    for old, new in zip(node.outputs_, made.outputs_):
+        known[old] = new.copy_meta(old)
+    for block in node.blocks_:
+        copy_block(block, made.add_block(), known)
+    return made
+
+
+def insert_graph(graph: Graph, inner: Graph, arguments: Sequence[Value], place: Range | None = None) -> list[Value]:
+    """Copy the nodes of another graph to the insertion point; its outputs."""
+    known = dict(zip(inner.inputs_, arguments))
+    for node in inner.nodes_:
+        made = graph.insert(copy_node(node, graph, known))
+        made.range = made.range or place
+    return [known[v] for v in inner.outputs_]
+
+
+def check(graph: Graph) -> None:
+    """Raise unless every value is defined before it is read and every use is noted."""
+
+    def visit(block: Block, seen: set[Value]) -> None:
+        seen = seen | set(block.inputs_)
+        for node in [*block.nodes_, block.ret]:
+            for index, value in enumerate(node.inputs_):
+                if value not in seen:
+                    raise RuntimeError(f"%{value.name} is read by {node.kind_} before it is defined")
+                if (node, index) not in value.uses:
+                    raise RuntimeError(f"a use of %{value.name} is not noted")
+            for inner in node.blocks_:
+                visit(inner, seen)
+            seen.update(node.outputs_)
+
+    visit(graph, set())
+
+
+# -- printing ---------------------------------------------------------------------------------------------------------------
+
+
+def quoted(text: str) -> str:
+    """A string as TorchScript writes it."""
+    out = ['"']
+    for char in text:
+        special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}  # fmt: skip
+        if char in special:
+            out.append(special[char])
+        elif char.isascii() and char.isprintable():
+            out.append(char)
+        else:
+            out.append("".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")))
+    return "".join(out) + '"'
+
+
+def number_text(value: Any) -> str:
+    """A number with all its digits."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            return "nan" if value != value else "inf" if value > 0 else "-inf"
+        text = f"{value:.17g}"
+        return text if any(c in text for c in ".en") else text + "."
+    if isinstance(value, complex):
+        return f"{number_text(value.real).rstrip('.')}{'+' if value.imag >= 0 else ''}{number_text(value.imag).rstrip('.')}j"
+    return str(value)
+
+
+def constant_text(value: Any, type: Type) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (bool, int, float, complex)):
+        return number_text(value)
+    if isinstance(type, TupleType) and isinstance(value, tuple):
+        return (
+            "("
+            + ", ".join(_part_text(v, t) for v, t in zip(value, type.elements))
+            + ("," if len(value) == 1 else "")
+            + ")"
+        )
+    if isinstance(type, ListType) and isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_part_text(v, type.element) for v in value) + "]"
+    if hasattr(value, "dim") and hasattr(value, "tolist"):
+        if value.dim() == 0:
+            number = value.item()
+            return "{" + (f"{number:g}" if isinstance(number, float) else number_text(number)) + "}"
+        return "<Tensor>"
+    if hasattr(value, "index") and hasattr(value, "type") and not isinstance(value, (list, tuple)):
+        return quoted(str(value))
+    return str(value)
+
+
+def _part_text(value: Any, type: Type) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, bool):
+        return str(value)
+    return constant_text(value, type)
+
+
+def _attributes_text(node: Node) -> str:
+    parts = []
+    for name, value in node.attributes.items():
+        if name in ("function", "code", "python"):
+            continue
+        type = node.outputs_[0].type if node.outputs_ and name == "value" else BOOL
+        text = constant_text(value, type)
+        if isinstance(value, (list, tuple)) and name != "value":
+            text = "[" + ", ".join(quoted(v) if isinstance(v, str) else str(v) for v in value) + "]"
+        parts.append(f"{name}={text}")
+    return f"[{', '.join(parts)}]" if parts else ""
+
+
+def _values_text(values: Sequence[Value]) -> str:
+    return ", ".join(f"%{v.name}" for v in values)
+
+
+def _typed(values: Sequence[Value], separator: str = ", ") -> str:
+    return separator.join(f"%{v.name} : {v.type}" for v in values)
+
+
+def print_node(node: Node, level: int, show_source: bool = True) -> str:
+    indent = "  " * level
+    left = f"{_typed(node.outputs_)} = " if node.outputs_ else " = "
+    kind = node.kind_
+    if kind == "prim::PythonOp":
+        kind = f"^{node.attributes.get('name', '?')}"
+        head = f"{indent}{left}{kind}()({_values_text(node.inputs_)})"
+    else:
+        head = f"{indent}{left}{kind}{_attributes_text(node)}({_values_text(node.inputs_)})"
+    if node.scope:
+        head += f", scope: {node.scope}"
+    if show_source and node.range is not None and str(node.range):
+        head += f" # {node.range}"
+    out = [head + "\n"]
+    for number, block in enumerate(node.blocks_):
+        out.append(f"{indent}  block{number}({_typed(block.inputs_)}):\n")
+        out += [print_node(n, level + 2, show_source) for n in block.nodes_]
+        out.append(f"{indent}    -> ({_values_text(block.outputs_)})\n")
+    return "".join(out)
+
+
+def print_graph(graph: Graph, show_source: bool = True) -> str:
+    head = f"graph({_typed(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
+    body = "".join(print_node(n, 1, show_source) for n in graph.nodes_)
+    return f"{head}{body}  return ({_values_text(graph.outputs_)})\n"

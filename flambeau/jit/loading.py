@@ -1,0 +1,469 @@
+"""The source inside archives: classes and functions by their qualified names, parsed when they are first needed.
+
+The text is parsed with `ast`, every node must be of a kind that TorchScript writes, and the compiler of `script` turns it into graphs.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import math
+from typing import Any
+
+import flambeau as torch
+
+from ..core.tensor import Tensor
+from ..nn.parameter import Parameter
+from . import signatures as notes
+from .archive import Archive
+from .emitter import Emitter
+from .functions import Definition, Function
+from .interpreter import ScriptObject, make_tuple, to_script
+from .module import RecursiveScriptModule
+from .naming import unique_name
+from .object_pickle import Pickled, Tagged
+from .resolver import Resolver
+from .schema import Argument, Schema
+from .source import Range, Source, error
+from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INT,
+    STRING,
+    ClassType,
+    DictType,
+    EnumType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
+from .values import (
+    BuiltinFunction,
+    CastValue,
+    ClassValue,
+    EnumClass,
+    FunctionValue,
+    NamedTupleClass,
+    OperatorNamespace,
+    SimpleValue,
+    SpecialForm,
+    Sugared,
+)
+
+_KINDS = (
+    ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign, ast.Expr, ast.If,
+    ast.While, ast.For, ast.Pass, ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.List,
+    ast.Dict, ast.UnaryOp, ast.USub, ast.Load, ast.Store, ast.With, ast.withitem, ast.Slice, ast.Starred, ast.BinOp, ast.BitOr,
+    ast.Compare, ast.BoolOp, ast.operator, ast.cmpop, ast.boolop, ast.Not, ast.UAdd, ast.Invert, ast.AugAssign, ast.IfExp,
+    ast.Break, ast.Continue, ast.Assert, ast.Raise, ast.Delete, ast.Del,
+)  # fmt: skip
+_FORMS = {
+    "annotate", "unchecked_cast", "uninitialized", "getattr", "hasattr", "range", "isinstance", "print", "fork", "len", "list", "tuple",
+    "dict", "zip", "enumerate",
+}  # fmt: skip
+_CASTS = {
+    "int": (INT, "Int"),
+    "float": (FLOAT, "Float"),
+    "bool": (BOOL, "Bool"),
+    "complex": (COMPLEX, "Complex"),
+    "str": (STRING, "str"),
+}
+_NUMBERS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
+
+
+def parse(text: str, filename: str) -> ast.Module:
+    """The syntax tree of a text whose every part is of a kind that archives hold."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if not isinstance(node, _KINDS):
+            raise RuntimeError(
+                f"corrupt archive: {filename} holds {type(node).__name__}, which TorchScript does not have"
+            )
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.decorator_list:
+            raise RuntimeError(f"corrupt archive: {filename} holds decorators, which TorchScript does not have")
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isascii():
+            try:  # bytes of UTF-8, one escape each
+                node.value = node.value.encode("latin-1").decode()
+            except (UnicodeEncodeError, UnicodeDecodeError):
+                pass
+    return tree
+
+
+class Loader:
+    """Loads one archive."""
+
+    def __init__(self, archive: Archive):
+        self.archive = archive
+        self.files: dict[str, dict[str, Any]] = {}
+        self.sources: dict[str, Source] = {}
+        self.types: dict[str, Any] = {}
+        self.functions: dict[str, Function] = {}
+        self.resolver = ArchiveResolver(self)
+        self.made: dict[int, Any] = {}
+        self.constants: list[Any] = []
+
+    def load(self) -> RecursiveScriptModule:
+        constants = self.archive.unpickle("constants.pkl", "constants")
+        if not isinstance(constants, tuple):
+            raise RuntimeError("corrupt archive: constants.pkl holds no tuple")
+        self.constants = [self._plain(c) for c in constants]
+        thing = self.archive.unpickle("data.pkl", "data")
+        if not isinstance(thing, Pickled):
+            raise RuntimeError("corrupt archive: data.pkl holds no module")
+        made = self.convert(thing, ANY)
+        if not isinstance(made, RecursiveScriptModule):
+            raise RuntimeError("corrupt archive: data.pkl holds no module")
+        for kind in list(self.types.values()):
+            if isinstance(kind, ClassType):
+                for method in list(kind.methods.values()):
+                    method.ensure()
+        return made
+
+    # -- definitions -----------------------------------------------------------------------------------------------------
+    def file(self, prefix: str) -> dict[str, Any]:
+        if prefix not in self.files:
+            text = self.archive.source(prefix)
+            if text is None:
+                self.files[prefix] = {}
+            else:
+                tree = parse(text, prefix)
+                self.sources[prefix] = Source(text, f"code/{prefix.replace('.', '/')}.py")
+                self.files[prefix] = {n.name: n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))}
+        return self.files[prefix]
+
+    def find(self, name: str) -> Any:
+        """The type or function of a qualified name; None if the archive has none."""
+        if name in self.types:
+            return self.types[name]
+        if name in self.functions:
+            return self.functions[name]
+        prefix, _, last = name.rpartition(".")
+        tree = self.file(prefix).get(last)
+        if isinstance(tree, ast.FunctionDef):
+            definition = Definition(tree, self.sources[prefix], self.resolver, self.defaults(tree))
+            self.functions[name] = Function(unique_name(name), definition)
+            return self.functions[name]
+        if isinstance(tree, ast.ClassDef):
+            return self.define_class(name, prefix, tree)
+        return None
+
+    def type(self, name: str) -> Any:
+        found = self.find(name)
+        if found is None or isinstance(found, Function):
+            raise RuntimeError(f"Unknown type name '{name}' in the archive")
+        return found
+
+    def define_class(self, name: str, prefix: str, tree: ast.ClassDef) -> Any:
+        bases = [b.id for b in tree.bases if isinstance(b, ast.Name)]
+        reader = Emitter(self.resolver, self.sources[prefix])
+        if "NamedTuple" in bases:
+            return self._named_tuple(name, tree, reader)
+        if "Enum" in bases:
+            return self._enum(name, tree)
+        if "Interface" in bases or "ModuleInterface" in bases:
+            return self._interface(name, tree, reader, "ModuleInterface" in bases)
+        made = ClassType(unique_name(name), is_module="Module" in bases)
+        self.types[name] = made
+        for node in tree.body:
+            self._member(made, node, reader, prefix)
+        return made
+
+    def _named_tuple(self, name: str, tree: ast.ClassDef, reader: Emitter) -> TupleType:
+        fields, kinds = [], []
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                fields.append(node.target.id)
+                kinds.append(notes.type_of(reader, node.annotation))
+        self.types[name] = made = TupleType(kinds, unique_name(name), fields)
+        return made
+
+    def _enum(self, name: str, tree: ast.ClassDef) -> EnumType:
+        members = []
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                members.append((node.targets[0].id, self.literal(node.value)))
+        made = enum.Enum(name.rpartition(".")[2], members)  # type: ignore[misc]
+        kind = notes.inferred(members[0][1]) if members else None
+        self.types[name] = found = EnumType(unique_name(name), kind or ANY, made, members)
+        return found
+
+    def _interface(self, name: str, tree: ast.ClassDef, reader: Emitter, is_module: bool) -> InterfaceType:
+        self.types[name] = made = InterfaceType(unique_name(name), is_module)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef):
+                made.methods[node.name] = notes.schema_of(reader, node, made, {})
+        return made
+
+    def _member(self, made: ClassType, node: ast.stmt, reader: Emitter, prefix: str) -> None:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if node.value is not None:
+                made.constants[node.target.id] = self.literal(node.value)
+            else:
+                made.attributes[node.target.id] = notes.type_of(reader, node.annotation)
+        elif isinstance(node, ast.FunctionDef):
+            definition = Definition(node, self.sources[prefix], self.resolver, self.defaults(node))
+            made.methods[node.name] = Function(f"{made.name}.{node.name}", definition, made)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            self._listed(made, node.targets[0], node.value, reader)
+        elif not isinstance(node, ast.Pass):
+            raise RuntimeError(f"corrupt archive: the class {made.name} holds {type(node).__name__}")
+
+    def _listed(self, made: ClassType, target: ast.expr, value: ast.expr, reader: Emitter) -> None:
+        """`__parameters__ = [...]` and `__annotations__["0"] = T`."""
+        if isinstance(target, ast.Subscript):
+            name = self.literal(target.slice)
+            if not isinstance(name, str):
+                raise RuntimeError("corrupt archive: an attribute's name is no string")
+            made.attributes[name] = notes.type_of(reader, value)
+            return
+        names = self.literal(value)
+        if not isinstance(target, ast.Name) or not isinstance(names, list):
+            raise RuntimeError(f"corrupt archive: the class {made.name} holds an assignment")
+        if target.id == "__parameters__":
+            made.parameters = set(names)
+        elif target.id == "__buffers__":
+            made.buffers = set(names)
+        elif target.id in ("__forward_hooks__", "__forward_pre_hooks__"):
+            made.hook_names = {**getattr(made, "hook_names", {}), target.id: names}  # type: ignore[attr-defined]
+
+    def defaults(self, tree: ast.FunctionDef) -> dict[str, Any]:
+        positional = tree.args.args
+        pairs = zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults)
+        return {a.arg: self.literal(d) for a, d in pairs}
+
+    def literal(self, node: ast.expr) -> Any:
+        """A constant in source."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self.literal(node.operand)
+        if isinstance(node, ast.Tuple):
+            return tuple(self.literal(e) for e in node.elts)
+        if isinstance(node, ast.List):
+            return [self.literal(e) for e in node.elts]
+        if isinstance(node, ast.Name) and node.id in _NUMBERS:
+            return _NUMBERS[node.id]
+        if isinstance(node, ast.Call):
+            name = notes.dotted(node.func)
+            if name == "annotate" and len(node.args) == 2:
+                return self.literal(node.args[1])
+            if name == "torch.device" and len(node.args) == 1:
+                return torch.device(self.literal(node.args[0]))
+            if name in ("float", "complex"):
+                return {"float": float, "complex": complex}[name](*map(self.literal, node.args))
+        if isinstance(node, ast.Attribute):
+            name = notes.dotted(node) or ""
+            if name.startswith("CONSTANTS.c"):
+                return self.constant(name.partition(".")[2])
+            owner = self.find(name.rpartition(".")[0])
+            if isinstance(owner, EnumType):
+                return owner.python_class[node.attr]
+        raise RuntimeError(f"corrupt archive: {type(node).__name__} is no constant")
+
+    def constant(self, name: str) -> Any:
+        index = name.removeprefix("c")
+        if not index.isdigit() or int(index) >= len(self.constants):
+            raise RuntimeError(f"corrupt archive: there is no constant {name}")
+        return self.constants[int(index)]
+
+    # -- objects ---------------------------------------------------------------------------------------------------------
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Tagged):
+            return self._plain(value.value)
+        if isinstance(value, list):
+            return [self._plain(v) for v in value]
+        if isinstance(value, tuple):
+            return tuple(self._plain(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._plain(v) for k, v in value.items()}
+        return self.convert(value, ANY) if isinstance(value, Pickled) else value
+
+    def convert(self, value: Any, kind: Type) -> Any:
+        """A value of the pickle as a value of a type."""
+        if isinstance(value, Tagged):
+            return self._container(value.value, kind)
+        if isinstance(value, (list, dict)):
+            return self._container(value, kind)
+        if isinstance(value, tuple):
+            inner = _pick(kind, TupleType)
+            kinds = inner.elements if inner is not None and len(inner.elements) == len(value) else [ANY] * len(value)
+            items = [self.convert(v, t) for v, t in zip(value, kinds)]
+            return make_tuple(inner, items) if inner is not None else tuple(items)
+        if not isinstance(value, Pickled):
+            return value if kind is ANY else to_script(value, kind)
+        if id(value) in self.made:
+            return self.made[id(value)]
+        found = self.type(value.qualified)
+        if isinstance(found, EnumType):
+            return found.python_class(value.arguments[0])
+        if not isinstance(found, ClassType):
+            raise RuntimeError(f"corrupt archive: an object of {value.qualified}")
+        return self._module(value, found) if found.is_module else self._object(value, found)
+
+    def _container(self, value: Any, kind: Type) -> Any:
+        if id(value) in self.made:
+            return self.made[id(value)]
+        made: Any = [] if isinstance(value, list) else {}
+        self.made[id(value)] = made
+        if isinstance(value, list):
+            inner = _pick(kind, ListType)
+            made.extend(self.convert(v, inner.element if inner is not None else ANY) for v in value)
+        else:
+            inner = _pick(kind, DictType)
+            key, item = (inner.key, inner.value) if inner is not None else (ANY, ANY)
+            made.update((self.convert(k, key), self.convert(v, item)) for k, v in value.items())
+        return made
+
+    def _object(self, value: Pickled, kind: ClassType) -> ScriptObject:
+        made = self.made[id(value)] = ScriptObject(kind)
+        setter = kind.find_method("__setstate__")
+        if setter is not None and "__getstate__" in kind.methods:
+            setter.ensure()
+            setter.run([made, self.convert(value.state, setter.schema.arguments[1].type)])
+            return made
+        self._fill(value, kind, made.slots.__setitem__)
+        return made
+
+    def _fill(self, value: Pickled, kind: ClassType, put: Any) -> None:
+        if not isinstance(value.state, dict):
+            raise RuntimeError(f"corrupt archive: an object of {kind.name} without state")
+        for name, t in kind.attributes.items():
+            if name not in value.state:
+                raise RuntimeError(f"corrupt archive: an object of {kind.name} lacks its attribute {name}")
+            put(name, self.convert(value.state[name], t))
+
+    def _module(self, value: Pickled, kind: ClassType) -> RecursiveScriptModule:
+        made = self.made[id(value)] = RecursiveScriptModule._make(kind)
+
+        def put(name: str, held: Any) -> None:
+            t = kind.attributes[name]
+            if name in kind.parameters:
+                made._parameters[name] = Parameter(held, held.requires_grad) if isinstance(held, Tensor) else held
+            elif name in kind.buffers:
+                made._buffers[name] = held
+            elif isinstance(held, RecursiveScriptModule) or isinstance(t, ClassType) and t.is_module:
+                made._modules[name] = held
+            else:
+                made.__dict__[name] = held
+
+        setter = kind.methods.get("__setstate__") if "__getstate__" in kind.methods else None
+        if setter is not None:
+            setter.ensure()
+            setter.run([made, self.convert(value.state, setter.schema.arguments[1].type)])
+        else:
+            self._fill(value, kind, put)
+        for table, target in (
+            ("__forward_pre_hooks__", kind.forward_pre_hooks),
+            ("__forward_hooks__", kind.forward_hooks),
+        ):
+            names = getattr(kind, "hook_names", {}).get(table, [])
+            if names and not target:
+                target.extend(kind.methods[n] for n in names)
+        return made
+
+
+def _pick(kind: Type, wanted: type) -> Any:
+    if isinstance(kind, OptionalType):
+        return _pick(kind.element, wanted)
+    if isinstance(kind, UnionType):
+        return next((m for m in kind.members if isinstance(m, wanted)), None)
+    return kind if isinstance(kind, wanted) else None
+
+
+# -- names in source ----------------------------------------------------------------------------------------------------------
+
+
+class ArchiveResolver(Resolver):
+    """`torch`, `ops`, `CONSTANTS`, `__torch__` and a few functions: all that source in archives can name."""
+
+    trusts_returns = True  # a NamedTuple among the constants has lost its name
+
+    def __init__(self, loader: Loader):
+        self.loader = loader
+
+    def name(self, m: Any, place: Range | None, name: str) -> Sugared | None:
+        if name == "torch":
+            return OperatorNamespace("aten")
+        if name == "ops":
+            return _Spaces()
+        if name == "CONSTANTS":
+            return _Constants(self.loader)
+        if name == "__torch__":
+            return _Qualified(self.loader, name)
+        if name in _CASTS:
+            return CastValue(_CASTS[name][0], f"aten::{_CASTS[name][1]}")
+        if name in _FORMS:
+            return SpecialForm(name)
+        if name in _NUMBERS:
+            number = _NUMBERS[name]
+            return SimpleValue(m.constant(number, COMPLEX if isinstance(number, complex) else FLOAT, place))
+        if name == "_unwrap_optional":
+            return BuiltinFunction("aten::_unwrap_optional")
+        return None
+
+    def type(self, m: Any, name: str) -> Any:
+        return (
+            self.loader.type(name) if name.startswith("__torch__.") and name != "__torch__.torch.classes.Any" else None
+        )
+
+    def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
+        return SimpleValue(value)
+
+    def sugared(self, m: Any, place: Range | None, thing: Any, constant: bool = False) -> Sugared:
+        simple = self._constant(m, place, thing, True)
+        if simple is None:
+            raise error(place, f"corrupt archive: a constant of type {type(thing).__name__}")
+        return simple
+
+
+class _Spaces(Sugared):
+    kind = "module"
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        return OperatorNamespace(name)
+
+
+class _Constants(Sugared):
+    kind = "module"
+
+    def __init__(self, loader: Loader):
+        self.loader = loader
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        value = self.loader.constant(name)
+        kind = notes.inferred(value)
+        if kind is None:
+            raise error(place, f"corrupt archive: the constant {name} has no type")
+        return SimpleValue(m.graph.constant(value, kind, place))
+
+
+class _Qualified(Sugared):
+    """A dotted name that begins with __torch__."""
+
+    kind = "module"
+
+    def __init__(self, loader: Loader, name: str):
+        self.loader, self.path = loader, name
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        full = f"{self.path}.{name}"
+        found = self.loader.find(full)
+        if found is None:
+            return _Qualified(self.loader, full)
+        if isinstance(found, Function):
+            return FunctionValue([found])
+        if isinstance(found, TupleType):
+            return NamedTupleClass(found)
+        if isinstance(found, EnumType):
+            return EnumClass(found)
+        if isinstance(found, ClassType):
+            return ClassValue(found)
+        raise error(place, f"{full} cannot be used as a value")
+
+
+__all__ = ["Argument", "Loader", "Schema", "parse"]

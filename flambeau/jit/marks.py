@@ -1,0 +1,72 @@
+"""Marks on Python functions: export, ignore, unused, overload."""
+
+from __future__ import annotations
+
+import enum
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+class Mark(enum.Enum):
+    EXPORT = "@torch.jit.export"
+    IGNORE = "@torch.jit.ignore (leave as a call to Python, cannot be torch.jit.save'd)"
+    UNUSED = "@torch.jit.unused (ignore and replace with raising of an exception)"
+    COPY = "if this method is not scripted, copy the python method onto the scripted model"
+
+
+_ATTRIBUTE = "_torchscript_modifier"
+_overloads: dict[str, list[Any]] = {}
+
+
+def mark_of(thing: Any) -> Mark | None:
+    return getattr(thing, _ATTRIBUTE, None)
+
+
+def export(fn: Callable) -> Callable:
+    """Mark a method of a module to be compiled, though `forward` does not call it."""
+    fn._torchscript_modifier = Mark.EXPORT  # type: ignore[attr-defined]
+    return fn
+
+
+def unused(fn: Any) -> Any:
+    """Mark a method that compiled code never runs: a call raises an exception there."""
+    if isinstance(fn, property):
+        getter = fn.fget
+        getter._torchscript_modifier = Mark.UNUSED  # type: ignore[union-attr]
+        if fn.fset:
+            fn.fset._torchscript_modifier = Mark.UNUSED  # type: ignore[attr-defined]
+        return fn
+    fn._torchscript_modifier = Mark.UNUSED
+    return fn
+
+
+def ignore(drop: Any = False, **kwargs: Any) -> Any:
+    """Mark a function to be left to Python, as `@ignore` or `@ignore(drop=...)`: compiled code calls back, and cannot be saved."""
+    if callable(drop):
+        drop._torchscript_modifier = Mark.IGNORE
+        return drop
+    if not isinstance(drop, bool):
+        raise RuntimeError(f"Argument to @torch.jit.ignore must be a bool or a function but got {drop}")
+    for_export = kwargs.pop("drop_on_export", None)
+    if for_export is not None:
+        warnings.warn("ignore(drop_on_export=True) has been deprecated. TorchScript will now drop the function call on compilation. Use torch.jit.unused now. {}", category=FutureWarning, stacklevel=2)  # fmt: skip
+        drop = for_export
+    elif drop:
+        warnings.warn("ignore(True) has been deprecated. TorchScript will now drop the function call on compilation. Use torch.jit.unused now. {}", category=FutureWarning, stacklevel=2)  # fmt: skip
+
+    def mark(fn: Callable) -> Callable:
+        fn._torchscript_modifier = Mark.UNUSED if drop else Mark.IGNORE  # type: ignore[attr-defined]
+        return fn
+
+    return mark
+
+
+def overload(fn: Callable) -> Callable:
+    """Declare the types of one overload; the function without this mark, of the same name, is the implementation."""
+    _overloads.setdefault(f"{fn.__module__}.{fn.__qualname__}", []).append(fn)
+    return fn
+
+
+def overloads(fn: Any) -> list[Any]:
+    return _overloads.get(f"{fn.__module__}.{fn.__qualname__}", [])

@@ -1,0 +1,451 @@
+"""Which overload of an operator a call means, and the conversions that its arguments need.
+
+Matching touches the graph only when it has succeeded: each argument becomes a small plan that is carried out at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .ir import Graph, Value
+from .schema import REQUIRED, Argument, Schema
+from .source import Range, error
+from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    INT_LIKE,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    FutureType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    Type,
+    UnionType,
+    VarType,
+    is_subtype,
+    optional_of,
+    unify,
+    without_none,
+)
+
+
+class Named(NamedTuple):
+    """An argument of a call: its value, and its name if it was given by name."""
+
+    value: Value
+    place: Range | None = None
+    name: str | None = None
+
+
+Plan = Callable[[], Value]
+
+
+class Match(NamedTuple):
+    schema: Schema
+    plans: list[Plan]
+    returns: list[Type]
+
+
+# -- conversions ------------------------------------------------------------------------------------------------------------
+
+
+def convertible_to_list(actual: Type, wanted: Type) -> bool:
+    """Whether a tuple can stand for a list: all its elements fit."""
+    if not isinstance(wanted, ListType):
+        return False
+    if isinstance(actual, ListType):
+        return True
+    if isinstance(actual, TupleType):
+        return all(is_subtype(e, wanted.element) for e in actual.elements)
+    return False
+
+
+def plan_conversion(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool) -> tuple[Plan, Type]:
+    """How to make a value of a type from another one, and the type that this gives (it may still not fit)."""
+    actual = value.type
+    if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType) and actual is not NONE:
+        return plan_conversion(graph, place, wanted.element, value, allow)
+    if value.node.kind_ == "prim::EmptyListLiteral" and isinstance(wanted, ListType):
+        element = wanted.element
+        return (lambda: graph.list_of(element, [], place)), wanted
+    if isinstance(actual, TupleType):
+        target = without_none(wanted)
+        if isinstance(target, ListType) and convertible_to_list(actual, target):
+            element = target.element
+            return (lambda: graph.list_of(element, graph.unpack(value, place), place)), target
+        if (
+            isinstance(wanted, TupleType)
+            and len(wanted.elements) == len(actual.elements)
+            and not is_subtype(actual, wanted)
+        ):
+            return _plan_tuple(graph, place, wanted, value, allow)
+    if allow:
+        to = _implicit(actual, wanted)
+        if to is not None:
+            kind, result = to
+            return (lambda: graph.op(kind, [value], result, place)), result
+    return (lambda: value), actual
+
+
+def _plan_tuple(graph: Graph, place: Range | None, wanted: TupleType, value: Value, allow: bool) -> tuple[Plan, Type]:
+    actual = value.type
+    assert isinstance(actual, TupleType)
+    if value.node.kind_ == "prim::TupleConstruct":
+        parts = [plan_conversion(graph, place, w, v, allow) for w, v in zip(wanted.elements, value.node.inputs_)]
+        made = TupleType([t for _, t in parts])
+        return (lambda: graph.tuple_of([p() for p, _ in parts], place)), made
+    return (lambda: value), actual
+
+
+def _implicit(actual: Type, wanted: Type) -> tuple[str, Type] | None:
+    """The operator that converts silently."""
+    if isinstance(actual, TensorType):
+        words = {FLOAT: "FloatImplicit", COMPLEX: "ComplexImplicit", INT: "IntImplicit", NUMBER: "ScalarImplicit"}
+        return (f"aten::{words[wanted]}", wanted) if wanted in words else None
+    if actual is NUMBER:
+        words = {FLOAT: "Float", COMPLEX: "Complex", INT: "Int"}
+        return (f"aten::{words[wanted]}", wanted) if wanted in words else None
+    if actual is BOOL:
+        if wanted is FLOAT:
+            return "aten::Float", FLOAT
+        return ("aten::Int", INT) if wanted in (INT, NUMBER) else None
+    if actual is STRING and wanted is DEVICE:
+        return "aten::device", DEVICE
+    return None
+
+
+def convert(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool = False) -> Value:
+    """The value converted to a type as far as TorchScript does so silently."""
+    plan, _ = plan_conversion(graph, place, wanted, value, allow)
+    return plan()
+
+
+# -- type variables ---------------------------------------------------------------------------------------------------------
+
+
+def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | None:
+    """Find out what a schema's type variables stand for; what is wrong, if anything."""
+    if isinstance(formal, VarType):
+        before = known.get(formal.name)
+        joined = actual if before is None else unify(before, actual)
+        if joined is None:
+            return f"Type variable '{formal.name}' previously matched to type {before} is matched to type {actual}"
+        known[formal.name] = joined
+        return None
+    if isinstance(formal, OptionalType):
+        if isinstance(actual, OptionalType):
+            return bind_variables(formal.element, actual.element, known)
+        if actual is not NONE:
+            return bind_variables(formal.element, actual, known)
+        return None
+    if isinstance(formal, ListType):
+        if isinstance(actual, ListType):
+            return bind_variables(formal.element, actual.element, known)
+        if isinstance(actual, TupleType):
+            if not actual.elements:
+                return "Cannot match empty tuple"
+            joined = actual.elements[0]
+            for e in actual.elements[1:]:
+                step = unify(joined, e)
+                if step is None:
+                    return f"Cannot match {formal} to {actual}"
+                joined = step
+            return bind_variables(formal.element, joined, known)
+        return f"Cannot match {formal.code} to {actual.code}"
+    pairs: Sequence[tuple[Type, Type]] = ()
+    if isinstance(formal, TupleType) and isinstance(actual, TupleType) and len(formal.elements) == len(actual.elements):
+        pairs = list(zip(formal.elements, actual.elements))
+    elif isinstance(formal, DictType) and isinstance(actual, DictType):
+        pairs = [(formal.key, actual.key), (formal.value, actual.value)]
+    elif isinstance(formal, FutureType) and isinstance(actual, FutureType):
+        pairs = [(formal.element, actual.element)]
+    else:
+        return f"Cannot match {formal.code} to {actual.code}"
+    for f, a in pairs:
+        wrong = bind_variables(f, a, known) if has_variables(f) else None
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def has_variables(t: Type) -> bool:
+    return isinstance(t, VarType) or any(map(has_variables, t.contained()))
+
+
+def filled(t: Type, known: dict[str, Type]) -> Type:
+    """A type with the variables replaced by what they stand for."""
+    if isinstance(t, VarType):
+        return known.get(t.name, ANY)
+    parts = t.contained()
+    return t.with_contained([filled(p, known) for p in parts]) if parts and has_variables(t) else t
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------------
+
+
+def plan_argument(
+    graph: Graph,
+    place: Range | None,
+    argument: Argument,
+    given: Named,
+    allow: bool,
+    known: dict[str, Type],
+    wrong: list[str],
+) -> Plan | None:
+    value = given.value
+    actual = value.type
+    formal = argument.type
+    if argument.size is not None and isinstance(without_none(formal), ListType):
+        element = without_none(formal).element  # type: ignore[attr-defined]
+        if (
+            actual is element
+            or (actual in INT_LIKE and element in INT_LIKE)
+            or (allow and element in (INT, FLOAT) and isinstance(actual, TensorType))
+        ):
+            size = argument.size
+            one, _ = plan_conversion(graph, place, element, value, allow)
+
+            def repeated() -> Value:
+                item = one()
+                return graph.list_of(element, [item] * size, place)
+
+            return repeated
+    if has_variables(formal):
+        problem = bind_variables(formal, actual, known) if value.node.kind_ != "prim::EmptyListLiteral" else None
+        if problem is not None:
+            wrong.append(
+                f"Could not match type {actual.code} to {formal.code} in argument '{argument.name}': {problem}.\n"
+            )
+            return None
+        wanted = filled(formal, known)
+    else:
+        wanted = formal
+    plan, result = plan_conversion(graph, place, wanted, value, allow)
+    why: list[str] = []
+    if is_subtype(result, wanted, why):
+        return plan
+    message = f"Expected a value of type '{_spoken(wanted)}' for argument '{argument.name}' but instead found type '{_found(actual)}'.\n"
+    if (
+        isinstance(wanted, ListType)
+        and isinstance(actual, ListType)
+        and value.node.kind_ == "prim::ListConstruct"
+        and not value.node.inputs_
+    ):
+        message += "Empty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)\n"
+    if why:
+        message += why[0] + "\n"
+    if (
+        isinstance(wanted, TensorType)
+        and actual in (INT, FLOAT, BOOL)
+        or (isinstance(wanted, TensorType) and actual is NUMBER)
+    ):
+        pass
+    wrong.append(message)
+    return None
+
+
+def _spoken(t: Type) -> str:
+    return t.repr_str()
+
+
+def _found(t: Type) -> str:
+    return t.repr_str()
+
+
+def _takes_rest(schema: Schema, index: int) -> bool:
+    """Whether positional arguments from here on may stand for a list: `torch.zeros(2, 3)`."""
+    argument = schema.arguments[index]
+    last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].keyword_only
+    kind = argument.type
+    return (
+        last
+        and argument.size is None
+        and isinstance(kind, ListType)
+        and not has_variables(kind)
+        and not isinstance(kind.element, (ListType, TupleType))
+    )
+
+
+def try_match(
+    graph: Graph,
+    place: Range | None,
+    schema: Schema,
+    args: Sequence[Named],
+    kwargs: Sequence[Named],
+    owner: Named | None,
+    allow: bool,
+    wrong: list[str],
+) -> Match | None:
+    """Match a call to one schema; what does not fit is added to `wrong`."""
+    known: dict[str, Type] = {}
+    plans: list[Plan] = []
+    used = [False] * len(kwargs)
+    position = 0
+    taken_owner = owner is None
+    for index, argument in enumerate(schema.arguments):
+        given: Named | None = None
+        if not taken_owner and argument.name == "self":
+            given, taken_owner = owner, True
+        elif not argument.keyword_only and position < len(args):
+            if _takes_rest(schema, index) and _is_spread(args, position, argument.type):
+                plan = _plan_rest(graph, place, argument, args[position:], allow, wrong)
+                if plan is None:
+                    return None
+                plans.append(plan)
+                position = len(args)
+                continue
+            given = args[position]
+            position += 1
+        else:
+            found = next((i for i, k in enumerate(kwargs) if k.name == argument.name), None)
+            if found is not None:
+                used[found] = True
+                given = kwargs[found]
+            elif argument.default is not REQUIRED:
+                plans.append(_plan_default(graph, argument, filled(argument.type, known)))
+                continue
+            else:
+                wrong.append(f"Argument {schema.arguments[index].name} not provided.\n")
+                return None
+        assert given is not None
+        plan = plan_argument(graph, place, argument, given, allow, known, wrong)
+        if plan is None:
+            return None
+        plans.append(plan)
+    if not taken_owner:
+        wrong.append("Provided self argument not used in schema.\n")
+        return None
+    if schema.varargs:
+        plans += [(lambda v=a.value: v) for a in args[position:]]
+    elif position < len(args):
+        taken = sum(not a.keyword_only for a in schema.arguments)
+        wrong.append(f"Expected at most {taken} arguments but found {len(args)} positional arguments.\n")
+        return None
+    for i, k in enumerate(kwargs):
+        if not used[i]:
+            text = f"Keyword argument {k.name} unknown.\n" if schema.index_of(k.name or "") is None else f"Argument {k.name} specified twice in schema.\n"  # fmt: skip
+            wrong.append(text)
+            return None
+    return Match(schema, plans, [filled(t, known) for t in schema.returns])
+
+
+def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
+    """Whether the rest of the arguments are the elements of a list rather than one list."""
+    first = args[position].value.type
+    assert isinstance(kind, ListType)
+    if isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType)):
+        return False
+    return True
+
+
+def _plan_rest(
+    graph: Graph, place: Range | None, argument: Argument, rest: Sequence[Named], allow: bool, wrong: list[str]
+) -> Plan | None:
+    element = argument.type.element  # type: ignore[attr-defined]
+    plans = []
+    for given in rest:
+        plan, result = plan_conversion(graph, place, element, given.value, allow)
+        if not is_subtype(result, element):
+            wrong.append(
+                f"Expected a value of type '{_spoken(argument.type)}' for argument '{argument.name}' but instead found type"
+                f" '{_found(given.value.type)}'.\n"
+            )
+            return None
+        plans.append(plan)
+    return lambda: graph.list_of(element, [p() for p in plans], place)
+
+
+def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
+    default = argument.default
+    if (
+        isinstance(argument.size, int)
+        and isinstance(without_none(kind), ListType)
+        and isinstance(default, (int, float))
+        and not isinstance(default, bool)
+    ):
+        default = [default] * argument.size
+    return lambda: insert_constant(graph, default, kind)
+
+
+def insert_constant(graph: Graph, value: Any, kind: Type, place: Range | None = None) -> Value:
+    """A constant of a Python value whose type is wanted to be `kind`."""
+    if value is None:
+        return graph.constant(None, NONE, place)
+    target = without_none(kind)
+    if isinstance(value, list) and isinstance(target, ListType):
+        return graph.constant(list(value), ListType(INT if target.element in INT_LIKE else target.element), place)
+    if isinstance(value, bool):
+        return graph.constant(value, BOOL, place)
+    if isinstance(value, int):
+        return graph.constant(float(value), FLOAT, place) if target is FLOAT else graph.constant(value, INT, place)
+    if isinstance(value, float):
+        return graph.constant(value, FLOAT, place)
+    if isinstance(value, complex):
+        return graph.constant(value, COMPLEX, place)
+    if isinstance(value, str):
+        return graph.constant(value, STRING, place)
+    return graph.constant(value, target, place)
+
+
+def match_call(
+    graph: Graph,
+    place: Range | None,
+    schemas: Sequence[Schema],
+    args: Sequence[Named],
+    kwargs: Sequence[Named],
+    owner: Named | None = None,
+    render: bool = True,
+) -> Match:
+    """The first schema that a call fits, without conversions if possible; else an error that names all of them."""
+    for allow in (False, True) if len(schemas) > 1 else (True,):
+        for schema in schemas:
+            found = try_match(graph, place, schema, args, kwargs, owner, allow, [])
+            if found is not None:
+                return found
+    reports = []
+    for schema in schemas:
+        wrong: list[str] = []
+        try_match(graph, place, schema, args, kwargs, owner, True, wrong)
+        reports.append((schema, wrong[-1] if wrong else ""))
+    if len(schemas) == 1:
+        schema, text = reports[0]
+        raise error(place, f"\n{schema}:\n{text.rstrip(chr(10))}")
+    lines = ["Arguments for call are not valid.\nThe following variants are available:\n"]
+    lines += [f"  \n  {schema}:\n  {text}" for schema, text in reports]
+    lines.append("\nThe original call is")
+    raise error(place, "".join(lines))
+
+
+def carry_out(graph: Graph, kind: str, match: Match, place: Range | None) -> Value:
+    """Insert the node of a matched call; its result (a tuple if there are several)."""
+    inputs = [plan() for plan in match.plans]
+    node = graph.create(kind, inputs, len(match.returns), place)
+    node.schema_ = match.schema
+    for out, t in zip(node.outputs_, match.returns):
+        out.type = t
+    graph.insert(node)
+    if len(match.returns) == 1:
+        return node.outputs_[0]
+    if not match.returns:
+        return graph.constant(None, NONE, place)
+    fields = match.schema.fields
+    type = TupleType(match.returns, None, fields if len(fields) == len(match.returns) else ())
+    return graph.tuple_of(list(node.outputs_), place, type)
+
+
+__all__ = [
+    "ClassType", "InterfaceType", "Named", "bind_variables", "carry_out", "convert", "insert_constant", "match_call", "optional_of",
+    "TENSOR",
+]  # fmt: skip

@@ -1,0 +1,466 @@
+"""Compiled modules as Python objects: nn.Modules whose methods are graphs."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+from typing import Any
+
+import flambeau as torch
+
+from ..core.tensor import Tensor
+from ..nn.parameter import Parameter
+from . import layers, printing
+from .functions import Function
+from .interpreter import ScriptObject, to_script
+from .ir import Graph
+from .marks import Mark, mark_of
+from .types import ANY, ClassType
+
+_Module = torch.nn.Module
+
+
+class ScriptModule(_Module):
+    """The base of compiled modules. `class M(ScriptModule)` with methods marked @script_method is PyTorch's older way to make one."""
+
+    script_type: ClassType
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__ or cls.__module__.startswith("flambeau.jit"):
+            return
+        first = cls.__init__
+
+        def init(self: Any, *args: Any, **more: Any) -> None:
+            first(self, *args, **more)
+            if type(self) is cls and "script_type" not in self.__dict__:
+                _compile_old_style(self)
+
+        cls.__init__ = init  # type: ignore[method-assign]
+
+    def __getattr__(self, name: str) -> Any:
+        kind: ClassType | None = self.__dict__.get("script_type")
+        if kind is not None:
+            if name in ("graph", "inlined_graph", "code", "code_with_constants", "schema"):
+                forward = kind.find_method("forward")
+                if forward is None:
+                    raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+                return getattr(ScriptMethod(self, forward), name)
+            if not (name.startswith("__") and name.endswith("__")) or name in kind.methods:
+                if name not in self._parameters and name not in self._buffers and name not in self._modules:
+                    found = self._script_attribute(kind, name)
+                    if found is not None:
+                        return found
+        return super().__getattr__(name)
+
+    def _script_attribute(self, kind: ClassType, name: str) -> Any:
+        if name in kind.methods:
+            return ScriptMethod(self, kind.methods[name])
+        if name in kind.constants:
+            return kind.constants[name]
+        if name in kind.properties:
+            return kind.properties[name][0](self)
+        if name in kind.static_methods:
+            return kind.static_methods[name]
+        return None
+
+    # -- what programs see -----------------------------------------------------------------------------------------------
+    def _slot(self, name: str) -> Any:
+        own = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules"):
+            if name in own[table]:
+                return own[table][name]
+        return own[name]
+
+    def _set_slot(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        for table in ("_parameters", "_buffers", "_modules"):
+            if name in own[table]:
+                own[table][name] = value
+                return
+        own[name] = value
+
+
+def _compile_old_style(self: Any) -> None:
+    from . import recursive
+
+    marked = {
+        name: value.__wrapped_script__
+        for name in dir(type(self))
+        if hasattr(value := inspect.getattr_static(type(self), name, None), "__wrapped_script__")
+    }
+    concrete = recursive._read(self, True, {})
+    kind = recursive._make_type(concrete)
+    concrete.script_type = kind
+    self.__dict__["script_type"] = kind
+    for name, inner in list(self._modules.items()):
+        if inner is not None:
+            self._modules[name] = recursive.script_module(inner) if not isinstance(inner, ScriptModule) else inner
+    for name, kind_of in concrete.attributes.items():
+        if name in self.__dict__:
+            value = self.__dict__[name]
+            self.__dict__[name] = to_script(
+                getattr(value, "value", value) if type(value).__name__ == "Attribute" else value, kind_of
+            )
+    for name, function in marked.items():
+        kind.methods[name] = recursive.method_for(kind, function, name)
+    for name in marked:
+        kind.methods[name].ensure()
+
+
+class ScriptMethod:
+    """A method of a compiled module, bound to it."""
+
+    def __init__(self, owner: Any, function: Function):
+        self.owner, self.function = owner, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(self.owner, *args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        return self.function.base_name
+
+    @property
+    def graph(self) -> Graph:
+        return self.function.graph
+
+    @property
+    def inlined_graph(self) -> Graph:
+        from . import inlining
+
+        return inlining.inlined(self.function.graph)
+
+    @property
+    def code(self) -> str:
+        return printing.method_code(self.function)[0]
+
+    @property
+    def code_with_constants(self) -> Any:
+        return printing.code_with_constants(self.function)
+
+    @property
+    def schema(self) -> Any:
+        return self.function.schema
+
+    @property
+    def __self__(self) -> Any:
+        return self.owner
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.inlined_graph
+
+
+class RecursiveScriptModule(ScriptModule):
+    """A module made by `script`, `trace` or `load`."""
+
+    original_module: Any
+
+    def __init__(self, *_: Any) -> None:
+        raise RuntimeError("RecursiveScriptModule is made by torch.jit.script, trace or load")
+
+    @classmethod
+    def _make(cls, kind: ClassType, original: Any = None) -> RecursiveScriptModule:
+        made = cls.__new__(cls)
+        _Module.__init__(made)
+        made.__dict__["script_type"] = kind
+        made.__dict__["_initialized"] = True
+        return made
+
+    def _fill(self, module: Any, concrete: Any) -> None:
+        """Take over parameters, buffers and attributes of a Python module."""
+        own = self.__dict__
+        own["training"] = module.training
+        for name in concrete.parameters:
+            self._parameters[name] = module._parameters[name]
+        ordered = {n: self._parameters[n] for n in module._parameters if n in self._parameters}
+        self._parameters.clear()
+        self._parameters.update(ordered)
+        for name in module._buffers:
+            if name in concrete.buffers:
+                self._buffers[name] = module._buffers[name]
+        own["_non_persistent_buffers_set"] = set(module._non_persistent_buffers_set)
+        extra = layers.extra_attributes(module)
+        for name, kind in concrete.attributes.items():
+            if name in self._parameters or name in self._buffers or name in self._modules:
+                continue
+            value = extra[name][1] if name in extra else getattr(module, name, None)
+            if type(value).__name__ == "Attribute" and hasattr(value, "value"):
+                value = value.value
+            try:
+                own[name] = to_script(value, kind)
+            except TypeError as problem:
+                raise RuntimeError(
+                    f"Could not convert attribute '{name}' of '{type(module).__name__}' to {kind.repr_str()}: {problem}"
+                ) from None
+
+    def _adopt(self, module: Any) -> None:
+        """Keep what stays Python: ignored methods, and names that containers need."""
+        kind = type(module)
+        for name in dir(kind):
+            function = inspect.getattr_static(kind, name, None)
+            if inspect.isfunction(function) and mark_of(function) in (Mark.IGNORE, Mark.UNUSED, Mark.COPY):
+                self.__dict__[name] = function.__get__(self)
+
+    @property
+    def original_name(self) -> str:
+        return self.script_type.name.rpartition(".")[2]
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        return f"original_name={self.original_name}"
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        found = self.script_type.find_method("forward")
+        if found is None:
+            raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
+        kind = self.script_type
+        if kind.forward_pre_hooks or kind.forward_hooks:
+            return self._forward_with_hooks(found, args, kwargs)
+        return found(self, *args, **kwargs)
+
+    def _forward_with_hooks(self, forward: Function, args: tuple, kwargs: dict) -> Any:
+        for hook in self.script_type.forward_pre_hooks:
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = forward(self, *args, **kwargs)
+        for hook in self.script_type.forward_hooks:
+            changed = hook(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def forward_magic_method(self, name: str, *args: Any) -> Any:
+        found = self.script_type.find_method(name)
+        if found is None:
+            raise NotImplementedError(name)
+        return found(self, *args)
+
+    def __len__(self) -> int:
+        if self.script_type.find_method("__len__") is not None and "__len__" in self.script_type.methods:
+            return self.forward_magic_method("__len__")
+        return len(self._modules)
+
+    def __iter__(self) -> Any:
+        names = list(self._modules)
+        return iter(names if _is_dict(self.script_type) else self._modules.values())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            return self._modules[index]
+        items = list(self._modules.values())
+        return items[index]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._modules
+
+    def items(self) -> Any:
+        return self._modules.items()
+
+    def keys(self) -> Any:
+        return self._modules.keys()
+
+    def values(self) -> Any:
+        return self._modules.values()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.script_type.methods, *self.script_type.attributes})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        kind: ClassType = own["script_type"]
+        if name in kind.constants:
+            raise AttributeError(f"Cannot mutate TorchScript constant value: '{name}'. Value: '{value}'")
+        if name in self._modules and isinstance(value, _Module) and not isinstance(value, ScriptModule):
+            raise RuntimeError(f"Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{name}': {value}")  # fmt: skip
+        if name in kind.attributes and name not in self._modules:
+            if isinstance(value, Tensor) and name in self._parameters and not isinstance(value, Parameter):
+                self._parameters[name] = value  # type: ignore[assignment]
+                return
+            try:
+                self._set_slot(name, to_script(value, kind.attributes[name]))
+            except TypeError as problem:
+                raise RuntimeError(f"Could not convert value for attribute '{name}': {problem}") from None
+            return
+        super().__setattr__(name, value)
+
+    # -- programs ---------------------------------------------------------------------------------------------------------
+    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("there is no executor with a debug state in Flambeau")
+
+    def save(self, f: Any, **kwargs: Any) -> None:
+        from . import archive
+
+        archive.save(self, f, **kwargs)
+
+    def save_to_buffer(self, **kwargs: Any) -> bytes:
+        buffer = io.BytesIO()
+        self.save(buffer, **kwargs)
+        return buffer.getvalue()
+
+    def define(self, src: str) -> None:
+        """Add methods from their text."""
+        from . import compilation
+
+        compilation.define_methods(self, src)
+
+    def _method_names(self) -> list[str]:
+        return list(self.script_type.methods)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.inlined_graph
+
+    def get_method(self, name: str) -> ScriptMethod:
+        return ScriptMethod(self, self.script_type.methods[name])
+
+    @property
+    def _c(self) -> Any:
+        return _Inner(self)
+
+    def __copy__(self) -> RecursiveScriptModule:
+        return self._copied({}, lambda value: value)
+
+    def __deepcopy__(self, memo: dict) -> RecursiveScriptModule:
+        return self._copied(memo, lambda value: copy.deepcopy(value, memo))
+
+    def _copied(self, memo: dict, copied: Any) -> RecursiveScriptModule:
+        made = type(self)._make(self.script_type)
+        memo[id(self)] = made
+        for name, value in self.__dict__.items():
+            if name in ("script_type", "_initialized"):
+                continue
+            if inspect.ismethod(value):
+                made.__dict__[name] = value.__func__.__get__(made)
+            else:
+                made.__dict__[name] = copied(value)
+        return made
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of script and non-script modules is not supported. For purely script modules use my_script_module.save(<filename>) instead.")  # fmt: skip
+
+
+class TopLevelTracedModule(RecursiveScriptModule):
+    """What `trace` returns for a module."""
+
+
+class TracedModule(ScriptModule):
+    """The parts of a traced module."""
+
+
+class _Inner:
+    """The names that PyTorch's C++ modules answer to."""
+
+    def __init__(self, owner: RecursiveScriptModule):
+        self._owner = owner
+
+    def _method_names(self) -> list[str]:
+        return list(self._owner.script_type.methods)
+
+    def _get_method(self, name: str) -> ScriptMethod:
+        return ScriptMethod(self._owner, self._owner.script_type.methods[name])
+
+    def getattr(self, name: str) -> Any:
+        return self._owner._slot(name)
+
+    def setattr(self, name: str, value: Any) -> None:
+        self._owner._set_slot(name, value)
+
+    def hasattr(self, name: str) -> bool:
+        return name in self._owner.script_type.attributes
+
+    def _type(self) -> ClassType:
+        return self._owner.script_type
+
+    def qualified_name(self) -> str:
+        return self._owner.script_type.name
+
+    def dump_to_str(self, *_: Any) -> str:
+        return repr(self._owner)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Inner) and other._owner is self._owner
+
+    def __hash__(self) -> int:
+        return id(self._owner)
+
+
+def _is_dict(kind: ClassType) -> bool:
+    concrete = getattr(kind, "concrete", None)
+    return concrete is not None and concrete.container == "dict"
+
+
+class ScriptFunction:
+    """A compiled function."""
+
+    def __init__(self, function: Function, original: Any = None):
+        self.script_function = function
+        self._torchdynamo_inline = original
+        self.__doc__ = getattr(original, "__doc__", None)
+        self.__name__ = getattr(original, "__name__", function.base_name)
+        self.__qualname__ = getattr(original, "__qualname__", self.__name__)
+        self.__module__ = getattr(original, "__module__", __name__)
+        self.__original_fn = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.script_function(*args, **kwargs)
+
+    @property
+    def graph(self) -> Graph:
+        return self.script_function.graph
+
+    @property
+    def inlined_graph(self) -> Graph:
+        from . import inlining
+
+        return inlining.inlined(self.graph)
+
+    @property
+    def code(self) -> str:
+        return printing.method_code(self.script_function)[0]
+
+    @property
+    def code_with_constants(self) -> Any:
+        return printing.code_with_constants(self.script_function)
+
+    @property
+    def schema(self) -> Any:
+        return self.script_function.schema
+
+    @property
+    def name(self) -> str:
+        return self.script_function.base_name
+
+    @property
+    def qualified_name(self) -> str:
+        return self.script_function.qualified_name
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        return self.inlined_graph
+
+    def get_debug_state(self) -> Any:
+        raise NotImplementedError("there is no executor with a debug state in Flambeau")
+
+    def save(self, f: Any, _extra_files: dict | None = None) -> None:
+        from . import archive
+
+        archive.save_function(self.script_function, f, _extra_files)
+
+    def save_to_buffer(self, _extra_files: dict | None = None) -> bytes:
+        buffer = io.BytesIO()
+        self.save(buffer, _extra_files)
+        return buffer.getvalue()
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("ScriptFunction cannot be pickled")
+
+    def __repr__(self) -> str:
+        return f"<torch.jit.ScriptFunction object at {id(self):#x}>"
+
+
+__all__ = ["ANY", "RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule", "ScriptObject"]

@@ -1,0 +1,56 @@
+"""Qualified names: `__torch__.torch.nn.modules.linear.Linear`, made unique where several classes share one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_taken: set[str] = set()
+_counter = [0]
+
+
+def qualified_name(thing: Any) -> str:
+    """The name of a function or a class as archives write it: PyTorch's name for what is PyTorch's."""
+    module = getattr(thing, "__module__", None) or "__main__"
+    name = getattr(thing, "_jit_override_qualname", None)
+    if name:
+        return name
+    module = re.sub(r"^flambeau\.vision\b", "torchvision", module)
+    module = re.sub(r"^flambeau\b", "torch", module)
+    if module == "torch.jit.forms":
+        module = "torch.autograd.grad_mode"
+    short = getattr(thing, "__name__", type(thing).__name__)
+    if short == "<lambda>":
+        short = "_lambda"
+    if "." in short:
+        raise RuntimeError(f"Could not get qualified name for class '{short}': '{short}' is not a valid identifier")
+    parts = [p for p in module.split(".") if p not in ("__main__", "<locals>")]
+    return ".".join(["__torch__", *(_identifier(p) for p in parts), short])
+
+
+def _identifier(part: str) -> str:
+    return re.sub(r"\W", "_", part)
+
+
+def unique_name(name: str) -> str:
+    """The name, or one with a `___torch_mangle_N` before its last part if it is taken."""
+    if name not in _taken:
+        _taken.add(name)
+        return name
+    return mangled(name)
+
+
+def mangled(name: str) -> str:
+    head, _, last = re.sub(r"\.___torch_mangle_\d+", "", name).rpartition(".")
+    while True:
+        made = f"{head}.___torch_mangle_{_counter[0]}.{last}"
+        _counter[0] += 1
+        if made not in _taken:
+            _taken.add(made)
+            return made
+
+
+def forget_names() -> None:
+    """Start anew: for tests that compare names."""
+    _taken.clear()
+    _counter[0] = 0

@@ -1,0 +1,662 @@
+"""Graphs as source: the Python subset that `.code` shows and archives hold.
+
+A value that is used once, at the place where it would be computed anyway, is written inside the expression that uses it; the others
+get variables named after what the program called them.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .functions import Function
+from .ir import Block, Node, Value, constant_of, number_text, quoted
+from .schema import REQUIRED, Argument, Schema
+from .types import (
+    NONE,
+    STRING,
+    ClassType,
+    DictType,
+    EnumType,
+    FunctionType,
+    FutureType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TupleType,
+    Type,
+    UnionType,
+)
+
+INT_MAX = 9223372036854775807
+_LONG = 40
+_RESERVED = frozenset(
+    {
+        *keyword.kwlist, "_", "self", "print", "uninitialized", "CONSTANTS", "ops", "__torch__", "torch", "fork", "annotate", "attribute",
+        "inf", "infj", "nan", "nanj", "range", "float", "int", "bool", "complex", "getattr", "str", "list", "dict", "tuple", "isinstance",
+        "unchecked_cast", "List", "Tuple", "Dict", "Optional", "Union", "Tensor", "Any", "Future", "Final", "Module", "NamedTuple", "Enum",
+    }
+)  # fmt: skip
+
+TypeName = Callable[[Type], str]
+
+
+class ConstMap(NamedTuple):
+    const_mapping: dict[str, Any]
+
+
+def type_text(kind: Type) -> str:
+    return kind.code
+
+
+class Printer:
+    """Writes functions; collects the tensors and the types that they mention."""
+
+    def __init__(self, importable: bool = False):
+        self.importable = importable  # whether the text is to be read again
+        self.constants: list[Any] = []
+        self.types: list[Any] = []  # classes and functions mentioned, in order
+
+    # -- functions -------------------------------------------------------------------------------------------------------
+    def function(self, function: Function, level: int = 0) -> str:
+        return _Body(self, level).function(function)
+
+    def mention(self, thing: Any) -> None:
+        if thing not in self.types:
+            self.types.append(thing)
+
+    def type_name(self, kind: Type) -> str:
+        for inner in _named(kind):
+            self.mention(inner)
+        return kind.code
+
+    def constant(self, tensor: Any) -> str:
+        for index, known in enumerate(self.constants):
+            if known is tensor:
+                return f"CONSTANTS.c{index}"
+        self.constants.append(tensor)
+        return f"CONSTANTS.c{len(self.constants) - 1}"
+
+
+def _named(kind: Type) -> list[Type]:
+    if isinstance(kind, (ClassType, InterfaceType, EnumType)):
+        return [kind]
+    found = [n for part in kind.contained() for n in _named(part)]
+    return [*found, kind] if isinstance(kind, TupleType) and kind.tuple_name else found
+
+
+class _Body:
+    def __init__(self, printer: Printer, level: int):
+        self.printer, self.level = printer, level
+        self.lines: list[str] = []
+        self.names: dict[Value, str] = {}
+        self.used: set[str] = set()
+        self.next: dict[str, int] = {}
+        self.inline: set[Node] = set()
+
+    # -- names -----------------------------------------------------------------------------------------------------------
+    def fresh(self, candidate: str) -> str:
+        name = candidate
+        while name in self.used or name in _RESERVED:
+            number = self.next.get(name, 0) if name == candidate else self.next.get(candidate, 0)
+            self.next[candidate] = number + 1
+            name = f"{candidate}{number}"
+        self.used.add(name)
+        return name
+
+    def define(self, values: Sequence[Value]) -> None:
+        for value in values:
+            if value not in self.names:
+                self.names[value] = self.fresh(_base_name(value))
+
+    def use(self, value: Value) -> str:
+        return self.names[value]
+
+    def put(self, text: str) -> None:
+        self.lines.append("  " * self.level + text)
+
+    # -- the whole -------------------------------------------------------------------------------------------------------
+    def function(self, function: Function) -> str:
+        graph, schema = function.graph, function.schema
+        self.scan(graph)
+        self.define(graph.inputs_)
+        head = self._head(function, schema, graph.inputs_)
+        self.level += 1
+        self.block(graph, bool(graph.outputs_))
+        self.leave(graph)
+        return head + "\n".join(self.lines) + "\n"
+
+    def _head(self, function: Function, schema: Schema, values: Sequence[Value]) -> str:
+        indent = "  " * self.level
+        words = []
+        for number, (argument, value) in enumerate(zip(schema.arguments, values)):
+            name = self.use(value)
+            if number == 0 and function.owner is not None:
+                word = f"self: {self.printer.type_name(argument.type)}" if self.printer.importable else "self"
+                self.names[value] = "self"
+                words.append(word)
+                continue
+            word = f"{name}: {self.printer.type_name(argument.type)}"
+            if argument.default is not REQUIRED:
+                word += f"={self.literal(argument.default, argument.type)}"
+            words.append(word)
+        inside = f",\n{indent}    ".join(words)
+        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(schema.result_type())}:\n"
+
+    def leave(self, block: Block) -> None:
+        self.split(block.outputs_)
+        if block.outputs_:
+            self.put("return " + ", ".join(map(self.use, block.outputs_)))
+
+    def block(self, block: Block, more: bool) -> None:
+        """The statements of a block; `more` if others follow in it."""
+        if not block.nodes_ and not more:
+            self.put("pass")
+            return
+        before = len(self.lines)
+        for node in block.nodes_:
+            self.node(node)
+        if len(self.lines) == before and not more:
+            self.put("pass")
+
+    # -- what is written inside expressions ---------------------------------------------------------------------------------
+    def scan(self, block: Block) -> None:
+        order = {node: i for i, node in enumerate(block.nodes_)}
+        self._scan_node(block, order, block.ret)
+        for node in reversed(block.nodes_):
+            self._scan_node(block, order, node)
+
+    def _before(self, block: Block, order: dict[Node, int], node: Node) -> Node | None:
+        index = len(block.nodes_) if node is block.ret else order[node]
+        while index > 0:
+            index -= 1
+            if block.nodes_[index].kind_ != "prim::Constant":
+                return block.nodes_[index]
+        return None
+
+    def _scan_node(self, block: Block, order: dict[Node, int], node: Node) -> Node | None:
+        if node in self.inline:
+            return node
+        for inner in node.blocks_:
+            self.scan(inner)
+        point = self._before(block, order, node)
+        for value in reversed(node.inputs_):
+            maker = value.node
+            if maker is point and point is not None and _can_inline(value):
+                point = self._scan_node(block, order, point)
+                self.inline.add(maker)
+            elif maker.kind_ == "prim::Constant":
+                self.inline.add(maker)
+        return point
+
+    def split(self, values: Sequence[Value]) -> None:
+        """Give variables to expressions that have become too long, and to those before them."""
+        count = 0
+        for index, value in enumerate(values):
+            if value.node in self.inline and len(self.use(value)) + self.level * 2 >= _LONG:
+                count = index + 1
+        for value in values[:count]:
+            if value.node.kind_ != "prim::Constant" and value.node in self.inline:
+                text = self.names.pop(value)
+                self.inline.discard(value.node)
+                self.assign([value], text)
+
+    def assign(self, values: Sequence[Value], text: str) -> None:
+        self.define(values)
+        if not values:
+            self.put(text)
+        elif len(values) == 1:
+            self.put(f"{self.use(values[0])} = {text}")
+        else:
+            self.put(", ".join(map(self.use, values)) + f" = {text}")
+
+    # -- statements ------------------------------------------------------------------------------------------------------
+    def node(self, node: Node) -> None:
+        kind = node.kind_
+        if kind == "prim::Constant":
+            self.names[node.outputs_[0]] = self.constant(node)
+            return
+        if kind in ("prim::If", "prim::Loop", "prim::fork"):
+            self.split(node.inputs_ if kind != "prim::Loop" else node.inputs_[:2])
+        else:
+            self.split(node.inputs_)
+        special = getattr(self, f"write_{kind.partition('::')[2]}", None) if kind.startswith("prim::") else None
+        if special is not None:
+            special(node)
+            return
+        text = self.expression(node)
+        if node in self.inline:
+            self.names[node.outputs_[0]] = text
+        else:
+            self.assign(node.outputs_, text)
+
+    def write_If(self, node: Node) -> None:
+        self.define(node.outputs_)
+        self.put(f"if {self.use(node.inputs_[0])}:")
+        for number, block in enumerate(node.blocks_):
+            if number == 1:
+                self.put("else:")
+            self.level += 1
+            self.block(block, bool(node.outputs_))
+            self.split(block.outputs_)
+            self.copy(node.outputs_, block.outputs_)
+            self.level -= 1
+
+    def copy(self, left: Sequence[Value], right: Sequence[Value]) -> None:
+        if left:
+            self.put(f"{', '.join(map(self.use, left))} = {', '.join(map(self.use, right))}")
+
+    def write_Loop(self, node: Node) -> None:
+        body = node.blocks_[0]
+        self.define(node.outputs_)
+        counted = is_for(node)
+        for inside, out in zip(body.inputs_[1:], node.outputs_):
+            self.names[inside] = self.use(out)
+        for out, value in zip(node.outputs_, node.inputs_[2:]):
+            self.put(f"{self.use(out)} = {self.use(value)}")
+        self.define(body.inputs_[:1])
+        counter = self.use(body.inputs_[0])
+        if counted:
+            self.put(f"for {counter} in range({self.use(node.inputs_[0])}):")
+        else:
+            self.put(f"{counter} = {self.use(node.inputs_[1])}")
+            self.put(f"while {counter}:")
+        start = 1 if counted else 0
+        self.level += 1
+        self.block(body, bool(body.inputs_[start:]))
+        self.split(body.outputs_[start:])
+        self.copy(body.inputs_[start:], body.outputs_[start:])
+        self.level -= 1
+
+    def write_TupleUnpack(self, node: Node) -> None:
+        self.define(node.outputs_)
+        if node.outputs_:
+            self.put("".join(f"{self.use(v)}, " for v in node.outputs_) + f"= {self.use(node.inputs_[0])}")
+
+    write_ListUnpack = write_TupleUnpack
+
+    def write_SetAttr(self, node: Node) -> None:
+        target, value = node.inputs_
+        name = node.attributes["name"]
+        if not _is_identifier(name):
+            raise RuntimeError(f"the attribute name {name!r} cannot be written")
+        self.put(f"{self.use(target)}.{name} = {self.use(value)}")
+
+    def write_Enter(self, node: Node) -> None:
+        self.define(node.outputs_)
+        self.put(
+            f"with {self.use(node.inputs_[0])} as {self.use(node.outputs_[0])}:"
+            if node.outputs_[0].uses
+            else f"with {self.use(node.inputs_[0])}:"
+        )
+        self.level += 1
+        self.put("pass") if _is_empty_with(node) else None
+
+    def write_Exit(self, node: Node) -> None:
+        self.level -= 1
+
+    def write_fork(self, node: Node) -> None:
+        """The forked block as a local function."""
+        block = node.blocks_[0]
+        name = self.fresh("__forked_function")
+        self.put(f"def {name}():")
+        self.level += 1
+        self.block(block, True)
+        self.leave(block)
+        self.level -= 1
+        self.assign(node.outputs_, f"fork({name})")
+
+    # -- expressions ------------------------------------------------------------------------------------------------------
+    def expression(self, node: Node) -> str:
+        kind = node.kind_
+        inputs = [self.use(v) for v in node.inputs_]
+        writer = _EXPRESSIONS.get(kind)
+        if writer is not None:
+            return writer(self, node, inputs)
+        if kind == "prim::PythonOp":
+            if self.printer.importable:
+                raise RuntimeError(f"Could not export Python function call '{node.attributes.get('name')}'. Remove calls to Python functions before export. Did you forget to add @script or @script_method annotation? If this is a nn.ModuleList, add it to __constants__")  # fmt: skip
+            return f"^{node.attributes.get('name')}({', '.join(inputs)})"
+        return self.operator(node, inputs)
+
+    def operator(self, node: Node, inputs: list[str]) -> str:
+        schema = node.schema_
+        if schema is None:
+            from .interpreter import _schema_of
+
+            schema = node.schema_ = _schema_of(node)
+        if schema is None:
+            return f"{op_name(node.kind_)}({', '.join(inputs)})"
+        count = _needed(schema, node.inputs_)
+        words = []
+        for index, text in enumerate(inputs):
+            argument = schema.arguments[index] if index < len(schema.arguments) else None
+            if argument is not None and argument.keyword_only:
+                if index >= count and _is_default(argument, node.inputs_[index]):
+                    continue
+                words.append(f"{argument.name}={text}")
+            elif index < count or argument is None:
+                words.append(text)
+        return f"{op_name(node.kind_)}({', '.join(words)})"
+
+    def constant(self, node: Node) -> str:
+        kind = node.outputs_[0].type
+        if isinstance(kind, FunctionType):
+            self.printer.mention(kind.function)
+            return kind.function.qualified_name
+        value = node.attributes.get("value")
+        if isinstance(kind, (OptionalType, UnionType)) or (value is None and kind is not NONE):
+            return f"annotate({self.printer.type_name(kind)}, {self.literal(value, kind)})"
+        return self.literal(value, kind)
+
+    def literal(self, value: Any, kind: Type) -> str:
+        if value is None or isinstance(value, bool):
+            return str(value)
+        if isinstance(value, str):
+            return quoted(value)
+        if isinstance(value, float):
+            return number_text(value)
+        if isinstance(value, complex):
+            return f"complex({number_text(value.real)}, {number_text(value.imag)})"
+        if isinstance(value, int) and not hasattr(value, "name"):
+            return str(value)
+        if isinstance(kind, EnumType):
+            self.printer.mention(kind)
+            return f"{kind.enum_name}.{value.name}"
+        inner = kind.element if isinstance(kind, OptionalType) else kind
+        if isinstance(value, list):
+            element = inner.element if isinstance(inner, ListType) else NONE
+            text = f"[{', '.join(self.literal(v, element) for v in value)}]"
+            return text if value else f"annotate({self.printer.type_name(inner)}, [])"
+        if isinstance(value, tuple):
+            kinds = inner.elements if isinstance(inner, TupleType) else [NONE] * len(value)
+            texts = [self.literal(v, k) for v, k in zip(value, kinds)]
+            return f"({', '.join(texts)},)" if len(texts) == 1 else f"({', '.join(texts)})"
+        if isinstance(value, dict):
+            return (
+                "{" + ", ".join(f"{self.literal(k, STRING)}: {self.literal(v, NONE)}" for k, v in value.items()) + "}"
+            )
+        if hasattr(value, "dim"):
+            return self.printer.constant(value)
+        return f"torch.device({quoted(str(value))})"
+
+
+def _can_inline(value: Value) -> bool:
+    node = value.node
+    if len(node.outputs_) != 1 or len(value.uses) != 1 or node.blocks_:
+        return False
+    user, index = value.uses[0]
+    if value.has_name() and user.kind_ != "prim::Return":
+        return False
+    if user.kind_ == "prim::Loop" and index >= 2:
+        return False
+    return user.kind_ not in ("prim::fork", "prim::Enter", "prim::Exit") and node.kind_ not in (
+        "prim::isinstance",
+        "prim::Enter",
+        "prim::Exit",
+    )
+
+
+def _base_name(value: Value) -> str:
+    if not value.has_name():
+        return "_"
+    base, dot, digits = value.name.rpartition(".")
+    name = base if dot and digits.isdigit() else value.name
+    name = re.sub(r"\W", "_", name)
+    return name if name and not name[0].isdigit() else f"_{name}"
+
+
+def _is_identifier(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _is_empty_with(node: Node) -> bool:
+    assert node.owner is not None
+    index = node.owner.index(node)
+    for other in node.owner.nodes_[index + 1 :]:
+        if other.kind_ == "prim::Exit" and other.inputs_[0] is node.inputs_[0]:
+            return True
+        if other.kind_ != "prim::Constant":
+            return False
+    return True
+
+
+def is_for(node: Node) -> bool:
+    """Whether a loop counts up to a number and nothing else ends it."""
+    known, start = constant_of(node.inputs_[1])
+    known_on, go_on = constant_of(node.blocks_[0].outputs_[0])
+    return known and start is True and known_on and go_on is True
+
+
+def _is_default(argument: Argument, value: Value) -> bool:
+    if argument.default is REQUIRED:
+        return False
+    known, constant = constant_of(value)
+    if not known:
+        return False
+    default = argument.default
+    if isinstance(default, (int, float)) and not isinstance(default, bool) and isinstance(constant, list):
+        default = [default] * len(constant)
+    return (
+        type(constant) is type(default) and constant == default or (isinstance(default, list) and constant == default)
+    )
+
+
+def _needed(schema: Schema, values: Sequence[Value]) -> int:
+    """How many arguments must be written: those at the end that have their default need not be."""
+    count = len(values)
+    while count > 0 and count <= len(schema.arguments) and _is_default(schema.arguments[count - 1], values[count - 1]):
+        count -= 1
+    return count
+
+
+def op_name(symbol: str) -> str:
+    space, _, name = symbol.partition("::")
+    return f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
+
+
+def _list(body: _Body, node: Node, inputs: list[str]) -> str:
+    kind = node.outputs_[0].type
+    assert isinstance(kind, ListType)
+    text = f"[{', '.join(inputs)}]"
+    if not inputs or not _inferable(kind.element, node.inputs_):
+        return f"annotate({body.printer.type_name(kind)}, {text})"
+    return text
+
+
+def _inferable(element: Type, values: Sequence[Value]) -> bool:
+    return not isinstance(element, (OptionalType, UnionType, InterfaceType)) and str(element) != "Any"
+
+
+def _tuple(body: _Body, node: Node, inputs: list[str]) -> str:
+    kind = node.outputs_[0].type
+    assert isinstance(kind, TupleType)
+    if kind.tuple_name:
+        return f"{body.printer.type_name(kind)}({', '.join(inputs)})"
+    return f"({', '.join(inputs)},)" if len(inputs) == 1 else f"({', '.join(inputs)})"
+
+
+def _dict(body: _Body, node: Node, inputs: list[str]) -> str:
+    kind = node.outputs_[0].type
+    assert isinstance(kind, DictType)
+    pairs = ", ".join(f"{k}: {v}" for k, v in zip(inputs[::2], inputs[1::2]))
+    text = "{" + pairs + "}"
+    if not inputs or not _inferable(kind.value, node.inputs_):
+        return f"annotate({body.printer.type_name(kind)}, {text})"
+    return text
+
+
+def _attribute(body: _Body, node: Node, inputs: list[str]) -> str:
+    name = node.attributes["name"]
+    return f"{inputs[0]}.{name}" if _is_identifier(name) else f"getattr({inputs[0]}, {quoted(name)})"
+
+
+def _method(body: _Body, node: Node, inputs: list[str]) -> str:
+    body.printer.type_name(node.inputs_[0].type)
+    return f"({inputs[0]}).{node.attributes['name']}({''.join(f'{i}, ' for i in inputs[1:])})"
+
+
+def _called(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"{inputs[0]}({''.join(f'{i}, ' for i in inputs[1:])})"
+
+
+def _created(body: _Body, node: Node, inputs: list[str]) -> str:
+    name = body.printer.type_name(node.outputs_[0].type)
+    return f"{name}.__new__({name})"
+
+
+def _cast(word: str) -> Any:
+    return lambda body, node, inputs: f"{word}({inputs[0]})"
+
+
+def _unchecked(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"unchecked_cast({body.printer.type_name(node.outputs_[0].type)}, {inputs[0]})"
+
+
+def _isinstance(body: _Body, node: Node, inputs: list[str]) -> str:
+    kinds = [body.printer.type_name(t) for t in node.attributes["types"]]
+    return (
+        f"isinstance({inputs[0]}, {kinds[0]})" if len(kinds) == 1 else f"isinstance({inputs[0]}, ({', '.join(kinds)}))"
+    )
+
+
+def _uninitialized(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"uninitialized({body.printer.type_name(node.outputs_[0].type)})"
+
+
+def _item(body: _Body, node: Node, inputs: list[str]) -> str:
+    return (
+        f"{inputs[0]}[{inputs[1]}]"
+        if node.inputs_[0].type is not STRING
+        else f"torch.__getitem__({inputs[0]}, {inputs[1]})"
+    )
+
+
+def _tuple_index(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"({inputs[0]})[{inputs[1]}]"
+
+
+def _implicit(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"annotate({node.outputs_[0].type.code}, {inputs[0]})"
+
+
+def _to_list(body: _Body, node: Node, inputs: list[str]) -> str:
+    return f"annotate({body.printer.type_name(node.outputs_[0].type)}, ({inputs[0]}).tolist())"
+
+
+_EXPRESSIONS: dict[str, Any] = {
+    "prim::ListConstruct": _list, "prim::TupleConstruct": _tuple, "prim::DictConstruct": _dict, "prim::GetAttr": _attribute,
+    "prim::CallMethod": _method, "prim::CallFunction": _called, "prim::CreateObject": _created, "aten::Bool": _cast("bool"),
+    "aten::Int": _cast("int"), "aten::Float": _cast("float"), "prim::unchecked_cast": _unchecked,
+    "prim::unchecked_unwrap_optional": _unchecked, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
+    "aten::__getitem__": _item, "prim::TupleIndex": _tuple_index, "aten::IntImplicit": _implicit, "aten::FloatImplicit": _implicit,
+    "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list,
+    "prim::EnumName": lambda body, node, inputs: f"({inputs[0]}).name",
+    "prim::EnumValue": lambda body, node, inputs: f"({inputs[0]}).value",
+    "prim::Print": lambda body, node, inputs: f"print({', '.join(inputs)})",
+}  # fmt: skip
+
+
+# -- classes --------------------------------------------------------------------------------------------------------------------
+
+
+def class_code(printer: Printer, kind: Any) -> str:
+    """The definition of a class, a NamedTuple, an enum or an interface."""
+    name = _last(kind)
+    if isinstance(kind, TupleType):
+        lines = [f"class {name}(NamedTuple):"]
+        lines += [f"  {f} : {printer.type_name(t)}" for f, t in zip(kind.fields, kind.elements)]
+        return "\n".join(lines) + "\n"
+    if isinstance(kind, EnumType):
+        lines = [f"class {name}(Enum):"]
+        lines += [f"  {n} = {quoted(v) if isinstance(v, str) else number_text(v)}" for n, v in kind.members]
+        return "\n".join(lines) + "\n"
+    if isinstance(kind, InterfaceType):
+        return _interface_code(printer, kind, name)
+    return _module_code(printer, kind, name) if kind.is_module else _plain_class_code(printer, kind, name)
+
+
+def _last(kind: Any) -> str:
+    full = (
+        kind.tuple_name if isinstance(kind, TupleType) else kind.enum_name if isinstance(kind, EnumType) else kind.name
+    )
+    return full.rpartition(".")[2]
+
+
+def _interface_code(printer: Printer, kind: InterfaceType, name: str) -> str:
+    lines = [f"class {name}({'ModuleInterface' if kind.is_module else 'Interface'}):"]
+    for label, schema in kind.methods.items():
+        words = ["self", *(f"{a.name}: {printer.type_name(a.type)}" for a in schema.arguments[1:])]
+        lines += [f"  def {label}({', '.join(words)}) -> {printer.type_name(schema.result_type())}:", "    pass"]
+    return "\n".join(lines) + "\n"
+
+
+def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
+    lines = [f"class {name}(Module):"]
+    for word, held in (("parameters", kind.parameters), ("buffers", kind.buffers)):
+        names = "".join(f"{quoted(n)}, " for n in kind.attributes if n in held)
+        lines.append(f"  __{word}__ = [{names}]")
+    for word, hooks in (("forward_pre_hooks", kind.forward_pre_hooks), ("forward_hooks", kind.forward_hooks)):
+        if hooks:
+            lines.append(f"  __{word}__ = [{''.join(f'{quoted(h.base_name)}, ' for h in hooks)}]")
+    lines += _attribute_lines(printer, kind)
+    body = _Body(printer, 1)
+    for label, value in kind.constants.items():
+        from .signatures import inferred
+
+        if _is_identifier(label):
+            t = inferred(value)
+            if t is not None and not isinstance(value, list):
+                lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_numbered(value), t)}")
+    return "\n".join(lines) + "\n" + _methods_code(printer, kind)
+
+
+def _numbered(value: Any) -> Any:
+    from .operators import is_numbered, number_of
+
+    return number_of(value) if is_numbered(value) else value
+
+
+def _attribute_lines(printer: Printer, kind: ClassType) -> list[str]:
+    lines = []
+    if any(not _is_identifier(n) for n in kind.attributes):
+        lines.append("  __annotations__ = []")
+    for name, t in kind.attributes.items():
+        text = printer.type_name(t)
+        lines.append(f"  {name} : {text}" if _is_identifier(name) else f"  __annotations__[{quoted(name)}] = {text}")
+    return lines
+
+
+def _plain_class_code(printer: Printer, kind: ClassType, name: str) -> str:
+    lines = [f"class {name}:", *_attribute_lines(printer, kind)]
+    return "\n".join(lines) + "\n" + _methods_code(printer, kind)
+
+
+def _methods_code(printer: Printer, kind: ClassType) -> str:
+    done: list[str] = []
+    texts: list[str] = []
+    while True:  # writing one method may compile another
+        waiting = [n for n in kind.methods if n not in done]
+        if not waiting:
+            return "".join(texts)
+        done.append(waiting[0])
+        method = kind.methods[waiting[0]]
+        if method.unused:
+            continue
+        texts.append(printer.function(method.ensure(), 1))
+
+
+def method_code(function: Function) -> tuple[str, list[Any]]:
+    """The source of one function, and the tensors it calls CONSTANTS."""
+    printer = Printer()
+    return printer.function(function), printer.constants
+
+
+def code_with_constants(function: Function) -> tuple[str, ConstMap]:
+    text, tensors = method_code(function)
+    return text, ConstMap({f"c{i}": t for i, t in enumerate(tensors)})
+
+
+__all__ = ["FutureType", "Printer", "class_code", "method_code"]

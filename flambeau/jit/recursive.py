@@ -1,0 +1,720 @@
+"""From a Python module to a compiled one: the type of the module from its attributes, its methods from its class.
+
+Two modules with the same class and attributes of the same types share one compiled type.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as torch
+
+from . import layers, operators
+from . import signatures as notes
+from .functions import Definition, Function, defaults_of, parsed
+from .ir import Value
+from .marks import Mark, mark_of
+from .matching import Named
+from .naming import qualified_name, unique_name
+from .resolver import PythonResolver, form_of, function_for, ignored
+from .source import Range, error
+from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type
+from .values import (
+    FunctionValue,
+    IgnoredFunction,
+    MethodValue,
+    PythonObject,
+    SimpleValue,
+    Sugared,
+    SugaredDict,
+    SugaredTuple,
+    class_attribute,
+    short_name,
+)
+
+_INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
+
+
+class Concrete:
+    """What is known of a Python module beyond its compiled type."""
+
+    def __init__(self, python_class: type):
+        self.python_class = python_class
+        self.attributes: dict[str, Type] = {}
+        self.parameters: set[str] = set()
+        self.buffers: set[str] = set()
+        self.constants: dict[str, Any] = {}
+        self.modules: dict[str, Concrete | InterfaceType] = {}
+        self.functions: dict[str, Any] = {}
+        self.failed: dict[str, str] = {}
+        self.ignored: set[str] = set()
+        self.container = _container(python_class)
+        self.hooks: tuple = ()
+        self.script_type: ClassType | None = None
+        self.done: ClassType | None = None  # of a module that was compiled before
+
+    def key(self) -> tuple:
+        modules = tuple((n, id(c.script_type) if isinstance(c, Concrete) else id(c)) for n, c in self.modules.items())
+        constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
+        functions = tuple((n, id(f)) for n, f in self.functions.items())
+        attributes = tuple(
+            (n, str(t), id(t) if isinstance(t, (ClassType, InterfaceType)) else 0) for n, t in self.attributes.items()
+        )
+        return (
+            self.python_class, attributes, tuple(sorted(self.parameters)), tuple(sorted(self.buffers)), constants, modules,
+            functions, self.hooks,
+        )  # fmt: skip
+
+
+def _container(kind: type) -> str:
+    nn = torch.nn
+    for word, owner in (("list", (nn.Sequential, nn.ModuleList)), ("dict", nn.ModuleDict), ("parameters", nn.ParameterList), ("parameter dict", nn.ParameterDict)):  # fmt: skip
+        if issubclass(kind, owner):
+            return word
+    return ""
+
+
+_store: dict[tuple, Concrete] = {}
+
+
+def forget_types() -> None:
+    """Forget the compiled types of all modules."""
+    _store.clear()
+
+
+def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
+    """The concrete type of a module."""
+    from .module import ScriptModule
+
+    memo = {} if memo is None else memo
+    if id(module) in memo:
+        return memo[id(module)]
+    if isinstance(module, ScriptModule):
+        found = getattr(module.script_type, "concrete", None)
+        if found is None:
+            found = Concrete(type(module))
+            found.script_type = found.done = module.script_type
+        memo[id(module)] = found
+        return found
+    concrete = _read(module, share, memo)
+    if share:
+        known = _store.setdefault(concrete.key(), concrete)
+        if known.script_type is None:
+            known.script_type = _make_type(known)
+    else:
+        known = concrete
+        known.script_type = _make_type(known)
+    memo[id(module)] = known
+    return known
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base in (torch.nn.Module, object) or not base.__dict__.get("__annotations__"):
+            continue
+        try:
+            found = typing.get_type_hints(base, include_extras=True)
+        except Exception:  # an annotation that cannot be evaluated: take them one by one
+            found = {}
+        hints.update({n: found.get(n, t) for n, t in base.__dict__["__annotations__"].items()})
+    return hints
+
+
+def _declared(hint: Any) -> Type | None:
+    """The type of an annotation; None where it says nothing (a string that cannot be read, Any in the library's own classes)."""
+    if hint is None or isinstance(hint, str):
+        return None
+    if typing.get_origin(hint) is typing.ClassVar:
+        return None
+    try:
+        return notes.python_type(hint)
+    except (notes.UnknownType, RuntimeError):
+        return None
+
+
+def _is_final(hint: Any) -> bool:
+    return hint is typing.Final or typing.get_origin(hint) is typing.Final
+
+
+def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
+    kind = type(module)
+    made = Concrete(kind)
+    hints = {} if kind.__module__.startswith("flambeau.") else _hints(kind)
+    made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(
+        getattr(kind, "__jit_unused_properties__", ())
+    )
+    for name, value in [*module._parameters.items(), *module._buffers.items()]:
+        if name in made.ignored:
+            continue
+        declared = _declared(hints.get(name))
+        made.attributes[name] = declared if declared is not None else notes.NONE if value is None else TENSOR
+        (made.parameters if name in module._parameters else made.buffers).add(name)
+    for name, value in module._modules.items():
+        if name in made.ignored:
+            continue
+        if value is None:
+            made.attributes[name] = notes.NONE
+            continue
+        interface = _declared(hints.get(name))
+        made.modules[name] = infer(value, share, memo)
+        if isinstance(interface, InterfaceType):
+            made.modules[name] = interface
+    constants = {n for base in kind.__mro__ for n in base.__dict__.get("__constants__", ())}
+    constants |= {n for n, h in hints.items() if _is_final(h)}
+    for name in _in_order(module, constants):
+        if name in made.attributes or name in made.modules or not hasattr(module, name):
+            continue
+        made.constants[name] = getattr(module, name)
+    for name, value in module.__dict__.items():
+        if (
+            name in _INTERNAL
+            or name in made.ignored
+            or name in made.constants
+            or name in made.attributes
+            or name in made.modules
+        ):
+            continue
+        _read_attribute(made, name, value, hints.get(name))
+    for name, (type_, _) in layers.extra_attributes(module).items():
+        made.attributes[name] = type_
+        made.failed.pop(name, None)
+    made.hooks = (*map(id, module._forward_pre_hooks.values()), "|", *map(id, module._forward_hooks.values()))
+    return made
+
+
+def _in_order(module: Any, names: set[str]) -> list[str]:
+    """Instance attributes in the order in which they were set, then the rest by name."""
+    first = [n for n in module.__dict__ if n in names]
+    return first + sorted(names - set(first))
+
+
+def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
+    if (
+        inspect.isfunction(value)
+        or hasattr(value, "script_function")
+        or inspect.isbuiltin(value)
+        or hasattr(value, "op")
+    ):
+        made.functions[name] = value
+        return
+    attribute_type = None
+    from . import Attribute
+
+    if isinstance(value, Attribute):
+        attribute_type, value = _declared(value.type), value.value
+    declared = attribute_type if attribute_type is not None else _declared(hint)
+    if declared is None:
+        try:
+            declared = notes.inferred(value)
+        except RuntimeError as problem:
+            made.failed[name] = str(problem)
+            return
+    if declared is None and not isinstance(value, (type, torch.nn.Module)) and _is_plain_object(value):
+        try:
+            declared = notes.class_type(type(value))
+        except (notes.UnknownType, RuntimeError, OSError) as problem:
+            made.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {problem if not isinstance(problem, notes.UnknownType) else ''}. Its type was inferred; try adding a type annotation for the attribute.)"  # fmt: skip
+            return
+    if declared is None:
+        empty = isinstance(value, (list, dict)) and not value
+        reason = (
+            f"{'List' if isinstance(value, list) else 'Dictionary'} inference requires a non-empty {'list' if isinstance(value, list) else 'dict'}"
+            if empty
+            else f"Only tensors and (possibly nested) tuples of tensors, lists, or dictsare supported as inputs or outputs of traced functions, but instead got value of type {type(value).__name__}"
+        )
+        made.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {reason}. Its type was inferred; try adding a type annotation for the attribute.)"  # fmt: skip
+        return
+    made.attributes[name] = declared
+
+
+def _is_plain_object(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not callable(value)
+
+
+def _make_type(concrete: Concrete) -> ClassType:
+    made = ClassType(unique_name(qualified_name(concrete.python_class)), is_module=True)
+    made.python_class = concrete.python_class
+    made.attributes.update(concrete.attributes)
+    for name, inner in concrete.modules.items():
+        made.attributes[name] = inner.script_type if isinstance(inner, Concrete) else inner  # type: ignore[assignment]
+    made.parameters, made.buffers = set(concrete.parameters), set(concrete.buffers)
+    for name, value in concrete.constants.items():
+        if _is_constant(value):
+            made.constants[name] = value
+    made.concrete = concrete  # type: ignore[attr-defined]
+    made.compile_method = functools.partial(_compile_method, made, concrete)
+    return made
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_constant, value))
+    return (
+        isinstance(value, (int, float, complex, bool, str, type(None), torch.device))
+        or operators.is_numbered(value)
+        or _is_enum(value)
+    )
+
+
+def _is_enum(value: Any) -> bool:
+    import enum
+
+    return isinstance(value, enum.Enum)
+
+
+_NEVER = frozenset(n for n in dir(torch.nn.Module) if n != "forward")
+
+
+def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function | None:
+    """A method of the Python class, compiled when it is first called."""
+    if name in _NEVER and getattr(concrete.python_class, name, None) is getattr(torch.nn.Module, name, None):
+        return None
+    function = inspect.getattr_static(concrete.python_class, name, None)
+    if isinstance(function, (staticmethod, classmethod)) or not inspect.isfunction(function):
+        return None
+    if mark_of(function) in (Mark.IGNORE, Mark.UNUSED):
+        return None
+    kind.methods[name] = made = method_for(kind, function, name)
+    return made
+
+
+def method_for(kind: ClassType, function: Any, name: str) -> Function:
+    body = layers.form_of(kind.python_class, name, function)
+    tree, source = parsed(body)
+    resolver = PythonResolver(body, None, _owner_of(kind, function))
+    return Function(f"{kind.name}.{name}", Definition(tree, source, resolver, defaults_of(body)), kind)
+
+
+def _owner_of(kind: ClassType, function: Any) -> Any:
+    """The class in whose body a method stands: for super()."""
+    for base in kind.python_class.__mro__:
+        if function in base.__dict__.values():
+            return base
+    return kind.python_class
+
+
+# -- modules as values --------------------------------------------------------------------------------------------------------
+
+
+class ModuleValue(Sugared):
+    """A module inside a program: its submodules can be looped over, its attributes read."""
+
+    def __init__(self, value: Value, concrete: Concrete):
+        self.value, self.concrete = value, concrete
+        self.kind = f"module '{short_name(self.script_type)}'" if concrete.script_type is not None else "module"
+        self.unrolled = False
+
+    @property
+    def script_type(self) -> ClassType:
+        assert self.concrete.script_type is not None
+        return self.concrete.script_type
+
+    @property
+    def module(self) -> Any:
+        return self.concrete.python_class.__new__(self.concrete.python_class)
+
+    def as_value(self, place: Range | None, m: Any) -> Value:
+        return self.value
+
+    def names(self) -> list[str]:
+        return list(self.concrete.modules)
+
+    def has_attr(self, place: Range | None, m: Any, name: str) -> bool:
+        kind = self.script_type
+        if name in kind.attributes or name in kind.constants or name in self.concrete.functions:
+            return True
+        found = inspect.getattr_static(self.concrete.python_class, name, None)
+        return found is not None
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        found = self.find(place, m, name)
+        if found is not None:
+            return found
+        hint = self.concrete.failed.get(name, "")
+        raise error(place, f"Module '{short_name(self.script_type)}' has no attribute '{name}' {hint}")
+
+    def find(self, place: Range | None, m: Any, name: str) -> Sugared | None:
+        kind, concrete = self.script_type, self.concrete
+        if concrete.container == "dict" and name in ("keys", "values", "items"):
+            return _DictMethod(self, name)
+        if name in ("named_modules", "modules", "children", "named_children", "parameters", "named_parameters", "buffers", "named_buffers") and name not in kind.attributes:  # fmt: skip
+            return _DictMethod(self, name)
+        if name in concrete.modules or name in kind.attributes or name in kind.constants:
+            return class_attribute(place, m, self.value, kind, name)
+        if name in concrete.functions:
+            return self._function(m, place, name)
+        if concrete.done is not None:
+            return class_attribute(place, m, self.value, kind, name)
+        return self._from_class(place, m, name)
+
+    def _function(self, m: Any, place: Range | None, name: str) -> Sugared:
+        return m.resolver.sugared(m, place, self.concrete.functions[name])
+
+    def _from_class(self, place: Range | None, m: Any, name: str) -> Sugared | None:
+        """What the Python class says: methods, properties, static methods, the library's own constants."""
+        kind = self.script_type
+        if name in kind.properties:
+            return MethodValue(self.value, [kind.properties[name][0].base_name]).call(place, m, [], [])
+        found = inspect.getattr_static(self.concrete.python_class, name, None)
+        if found is None:
+            return None
+        if isinstance(found, property):
+            return self._property(place, m, name, found)
+        if isinstance(found, (staticmethod, classmethod)):
+            return m.resolver.sugared(m, place, found.__func__)
+        mark = mark_of(found)
+        if mark in (Mark.IGNORE, Mark.UNUSED):
+            return ignored(m, found, mark, self.value, kind)
+        if inspect.isfunction(found):
+            overloaded = method_overloads(kind, found, name)
+            if overloaded:
+                return MethodValue(self.value, overloaded)
+            if kind.find_method(name) is not None:
+                return MethodValue(self.value, [name])
+        if self.concrete.python_class.__module__.startswith("flambeau.") and _is_constant(found):
+            return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
+        if form_of(found) is not None or hasattr(found, "op"):
+            return m.resolver.sugared(m, place, found)
+        return None
+
+    def _property(self, place: Range | None, m: Any, name: str, found: property) -> Sugared | None:
+        kind = self.script_type
+        if found.fget is None or mark_of(found.fget) in (Mark.IGNORE, Mark.UNUSED):
+            return None
+        if name not in kind.properties:
+            getter = method_for(kind, found.fget, f"__{name}_getter")
+            kind.methods[f"__{name}_getter"] = getter
+            setter = None
+            if found.fset is not None:
+                setter = method_for(kind, found.fset, f"__{name}_setter")
+                kind.methods[f"__{name}_setter"] = setter
+            kind.properties[name] = (getter, setter)
+        return MethodValue(self.value, [f"__{name}_getter"]).call(place, m, [], [])
+
+    def set_attr(self, place: Range | None, m: Any, name: str, value: Value) -> None:
+        found = inspect.getattr_static(self.concrete.python_class, name, None)
+        if isinstance(found, property) and name not in self.script_type.attributes:
+            self._property(place, m, name, found)
+        SimpleValue(self.value).set_attr(place, m, name, value)
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        forward = self.find(place, m, "forward")
+        if (
+            forward is None
+            or self.concrete.container in ("dict",)
+            and not hasattr(self.concrete.python_class, "forward")
+        ):
+            raise error(place, f"Module '{short_name(self.script_type)}' has no attribute 'forward'")
+        if not self.script_type.forward_pre_hooks and not self.script_type.forward_hooks:
+            return forward.call(place, m, args, kwargs)
+        return self._call_hooked(place, m, forward, args, kwargs)
+
+    def _call_hooked(self, place: Range | None, m: Any, forward: Sugared, args: Any, kwargs: Any) -> Sugared:
+        kind = self.script_type
+        for hook in kind.forward_pre_hooks:
+            packed = m.graph.tuple_of([a.value for a in args], place)
+            out = _call_hook(m, place, hook, [self.value, packed])
+            if out.type is not notes.NONE:
+                parts = m.graph.unpack(out, place) if isinstance(out.type, notes.TupleType) else [out]
+                args = [Named(v, place) for v in parts]
+        result = forward.call(place, m, args, kwargs).as_value(place, m)
+        for hook in kind.forward_hooks:
+            packed = m.graph.tuple_of([a.value for a in args], place)
+            out = _call_hook(m, place, hook, [self.value, packed, result])
+            result = result if out.type is notes.NONE else out
+        return SimpleValue(result)
+
+    # -- containers ----------------------------------------------------------------------------------------------------------
+    def children(self, place: Range | None, m: Any) -> SugaredDict:
+        names = self.names()
+        values = [self.attr(place, m, n) for n in names]
+        keys = [SimpleValue(m.constant(n, STRING, place)) for n in names]
+        return SugaredDict(SugaredTuple(keys), SugaredTuple(values), names)
+
+    def iterate(self, place: Range | None, m: Any) -> Sugared:
+        word = self.concrete.container
+        if word == "list":
+            return self.children(place, m).values
+        if word == "dict":
+            return self.children(place, m).keys
+        if word == "parameters":
+            return SugaredTuple([self.attr(place, m, n) for n in self.script_type.attributes if n.isdigit()])
+        if word == "parameter dict":
+            return SugaredTuple(
+                [
+                    SimpleValue(m.constant(n, STRING, place))
+                    for n in self.script_type.attributes
+                    if n in self.script_type.parameters
+                ]
+            )
+        raise error(
+            place, "Only constant Sequential, ModuleList, ModuleDict, or ParameterList can be used as an iterable"
+        )
+
+    def as_tuple(self, place: Range | None, m: Any, size: int | None = None) -> list[Sugared]:
+        found = self.iterate(place, m)
+        assert isinstance(found, SugaredTuple)
+        return found.items
+
+    def as_tuple_value(self, place: Range | None, m: Any) -> SugaredTuple:
+        return SugaredTuple(self.as_tuple(place, m))
+
+    def length(self, place: Range | None, m: Any) -> Value:
+        return m.constant(len(self.as_tuple(place, m)), INT, place)
+
+    def item(self, place: Range | None, m: Any, index: Value, kind: Type | None = None) -> Sugared:
+        word = self.concrete.container
+        known, number = m.known(index)
+        if word in ("list", "parameters"):
+            if not known and kind is not None and isinstance(kind, InterfaceType):
+                return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
+            return SugaredTuple(self.as_tuple(place, m)).item(place, m, index)
+        if word in ("dict", "parameter dict"):
+            if not known:
+                raise error(place, "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'")  # fmt: skip
+            if number not in (self.names() if word == "dict" else self.script_type.attributes):
+                raise error(place, f"Key Error, {number}")
+            return self.attr(place, m, number)
+        method = self.script_type.find_method("__getitem__")
+        if method is not None:
+            return MethodValue(self.value, ["__getitem__"]).call(place, m, [Named(index, place)], [])
+        raise error(
+            place, "Only ModuleList, Sequential, ModuleDict, ParameterList, and ParameterDict Modules are subscriptable"
+        )
+
+
+def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value]) -> Value:
+    return (
+        MethodValue(values[0], [hook.base_name])
+        .call(place, m, [Named(v, place) for v in values[1:]], [])
+        .as_value(place, m)
+    )
+
+
+def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
+    from .marks import overloads
+    from .resolver import function_for_overload
+
+    names = []
+    for number, declared in enumerate(overloads(function)):
+        label = f"{name}__{number}"
+        if label not in kind.methods:
+            made = function_for_overload(function, declared)
+            made.qualified_name, made.owner = f"{kind.name}.{label}", kind
+            kind.methods[label] = made
+        names.append(label)
+    return names
+
+
+class _DictMethod(Sugared):
+    """`modules.items()` and the like: what they give is known when compiling."""
+
+    kind = "method"
+
+    def __init__(self, owner: ModuleValue, name: str):
+        self.owner, self.name = owner, name
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        if self.name in ("parameters", "named_parameters", "buffers", "named_buffers"):
+            return self._tensors(place, m)
+        found = self.owner.children(place, m)
+        if self.name in ("modules", "named_modules"):
+            return self._nested(place, m)
+        if self.name == "keys":
+            return found.keys
+        if self.name in ("values", "children"):
+            return found.values
+        return SugaredTuple([SugaredTuple(list(pair)) for pair in zip(found.keys.items, found.values.items)])
+
+    def _tensors(self, place: Range | None, m: Any) -> Sugared:
+        kind = self.owner.script_type
+        names = [n for n in kind.attributes if n in (kind.parameters if "parameters" in self.name else kind.buffers)]
+        values = [self.owner.attr(place, m, n) for n in names]
+        if not self.name.startswith("named"):
+            return SugaredTuple(values)
+        keys = [SimpleValue(m.constant(n, STRING, place)) for n in names]
+        return SugaredTuple([SugaredTuple([k, v]) for k, v in zip(keys, values)])
+
+    def _nested(self, place: Range | None, m: Any) -> Sugared:
+        rows: list[tuple[str, Sugared]] = []
+
+        def visit(value: Sugared, prefix: str) -> None:
+            rows.append((prefix, value))
+            if isinstance(value, ModuleValue):
+                for name in value.names():
+                    visit(value.attr(place, m, name), f"{prefix}.{name}" if prefix else name)
+
+        visit(self.owner, "")
+        if self.name == "modules":
+            return SugaredTuple([v for _, v in rows])
+        return SugaredTuple([SugaredTuple([SimpleValue(m.constant(n, STRING, place)), v]) for n, v in rows])
+
+
+class SuperValue(Sugared):
+    """`super()` in a module's method."""
+
+    kind = "super"
+
+    def __init__(self, module: ModuleValue, owner: Any):
+        self.module_value, self.owner = module, owner
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        kind = self.module_value.script_type
+        order = self.module_value.concrete.python_class.__mro__
+        after = order[order.index(self.owner) + 1 :] if self.owner in order else order[1:]
+        for base in after:
+            if name in base.__dict__:
+                label = f"__{base.__name__}_{name}"
+                if label not in kind.methods:
+                    kind.methods[label] = method_for(kind, base.__dict__[name], label)
+                return MethodValue(self.module_value.value, [label])
+        raise error(place, f"super has no method '{name}'")
+
+
+# -- compiling modules -----------------------------------------------------------------------------------------------------------
+
+
+def script_module(
+    module: Any, methods: Callable[[Any], list[str]] | None = None, share: bool = True, tracing: bool = False
+) -> Any:
+    """A compiled module that shares the parameters of a Python one."""
+    from .module import RecursiveScriptModule, ScriptModule
+
+    if isinstance(module, ScriptModule):
+        return module
+    _check_ready(module)
+    concrete = infer(module, share)
+    made = _build(module, concrete, {}, RecursiveScriptModule, tracing)
+    if not tracing:
+        _compile(made, module, concrete, methods)
+    return made
+
+
+def _check_ready(module: Any) -> None:
+    if not hasattr(module, "_parameters"):
+        raise RuntimeError(
+            f"'{type(module).__name__}' has not been initialized, did you forget to call 'super().__init__()'?"
+        )
+
+
+def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tracing: bool) -> Any:
+    from .module import ScriptModule
+
+    if isinstance(module, ScriptModule):
+        return module
+    if id(module) in memo:
+        return memo[id(module)]
+    made = memo[id(module)] = kind._make(concrete.script_type, module)
+    for name, inner in module._modules.items():
+        held = concrete.modules.get(name)
+        if inner is None or held is None:
+            if inner is None:
+                made._modules[name] = None
+            continue
+        inner_concrete = held if isinstance(held, Concrete) else infer(inner)
+        built = _build(inner, inner_concrete, memo, kind, tracing)
+        if isinstance(held, InterfaceType) and not tracing:
+            _compile(built, inner, inner_concrete, None)
+        made._modules[name] = built
+    made._fill(module, concrete)
+    return made
+
+
+def exported(module: Any) -> list[str]:
+    """The methods to compile: forward, and those marked @export."""
+    names = []
+    kind = type(module)
+    forward = getattr(kind, "forward", None)
+    if forward is not None and forward is not torch.nn.Module.forward and not _is_unimplemented(forward):
+        if mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
+            names.append("forward")
+    for name in dir(kind):
+        function = inspect.getattr_static(kind, name, None)
+        if mark_of(function) is Mark.EXPORT and name not in names:
+            names.append(name)
+    return names
+
+
+def _is_unimplemented(function: Any) -> bool:
+    return getattr(function, "__name__", "") == "_forward_unimplemented"
+
+
+def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | None) -> None:
+    kind = concrete.script_type
+    assert kind is not None
+    for name, inner in concrete.modules.items():
+        child = module._modules.get(name)
+        if (
+            isinstance(inner, Concrete)
+            and child is not None
+            and inner.done is None
+            and not getattr(inner.script_type, "compiled", False)
+        ):
+            inner.script_type.compiled = True  # type: ignore[union-attr]
+            _compile_exported(made._modules[name], child, inner)
+    if getattr(kind, "compiled", False) and methods is None:
+        return
+    kind.compiled = True  # type: ignore[attr-defined]
+    _compile_hooks(module, kind)
+    for name in (methods or exported)(module):
+        if method_overloads(kind, getattr(type(module), name), name):
+            continue
+        found = kind.find_method(name)
+        if found is not None:
+            found.ensure()
+    made._adopt(module)
+
+
+def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
+    """Submodules: what is exported is compiled now, forward when it is called."""
+    kind = concrete.script_type
+    assert kind is not None
+    for name, inner in concrete.modules.items():
+        child = module._modules.get(name)
+        if (
+            isinstance(inner, Concrete)
+            and child is not None
+            and inner.done is None
+            and not getattr(inner.script_type, "compiled", False)
+        ):
+            inner.script_type.compiled = True  # type: ignore[union-attr]
+            _compile_exported(made._modules[name], child, inner)
+    _compile_hooks(module, kind)
+    for name in exported(module):
+        found = kind.find_method(name)
+        if found is not None and not method_overloads(kind, getattr(type(module), name), name):
+            found.ensure()
+    made._adopt(module)
+
+
+def _compile_hooks(module: Any, kind: ClassType) -> None:
+    for table, target in (
+        (module._forward_pre_hooks, kind.forward_pre_hooks),
+        (module._forward_hooks, kind.forward_hooks),
+    ):
+        if target:
+            continue
+        for hook in table.values():
+            name = hook.__name__
+            made = method_for(kind, hook, name)
+            kind.methods[name] = made
+            target.append(made)
+    for hook in [*kind.forward_pre_hooks, *kind.forward_hooks]:
+        hook.ensure()
+
+
+__all__ = [
+    "BOOL",
+    "FunctionValue",
+    "IgnoredFunction",
+    "ModuleValue",
+    "OptionalType",
+    "PythonObject",
+    "function_for",
+    "script_module",
+]

@@ -1,0 +1,461 @@
+"""What names mean inside a Python function that is compiled: its closure, its globals, Python's own names."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import functools
+import inspect
+import math
+import types as python_types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as torch
+
+from ..library.operator import Operator
+from . import classes, operators
+from . import signatures as notes
+from .functions import Definition, Function, defaults_of, parsed
+from .marks import Mark, mark_of
+from .naming import qualified_name
+from .schema import Schema, all_names, schemas_of
+from .source import Range, error
+from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    STRING,
+    ClassType,
+    EnumType,
+    InterfaceType,
+    TupleType,
+    Type,
+)
+from .values import (
+    BuiltinFunction,
+    CastValue,
+    ClassValue,
+    EnumClass,
+    ExceptionClass,
+    FunctionValue,
+    IgnoredFunction,
+    MagicMethod,
+    NamedTupleClass,
+    PythonModule,
+    PythonObject,
+    SimpleValue,
+    SpecialForm,
+    Sugared,
+    SugaredTuple,
+)
+
+# -- functions with a meaning of their own ----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
+    """Python objects (by identity) that the compiler knows."""
+    import flambeau.jit as jit
+
+    table: dict[int, tuple[Any, Callable[[], Sugared]]] = {}
+
+    def put(thing: Any, make: Callable[[], Sugared]) -> None:
+        table[id(thing)] = (thing, make)
+
+    forms = {
+        "isinstance": (builtins.isinstance, jit.isinstance), "print": (print,), "getattr": (getattr,), "hasattr": (hasattr,),
+        "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
+        "reversed": (reversed,), "len": (len,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
+        "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
+        "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,),
+        "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
+        "noop": (torch._C._log_api_usage_once,),
+    }  # fmt: skip
+    for form, things in forms.items():
+        for thing in things:
+            put(thing, functools.partial(SpecialForm, form))
+    for thing, kind, word in ((int, INT, "Int"), (float, FLOAT, "Float"), (bool, BOOL, "Bool"), (complex, COMPLEX, "Complex"), (str, STRING, "str")):  # fmt: skip
+        put(thing, functools.partial(CastValue, kind, f"aten::{word}"))
+    plain = {
+        "aten::round": round, "aten::hash": hash, "aten::hex": hex, "aten::oct": oct, "aten::bin": bin, "aten::ord": ord,
+        "aten::chr": chr, "aten::sorted": sorted, "aten::all": all, "aten::any": any, "aten::sum": sum, "prim::min": min,
+        "prim::max": max, "aten::divmod": divmod, "aten::pow": pow, "aten::warn": warnings.warn, "aten::device": torch.device,
+        "aten::Size": torch.Size, "aten::manual_seed": torch.manual_seed, "aten::is_grad_enabled": torch.is_grad_enabled,
+        "aten::set_grad_enabled": torch.set_grad_enabled, "aten::initial_seed": torch.initial_seed, "aten::Generator": torch.Generator,
+        "aten::tensor": torch.tensor, "aten::as_tensor": torch.as_tensor, "aten::is_autocast_enabled": torch.is_autocast_enabled,
+        "aten::broadcast_shapes": torch.broadcast_shapes, "aten::__is__": None,
+    }  # fmt: skip
+    for symbol, thing in plain.items():
+        if thing is not None:
+            put(thing, functools.partial(BuiltinFunction, symbol))
+    put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
+    for name in dir(math):
+        symbol = {"remainder": "mathremainder", "ceil": "ceil"}.get(name, name)
+        if not name.startswith("_") and schemas_of(f"aten::{symbol}") and callable(getattr(math, name)):
+            put(getattr(math, name), functools.partial(BuiltinFunction, f"aten::{symbol}"))
+    for name in all_names():
+        space, _, short = name.partition("::")
+        function = operators.tensor_function(short) if space == "aten" else None
+        if function is None or not callable(function):
+            continue
+        if id(function) not in table or getattr(getattr(function, "op", None), "name", None) == short:
+            put(function, functools.partial(BuiltinFunction, name))
+    return table
+
+
+class Resolver:
+    """Resolves names; subclasses say where they look."""
+
+    is_library = False  # whether the code is Flambeau's own
+    trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        """Whether a name is known, and the Python object it stands for."""
+        return False, None
+
+    def name(self, m: Any, place: Range | None, name: str) -> Sugared | None:
+        found, thing = self.lookup(name)
+        return self.sugared(m, place, thing) if found else None
+
+    def type(self, m: Any, name: str) -> Any:
+        """The Python object (or Type) of a dotted name; None if there is none."""
+        first, *rest = name.split(".")
+        found, thing = self.lookup(first)
+        for part in rest:
+            if not found:
+                return None
+            found, thing = hasattr(thing, part), getattr(thing, part, None)
+        return (type(None) if thing is None else thing) if found else None
+
+    def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
+        """A type for an argument from elsewhere than its annotation."""
+        return None
+
+    def compiled_builtin(self, symbol: str) -> Any:
+        return None
+
+    def python_object(self, m: Any, node: ast.expr) -> Any:
+        if isinstance(node, ast.Tuple):
+            return tuple(self.python_object(m, e) for e in node.elts)
+        return self.type(m, notes.dotted(node) or "")
+
+    def no_grad_class(self, m: Any) -> Sugared:
+        from . import forms
+
+        kind = classes.script_class(forms.no_grad)
+        assert isinstance(kind, ClassType)
+        return ClassValue(kind)
+
+    def tensor_method(self, m: Any, place: Range | None, name: str, value: Any) -> Sugared | None:
+        form = _forms().get(name)
+        if form is None:
+            return None
+        return _Bound(FunctionValue([form]), value)
+
+    def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
+        """`super()` inside a method: the methods of the next class."""
+        from .recursive import ModuleValue, SuperValue
+
+        found = m.find(m.self_name) if m.self_name else None
+        if not isinstance(found, ModuleValue):
+            return None
+        return SuperValue(found, self.owner_class(m))
+
+    def owner_class(self, m: Any) -> Any:
+        return None
+
+    def self_value(self, m: Any, value: Any, kind: Type) -> Sugared:
+        return self.attribute_value(m, value, None, "")
+
+    def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
+        concrete = getattr(value.type, "concrete", None)
+        if concrete is not None:
+            from .recursive import ModuleValue
+
+            return ModuleValue(value, concrete)
+        return SimpleValue(value)
+
+    # -- Python objects ----------------------------------------------------------------------------------------------------
+    def sugared(self, m: Any, place: Range | None, thing: Any, constant: bool = False) -> Sugared:
+        """What a Python object means in a program."""
+        simple = self._constant(m, place, thing, constant)
+        if simple is not None:
+            return simple
+        if isinstance(thing, Sugared):
+            return thing
+        if isinstance(thing, Function):
+            return FunctionValue([thing])
+        script = getattr(thing, "script_function", None)
+        if isinstance(script, Function):
+            return FunctionValue([script])
+        known = _special().get(id(thing))
+        mark = mark_of(thing)
+        if known is not None and mark is None:
+            return known[1]()
+        if isinstance(thing, Operator):
+            return BuiltinFunction(thing.schema.name)
+        if isinstance(thing, python_types.ModuleType):
+            return _Namespace(thing) if thing is torch.nn.functional else PythonModule(thing)
+        if isinstance(thing, type):
+            return self._class(m, place, thing)
+        if inspect.ismethod(thing) and isinstance(thing.__self__, type):
+            return self._function(m, place, thing.__func__)
+        if inspect.isfunction(thing) or isinstance(thing, python_types.BuiltinFunctionType):
+            return self._function(m, place, thing)
+        if isinstance(thing, torch.nn.Module):
+            return self._module(m, place, thing)
+        return PythonObject(thing)
+
+    def _constant(self, m: Any, place: Range | None, thing: Any, constant: bool) -> Sugared | None:
+        kinds: dict[type, Type] = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX, str: STRING}
+        kind = kinds.get(type(thing))
+        if kind is not None:
+            return SimpleValue(m.constant(thing, kind, place))
+        if thing is None:
+            return SimpleValue(m.none(place))
+        if operators.is_numbered(thing):
+            return SimpleValue(m.constant(operators.number_of(thing), INT, place))
+        if isinstance(thing, torch.device):
+            return SimpleValue(m.constant(thing, DEVICE, place))
+        if isinstance(thing, tuple) and (constant or not hasattr(thing, "_fields")):
+            items = [self.sugared(m, place, item, constant) for item in thing]
+            return (
+                SimpleValue(SugaredTuple(items).as_value(place, m))
+                if all(isinstance(i, SimpleValue) for i in items)
+                else SugaredTuple(items)
+            )
+        if isinstance(thing, list) and constant:
+            values = [self.sugared(m, place, item, True).as_value(place, m) for item in thing]
+            return SimpleValue(m.graph.list_of(values[0].type if values else notes.TENSOR, values, place))
+        if constant:
+            kind_of = notes.inferred(thing)
+            if isinstance(kind_of, EnumType):
+                return SimpleValue(m.graph.constant(thing, kind_of, place))
+        return None
+
+    def _class(self, m: Any, place: Range | None, thing: type) -> Sugared:
+        if issubclass(thing, BaseException):
+            return ExceptionClass(_exception_name(thing))
+        try:
+            kind = notes.class_type(thing)
+        except notes.UnknownType:
+            return PythonObject(thing)
+        if isinstance(kind, TupleType):
+            return NamedTupleClass(kind)
+        if isinstance(kind, EnumType):
+            return EnumClass(kind)
+        if isinstance(kind, ClassType):
+            return ClassValue(kind)
+        if isinstance(kind, InterfaceType):
+            return PythonObject(thing)
+        return PythonObject(thing)
+
+    def _function(self, m: Any, place: Range | None, thing: Any) -> Sugared:
+        mark = mark_of(thing)
+        if mark in (Mark.IGNORE, Mark.UNUSED):
+            return ignored(m, thing, mark)
+        form = form_of(thing)
+        if form is not None:
+            return form
+        if getattr(thing, "__module__", "").startswith("flambeau") and hasattr(thing, "op"):
+            symbol = f"aten::{thing.op.name}"
+            if schemas_of(symbol):
+                return BuiltinFunction(symbol)
+        if not inspect.isfunction(thing):
+            return PythonObject(thing, f"the builtin {getattr(thing, '__name__', thing)} is not known to TorchScript")
+        overloads = getattr(thing, "__script_overloads__", None) or _overloads_of(thing)
+        if overloads:
+            return FunctionValue(overloads)
+        return FunctionValue([function_for(thing)])
+
+    def _module(self, m: Any, place: Range | None, thing: Any) -> Sugared:
+        return PythonObject(thing)
+
+
+class _Bound(Sugared):
+    """A compiled function with its first argument given."""
+
+    def __init__(self, function: Sugared, first: Any):
+        self.function, self.first = function, first
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        from .matching import Named
+
+        return self.function.call(place, m, [Named(self.first, place), *args], kwargs)
+
+
+class _Namespace(PythonModule):
+    """`torch.nn.functional`: the forms for compiled code first."""
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        form = form_by_name(name)
+        return form if form is not None else super().attr(place, m, name)
+
+
+# -- forms: scriptable versions of functions -----------------------------------------------------------------------------------
+
+
+@functools.cache
+def _forms() -> dict[str, Function]:
+    from . import forms
+
+    return {
+        name: function_for(fn, f"__torch__.torch.nn.functional.{name}")
+        for name, fn in vars(forms).items()
+        if inspect.isfunction(fn) and fn.__module__ == forms.__name__
+    }
+
+
+class Dispatch(Sugared):
+    """A function whose result depends on a flag that is known when compiling: `max_pool2d(..., return_indices=True)`."""
+
+    kind = "function"
+
+    def __init__(self, name: str, index: int, yes: str, no: str):
+        self.flag, self.index, self.yes, self.no = name, index, yes, no
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        args, kwargs = list(args), list(kwargs)
+        given = next((k for k in kwargs if k.name == self.flag), None)
+        if given is not None:
+            kwargs.remove(given)
+        elif len(args) > self.index:
+            given = args.pop(self.index)
+        truth = False
+        if given is not None:
+            known, truth = m.known(given.value)
+            if not known:
+                raise error(place, f"{self.flag} must be known when compiling")
+        chosen = self.yes if truth else self.no
+        found = form_by_name(chosen) or BuiltinFunction(f"aten::{chosen}")
+        return found.call(place, m, args, kwargs)
+
+
+def form_by_name(name: str) -> Sugared | None:
+    from . import forms
+
+    flag = forms.DISPATCHED.get(name)
+    if flag is not None:
+        return Dispatch(*flag)
+    found = _forms().get(name)
+    return FunctionValue([found]) if found is not None else None
+
+
+@functools.cache
+def _named_functions() -> dict[int, str]:
+    from . import forms
+
+    names: dict[int, str] = {}
+    for name in [*forms.DISPATCHED, *_forms()]:
+        for home in (torch.nn.functional, torch.functional if hasattr(torch, "functional") else torch, torch):
+            thing = getattr(home, name, None)
+            if thing is not None and (home is torch.nn.functional or name in forms.TORCH_LEVEL):
+                names[id(thing)] = name
+    return names
+
+
+def form_of(thing: Any) -> Sugared | None:
+    name = _named_functions().get(id(thing))
+    return form_by_name(name) if name is not None else None
+
+
+# -- Python functions -----------------------------------------------------------------------------------------------------------
+
+_functions: dict[Any, Function] = {}
+
+
+class PythonResolver(Resolver):
+    """Names as a Python function sees them."""
+
+    def __init__(self, function: Any, more: dict[str, Any] | None = None, owner: Any = None):
+        self.globals = function.__globals__
+        self.is_library = (
+            str(self.globals.get("__name__", "")).startswith("flambeau.") and "jit" not in self.globals["__name__"]
+        )
+        self.more = more or {}
+        self.owner = owner
+        cells = function.__closure__ or ()
+        self.closure = dict(zip(function.__code__.co_freevars, cells))
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        if name in self.more:
+            return True, self.more[name]
+        if name in self.closure:
+            try:
+                return True, self.closure[name].cell_contents
+            except ValueError:
+                return False, None
+        if name in self.globals:
+            return True, self.globals[name]
+        if hasattr(builtins, name):
+            return True, getattr(builtins, name)
+        return False, None
+
+    def owner_class(self, m: Any) -> Any:
+        if self.owner is not None:
+            return self.owner
+        return self.closure["__class__"].cell_contents if "__class__" in self.closure else None
+
+
+def function_for(thing: Any, name: str | None = None) -> Function:
+    """The compiled form of a Python function; compiled when it is first called."""
+    found = _functions.get(thing)
+    if found is None:
+        tree, source = parsed(thing)
+        definition = Definition(tree, source, PythonResolver(thing), defaults_of(thing))
+        found = _functions[thing] = Function(name or qualified_name(thing), definition)
+    return found
+
+
+def _overloads_of(thing: Any) -> list[Function]:
+    from .marks import overloads
+
+    return [function_for_overload(thing, o) for o in overloads(thing)]
+
+
+def function_for_overload(implementation: Any, declared: Any) -> Function:
+    """The implementation compiled with the types of an overload's declaration."""
+    tree, source = parsed(implementation)
+    head, head_source = parsed(declared)
+
+    class Typed(PythonResolver):
+        def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
+            from .emitter import Emitter
+
+            reader = Emitter(PythonResolver(declared), head_source)
+            schema = notes.schema_of(reader, head, None, {})
+            index = schema.index_of(name)
+            return None if index is None else schema.arguments[index].type
+
+    definition = Definition(
+        tree, source, Typed(implementation), {**defaults_of(implementation), **defaults_of(declared)}
+    )
+    return Function(qualified_name(implementation), definition)
+
+
+def ignored(m: Any, thing: Any, mark: Mark, owner: Any = None, self_type: Type | None = None) -> Sugared:
+    """A function that stays Python; its types come from its annotations."""
+    schema = schema_for(thing, self_type)
+    return IgnoredFunction(thing, schema, thing.__name__, mark is Mark.UNUSED, owner)
+
+
+def schema_for(thing: Any, self_type: Type | None = None) -> Schema:
+    from .emitter import Emitter
+
+    tree, source = parsed(thing)
+    reader = Emitter(PythonResolver(thing), source)
+    schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))
+    return schema if schema.returns else Schema(schema.name, "", schema.arguments, [notes.TENSOR])
+
+
+def _exception_name(thing: type) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+__all__ = ["ANY", "PythonResolver", "Resolver", "function_for"]

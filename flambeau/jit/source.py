@@ -1,0 +1,127 @@
+"""Where in a program something stands, and the errors that show it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+_CONTEXT = 3  # lines shown before the marked ones
+
+
+class Source:
+    """The text of a function, and where it begins in its file."""
+
+    def __init__(self, text: str, filename: str | None = None, first_line: int = 1, indent: int = 0):
+        self.text, self.filename, self.first_line, self.indent = text, filename, first_line, indent
+        self.lines = text.split("\n")
+
+    def range_of(self, node: Any) -> Range:
+        line = node.lineno - 1
+        end = getattr(node, "end_lineno", None)
+        end = line if end is None else end - 1
+        return Range(
+            self,
+            line,
+            _column(self.lines, line, node.col_offset),
+            end,
+            _column(self.lines, end, getattr(node, "end_col_offset", None) or node.col_offset + 1),
+        )
+
+
+def _column(lines: list[str], line: int, byte: int) -> int:
+    """Columns of `ast` count bytes."""
+    text = lines[line] if line < len(lines) else ""
+    return byte if text.isascii() else len(text.encode()[:byte].decode(errors="replace"))
+
+
+class Range:
+    """A part of a source, from (line, column) to (end, end_column), counted from 0."""
+
+    __slots__ = ("column", "end", "end_column", "line", "source")
+
+    def __init__(self, source: Source, line: int, column: int, end: int, end_column: int):
+        self.source, self.line, self.column, self.end, self.end_column = source, line, column, end, end_column
+
+    def __str__(self) -> str:
+        """`file.py:11:8`, the mark behind a node of a printed graph."""
+        s = self.source
+        return f"{s.filename}:{s.first_line + self.line}:{self.column + s.indent}" if s.filename else ""
+
+    def first(self) -> Range:
+        return Range(self.source, self.line, self.column, self.line, self.column + 1)
+
+    def text(self) -> str:
+        lines = self.source.lines[self.line : self.end + 1]
+        if not lines:
+            return ""
+        lines[-1] = lines[-1][: self.end_column]
+        lines[0] = lines[0][self.column :]
+        return "\n".join(lines)
+
+    def highlight(self) -> str:
+        """The lines around, the part itself underlined."""
+        s, out = self.source, []
+        if s.filename:
+            out.append(f'  File "{s.filename}", line {s.first_line + self.line}\n')
+        pad = " " * s.indent
+        for number in range(max(0, self.line - _CONTEXT), min(len(s.lines), self.end + 1)):
+            text = s.lines[number]
+            out.append(f"{pad}{text}\n" if text else "\n")
+            if number >= self.line:
+                start = self.column if number == self.line else len(text) - len(text.lstrip())
+                stop = self.end_column if number == self.end else len(text)
+                marks = " " * (start + s.indent) + "~" * max(1, stop - start)
+                out.append(marks + (" <--- HERE\n" if number == self.end else "\n"))
+        for number in range(self.end + 1, min(len(s.lines), self.end + 1 + _CONTEXT)):
+            if s.lines[number].strip():
+                out.append(f"{pad}{s.lines[number]}\n")
+        return "".join(out)
+
+
+class FrontendError(Exception):
+    """Syntax that TorchScript does not have; says where."""
+
+
+class NotSupportedError(FrontendError):
+    """Syntax that TorchScript may have one day."""
+
+
+class UnsupportedNodeError(NotSupportedError):
+    """A kind of statement or expression that TorchScript does not have."""
+
+
+_calls = threading.local()
+
+
+@contextlib.contextmanager
+def compiling(name: str, place: Range | None) -> Iterator[None]:
+    """While a function is compiled because another one calls it: errors name the chain of calls."""
+    stack = _calls.__dict__.setdefault("stack", [])
+    stack.append((name, place))
+    try:
+        yield
+    finally:
+        stack.pop()
+
+
+def error(place: Range | None, message: str, kind: type[Exception] = RuntimeError) -> Exception:
+    """An exception with a message, the place it speaks of, and the calls that led there."""
+    frontend = issubclass(kind, FrontendError)
+    parts = ["" if frontend else "\n", message, ":\n" if not message.endswith("\n") else ""]
+    if place is not None:
+        parts.append(place.highlight())
+    for name, caller in reversed(_calls.__dict__.get("stack", [])):
+        if caller is not None:
+            parts.append(
+                f"'{name}' is being compiled since it was called from '{_caller(caller)}'\n{caller.highlight()}"
+            )
+    return kind("".join(parts))
+
+
+def _caller(place: Range) -> str:
+    for line in place.source.lines:
+        if line.lstrip().startswith("def "):
+            return line.lstrip()[4:].partition("(")[0]
+    return "?"

@@ -1,0 +1,25 @@
+"""Whether something is being traced, asked without importing the tracer."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+_state = threading.local()
+
+
+def active() -> Any:
+    """The tracer at work in this thread, or None."""
+    return getattr(_state, "tracer", None)
+
+
+def set_active(tracer: Any) -> Any:
+    """Make a tracer the one at work; the one before."""
+    before = active()
+    _state.tracer = tracer
+    return before
+
+
+def is_tracing() -> bool:
+    """Whether Python code is being recorded by `trace`."""
+    return active() is not None

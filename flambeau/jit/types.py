@@ -1,0 +1,514 @@
+"""TorchScript's types: what they are called in graphs (`int[]`) and in code (`List[int]`), which is part of which, what joins two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .functions import Function
+
+
+class Type:
+    """A type. Two are equal when they are written the same way."""
+
+    name = "?"
+
+    def __str__(self) -> str:
+        """As graphs and schemas write it."""
+        return self.name
+
+    @property
+    def code(self) -> str:
+        """As Python annotations write it."""
+        return str(self)
+
+    annotation_str = code
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def repr_str(self) -> str:
+        return self.code
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Type) and type(self) is type(other) and str(self) == str(other))
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def kind(self) -> str:
+        return type(self).__name__
+
+    def contained(self) -> Sequence[Type]:
+        return ()
+
+    containedTypes = contained  # noqa: N815  PyTorch's name
+
+    def with_contained(self, parts: Sequence[Type]) -> Type:
+        """The same kind of type around other types."""
+        return self
+
+    def isSubtypeOf(self, other: Type) -> bool:  # noqa: N802  PyTorch's name
+        return is_subtype(self, other)
+
+
+class _Named(Type):
+    """A type without parts: there is one of each."""
+
+    def __init__(self, name: str, code: str | None = None, kind: str = ""):
+        self.name, self._code, self._kind = name, code or name, kind or f"{name.capitalize()}Type"
+
+    @property
+    def code(self) -> str:
+        return self._code
+
+    def kind(self) -> str:
+        return self._kind
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return _named, (self.name,)
+
+
+class TensorType(Type):
+    """Any tensor."""
+
+    name = "Tensor"
+
+    def __reduce__(self) -> Any:
+        return _named, ("Tensor",)
+
+
+class ShapedTensor(TensorType):
+    """A tensor as it was seen while tracing; as a type it is a Tensor."""
+
+    def __init__(self, text: str, dtype: Any = None, shape: Any = None, strides: Any = None):
+        self.name, self._dtype, self.shape, self._strides = text, dtype, shape, strides
+
+    code = property(lambda self: "Tensor")  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapedTensor) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def sizes(self) -> list[int]:
+        return list(self.shape)
+
+    def strides(self) -> list[int]:
+        return list(self._strides)
+
+    def dtype(self) -> Any:
+        return self._dtype
+
+    def scalarType(self) -> str:  # noqa: N802  PyTorch's name
+        return self.name.partition("(")[0]
+
+    def __reduce__(self) -> Any:
+        return ShapedTensor, (self.name, self._dtype, self.shape, self._strides)
+
+
+TENSOR = TensorType()
+INT = _Named("int", kind="IntType")
+FLOAT = _Named("float", kind="FloatType")
+COMPLEX = _Named("complex", kind="ComplexType")
+BOOL = _Named("bool", kind="BoolType")
+STRING = _Named("str", kind="StringType")
+NONE = _Named("NoneType", kind="NoneType")
+NUMBER = _Named("Scalar", "number", "NumberType")
+DEVICE = _Named("Device", kind="DeviceObjType")
+STREAM = _Named("Stream", kind="StreamObjType")
+GENERATOR = _Named("Generator", kind="GeneratorType")
+STORAGE = _Named("Storage", kind="StorageType")
+ANY = _Named("Any", kind="AnyType")
+ANY_LIST = _Named("list", kind="AnyListType")
+ANY_TUPLE = _Named("tuple", kind="AnyTupleType")
+ANY_CLASS = _Named("AnyClassType", kind="AnyClassType")
+ANY_ENUM = _Named("AnyEnumType", kind="AnyEnumType")
+# Numbers that choose something; TorchScript sees whole numbers.
+SCALAR_TYPE = _Named("ScalarType", "int", "ScalarTypeType")
+LAYOUT = _Named("Layout", "int", "LayoutType")
+MEMORY_FORMAT = _Named("MemoryFormat", "int", "MemoryFormatType")
+
+NAMED = {
+    t.name: t
+    for t in (
+        INT, FLOAT, COMPLEX, BOOL, STRING, NONE, NUMBER, DEVICE, STREAM, GENERATOR, STORAGE, ANY, ANY_LIST, ANY_TUPLE,
+        ANY_CLASS, ANY_ENUM, SCALAR_TYPE, LAYOUT, MEMORY_FORMAT,
+    )
+}  # fmt: skip
+NAMED["Tensor"] = TENSOR  # type: ignore[assignment]
+INT_LIKE = (INT, SCALAR_TYPE, LAYOUT, MEMORY_FORMAT)
+
+
+def _named(name: str) -> Type:
+    return NAMED[name]
+
+
+class VarType(Type):
+    """A type variable of a schema, as the t of `t[]`."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+class _Around(Type):
+    """A type around one other type."""
+
+    graph_form, code_form = "{}", "{}"
+
+    def __init__(self, element: Type):
+        self.element = element
+
+    def __str__(self) -> str:
+        return self.graph_form.format(self.element)
+
+    @property
+    def code(self) -> str:
+        return self.code_form.format(self.element.code)
+
+    def contained(self) -> Sequence[Type]:
+        return (self.element,)
+
+    def with_contained(self, parts: Sequence[Type]) -> Type:
+        return type(self)(*parts)
+
+    def getElementType(self) -> Type:  # noqa: N802  PyTorch's name
+        return self.element
+
+
+class ListType(_Around):
+    graph_form, code_form = "{}[]", "List[{}]"
+
+
+class FutureType(_Around):
+    graph_form, code_form = "Future({})", "Future[{}]"
+
+
+class OptionalType(_Around):
+    graph_form, code_form = "{}?", "Optional[{}]"
+
+
+class DictType(Type):
+    def __init__(self, key: Type, value: Type):
+        self.key, self.value = key, value
+
+    def __str__(self) -> str:
+        return f"Dict({self.key}, {self.value})"
+
+    @property
+    def code(self) -> str:
+        return f"Dict[{self.key.code}, {self.value.code}]"
+
+    def contained(self) -> Sequence[Type]:
+        return (self.key, self.value)
+
+    def with_contained(self, parts: Sequence[Type]) -> Type:
+        return DictType(*parts)
+
+
+class UnionType(Type):
+    def __init__(self, members: Sequence[Type]):
+        self.members = tuple(members)
+
+    def __str__(self) -> str:
+        return f"Union({', '.join(sorted(map(str, self.members)))})"
+
+    @property
+    def code(self) -> str:
+        return f"Union[{', '.join(sorted(m.code for m in self.members))}]"
+
+    def contained(self) -> Sequence[Type]:
+        return self.members
+
+    def with_contained(self, parts: Sequence[Type]) -> Type:
+        return union_of(parts)
+
+
+class TupleType(Type):
+    """A tuple; with a name and fields, a NamedTuple."""
+
+    def __init__(
+        self,
+        elements: Iterable[Type],
+        name: str | None = None,
+        fields: Sequence[str] = (),
+        defaults: Sequence[Any] = (),
+    ):
+        self.elements, self.tuple_name, self.fields = tuple(elements), name, tuple(fields)
+        self.defaults = tuple(defaults)
+        self.python_class: Any = None
+
+    def __str__(self) -> str:
+        if self.tuple_name:
+            return self.tuple_name
+        return f"({', '.join(map(str, self.elements))})"
+
+    @property
+    def code(self) -> str:
+        if self.tuple_name:
+            return self.tuple_name
+        return f"Tuple[{', '.join(e.code for e in self.elements) or '()'}]"
+
+    def contained(self) -> Sequence[Type]:
+        return self.elements
+
+    def with_contained(self, parts: Sequence[Type]) -> Type:
+        made = TupleType(parts, self.tuple_name, self.fields, self.defaults)
+        made.python_class = self.python_class
+        return made
+
+
+class EnumType(Type):
+    def __init__(self, name: str, value: Type, python_class: Any, members: Sequence[tuple[str, Any]]):
+        self.enum_name, self.value, self.python_class, self.members = name, value, python_class, tuple(members)
+
+    def __str__(self) -> str:
+        return f"Enum<{self.enum_name}>"
+
+    @property
+    def code(self) -> str:
+        return self.enum_name
+
+    def repr_str(self) -> str:
+        return str(self)
+
+
+class FunctionType(Type):
+    """The type of one compiled function."""
+
+    def __init__(self, function: Function):
+        self.function = function
+        self.name = "Function"
+
+
+class ClassType(Type):
+    """A class or the class of a module: attributes in the order of declaration, methods, constants."""
+
+    def __init__(self, name: str, is_module: bool = False):
+        self.name, self.is_module = name, is_module
+        self.attributes: dict[str, Type] = {}
+        self.parameters: set[str] = set()
+        self.buffers: set[str] = set()
+        self.constants: dict[str, Any] = {}
+        self.methods: dict[str, Any] = {}
+        self.static_methods: dict[str, Any] = {}
+        self.properties: dict[str, tuple[Any, Any]] = {}  # getter, setter
+        self.forward_hooks: list[Any] = []
+        self.forward_pre_hooks: list[Any] = []
+        self.python_class: Any = None
+        self.compile_method: Any = None  # makes a method when it is first asked for
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def qualified_name(self) -> str:
+        return self.name
+
+    def find_method(self, name: str) -> Any:
+        found = self.methods.get(name)
+        if found is None and self.compile_method is not None:
+            found = self.compile_method(name)
+        return found
+
+    def getAttribute(self, name: str) -> Type:  # noqa: N802  PyTorch's name
+        return self.attributes[name]
+
+
+class InterfaceType(Type):
+    """What a class must be able to do: methods' schemas by name."""
+
+    def __init__(self, name: str, is_module: bool = False):
+        self.name, self.is_module = name, is_module
+        self.methods: dict[str, Any] = {}  # name -> Schema
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+# -- relations --------------------------------------------------------------------------------------------------------------
+
+
+def is_subtype(a: Type, b: Type, why: list[str] | None = None) -> bool:
+    """Whether every value of type a is one of type b."""
+    if a is b or b is ANY or a == b:
+        return True
+    if isinstance(b, TensorType):
+        return isinstance(a, TensorType) and not isinstance(b, ShapedTensor)
+    if isinstance(a, UnionType):
+        return all(is_subtype(m, b) for m in a.members)
+    if isinstance(b, OptionalType):
+        if isinstance(a, OptionalType):
+            return is_subtype(a.element, b.element)
+        return a is NONE or is_subtype(a, b.element)
+    if isinstance(b, UnionType):
+        parts = [NONE, a.element] if isinstance(a, OptionalType) else [a]
+        return all(any(is_subtype(p, m) for m in b.members) for p in parts)
+    if b is NUMBER:
+        return a in (INT, FLOAT, COMPLEX)
+    if b in INT_LIKE:
+        return a in INT_LIKE
+    if b is ANY_LIST:
+        return isinstance(a, ListType)
+    if b is ANY_TUPLE:
+        return isinstance(a, TupleType)
+    if b is ANY_ENUM:
+        return isinstance(a, EnumType)
+    if b is ANY_CLASS:
+        return isinstance(a, ClassType)
+    if isinstance(b, TupleType):
+        if not isinstance(a, TupleType) or len(a.elements) != len(b.elements):
+            return False
+        if b.tuple_name and a.fields != b.fields:
+            return False
+        return all(map(is_subtype, a.elements, b.elements))
+    if isinstance(b, ListType):
+        return isinstance(a, ListType) and same_element(a.element, b.element)
+    if isinstance(b, DictType):
+        return isinstance(a, DictType) and a.key == b.key and same_element(a.value, b.value)
+    if isinstance(b, FutureType):
+        return isinstance(a, FutureType) and is_subtype(a.element, b.element)
+    if isinstance(b, InterfaceType):
+        return _fulfils(a, b, why)
+    return False
+
+
+def same_element(a: Type, b: Type) -> bool:
+    """Containers can be changed, so what they hold must agree exactly (a traced tensor is a Tensor)."""
+    return a == b or (isinstance(a, TensorType) and isinstance(b, TensorType)) or (a in INT_LIKE and b in INT_LIKE)
+
+
+def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
+    if not isinstance(a, (ClassType, InterfaceType)):
+        return False
+    if isinstance(a, ClassType) and b.is_module and not a.is_module:
+        if why is not None:
+            why.append(f"Class '{a}' is not a subtype of the module interface '{b}' , since only ScriptModule classes can be subtypes of module interfaces")  # fmt: skip
+        return False
+    for name, schema in b.methods.items():
+        mine = a.find_method(name) if isinstance(a, ClassType) else a.methods.get(name)
+        if mine is None:
+            if why is not None:
+                why.append(f"Class '{a}' does not have method '{name}' but '{b}' does.")
+            return False
+        mine = mine if isinstance(a, InterfaceType) else mine.schema
+        if not _schema_fits(mine, schema):
+            if why is not None:
+                why.append(
+                    f"Method on class '{a}' (1) is not compatible with interface '{b}' (2)\n  (1) {mine}\n  (2) {schema}"
+                )
+            return False
+    return True
+
+
+def _schema_fits(mine: Any, wanted: Any) -> bool:
+    if len(mine.arguments) != len(wanted.arguments):
+        return False
+    for have, want in zip(mine.arguments[1:], wanted.arguments[1:]):
+        if have.name != want.name or not is_subtype(want.type, have.type):
+            return False
+    return is_subtype(mine.result_type(), wanted.result_type())
+
+
+def optional_of(t: Type) -> Type:
+    return t if isinstance(t, OptionalType) or t is NONE or t is ANY else OptionalType(t)
+
+
+def union_of(members: Iterable[Type]) -> Type:
+    """The union of types, with those left out that another one covers; Optional[T] where it is one."""
+    flat: list[Type] = []
+    for m in members:
+        flat += m.members if isinstance(m, UnionType) else (m.element, NONE) if isinstance(m, OptionalType) else (m,)
+    kept: list[Type] = []
+    for m in flat:
+        if not any(is_subtype(m, other) for other in kept):
+            kept = [other for other in kept if not is_subtype(other, m)] + [m]
+    if len(kept) == 1:
+        return kept[0]
+    rest = [m for m in kept if m is not NONE]
+    if len(rest) < len(kept) and len(rest) == 1:
+        return OptionalType(rest[0])
+    return UnionType(kept)
+
+
+def without_none(t: Type) -> Type:
+    if isinstance(t, OptionalType):
+        return t.element
+    if isinstance(t, UnionType):
+        return union_of([m for m in t.members if m is not NONE])
+    return t
+
+
+def unshaped(t: Type) -> Type:
+    """The type without what tracing saw of tensors."""
+    if isinstance(t, ShapedTensor):
+        return TENSOR
+    parts = t.contained()
+    return t.with_contained([unshaped(p) for p in parts]) if parts and any(_has_shape(p) for p in parts) else t
+
+
+def unnamed(t: Type) -> Type:
+    """The type with its NamedTuples as plain tuples."""
+    parts = [unnamed(p) for p in t.contained()]
+    if isinstance(t, TupleType):
+        return TupleType(parts)
+    return t.with_contained(parts) if parts else t
+
+
+def _has_shape(t: Type) -> bool:
+    return isinstance(t, ShapedTensor) or any(map(_has_shape, t.contained()))
+
+
+def unify(a: Type, b: Type, to_union: bool = False) -> Type | None:
+    """The smallest type that holds values of both, or None."""
+    if a == b:
+        return a
+    if is_subtype(a, b):
+        return unshaped(b) if isinstance(b, TensorType) else b
+    if is_subtype(b, a):
+        return unshaped(a) if isinstance(a, TensorType) else a
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return TENSOR
+    if a is NONE:
+        return optional_of(b)
+    if b is NONE:
+        return optional_of(a)
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, OptionalType):
+            inner = unify(x.element, without_none(y))
+            if inner is not None:
+                return optional_of(inner)
+    if isinstance(a, ListType) and isinstance(b, ListType):
+        if isinstance(a.element, TensorType) and isinstance(b.element, TensorType):
+            return ListType(TENSOR)
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.elements) == len(b.elements):
+        parts = [unify(x, y) for x, y in zip(a.elements, b.elements)]
+        if all(p is not None for p in parts):
+            return TupleType([p for p in parts if p is not None])
+    if isinstance(a, FutureType) and isinstance(b, FutureType):
+        inner = unify(a.element, b.element)
+        return None if inner is None else FutureType(inner)
+    if isinstance(a, DictType) and isinstance(b, DictType) and a.key == b.key:
+        if isinstance(a.value, TensorType) and isinstance(b.value, TensorType):
+            return DictType(a.key, TENSOR)
+    return union_of([a, b]) if to_union else None
+
+
+def unify_all(types: Sequence[Type], to_union: bool = False) -> Type | None:
+    joined: Type | None = types[0] if types else None
+    for t in types[1:]:
+        joined = None if joined is None else unify(joined, t, to_union)
+    return joined

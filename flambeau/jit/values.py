@@ -1,0 +1,775 @@
+"""What a name can stand for while a program is compiled: a value of the graph, a module, a function, a class, a range...
+
+Each kind knows what `x.name`, `x(...)`, `x[i]`, `for ... in x` and `a, b = x` mean for it; `m` is the emitter at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .ir import Value
+from .matching import Named, match_call
+from .schema import Argument, Schema, schemas_of
+from .source import Range, error
+from .types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    NUMBER,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    EnumType,
+    FutureType,
+    InterfaceType,
+    ListType,
+    OptionalType,
+    TensorType,
+    TupleType,
+    Type,
+    is_subtype,
+)
+
+if TYPE_CHECKING:
+    from .emitter import Emitter
+    from .functions import Function
+
+
+class Sugared:
+    """Something that is not (yet) a value of the graph."""
+
+    kind = "object"
+
+    def as_value(self, place: Range | None, m: Emitter) -> Value:
+        raise error(place, f"{self.kind} cannot be used as a value")
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        raise error(place, f"attribute lookup is not defined on {self.kind}")
+
+    def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
+        raise error(place, f"attribute lookup is not defined on {self.kind}")
+
+    def set_attr(self, place: Range | None, m: Emitter, name: str, value: Value) -> None:
+        raise error(place, f"attribute assignment is not defined on {self.kind}")
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        raise error(place, f"cannot call a {self.kind}")
+
+    def as_tuple(self, place: Range | None, m: Emitter, size: int | None = None) -> list[Sugared]:
+        raise error(place, f"{self.kind} cannot be used as a tuple")
+
+    def as_tuple_value(self, place: Range | None, m: Emitter) -> SugaredTuple:
+        raise error(place, f"{self.kind} cannot be used as a tuple")
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        raise error(place, f"'{self.kind}' object is not iterable")
+
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+        raise error(place, f"'{self.kind}' object is not subscriptable")
+
+    def length(self, place: Range | None, m: Emitter) -> Value:
+        raise error(place, f"'{self.kind}' object is not iterable")
+
+    unrolled = False  # whether a loop over it is written out
+
+    def static_length(self) -> int | None:
+        return None
+
+
+class SimpleValue(Sugared):
+    """A value of the graph."""
+
+    def __init__(self, value: Value):
+        self.value = value
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return f"value of type '{self.value.type.repr_str()}'"
+
+    def as_value(self, place: Range | None, m: Emitter) -> Value:
+        return self.value
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        found = self._attribute(place, m, name)
+        if found is not None:
+            return found
+        kind = self.value.type
+        if isinstance(kind, (OptionalType,)) or kind is NONE:
+            hint = ""
+        else:
+            hint = ""
+        if isinstance(kind, ClassType):
+            raise error(place, f"Module '{short_name(kind)}' has no attribute '{name}' {hint}" if kind.is_module else f"Tried to access nonexistent attribute or method '{name}' of type '{kind.repr_str()}'. Did you forget to initialize an attribute in __init__()?{hint}")  # fmt: skip
+        raise error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'.{hint}")
+
+    def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
+        kind = self.value.type
+        if isinstance(kind, ClassType):
+            return (
+                name in kind.attributes
+                or name in kind.constants
+                or kind.find_method(name) is not None
+                or name in kind.properties
+            )
+        if isinstance(kind, TupleType):
+            return name in kind.fields
+        raise error(
+            place,
+            f"hasattr's first argument must be a object or NamedTuple, but got a normal {kind.repr_str()} instead",
+        )
+
+    def _attribute(self, place: Range | None, m: Emitter, name: str) -> Sugared | None:
+        value, kind = self.value, self.value.type
+        if isinstance(kind, TensorType):
+            if name in TENSOR_PROPERTIES:
+                return SimpleValue(m.builtin(place, TENSOR_PROPERTIES[name], [value]))
+            if name == "imag" or name == "real":
+                return SimpleValue(m.builtin(place, f"aten::{name}", [value]))
+        if kind is DEVICE and name in ("type", "index"):
+            return SimpleValue(m.builtin(place, f"prim::{name}", [value]))
+        if kind is COMPLEX and name in ("real", "imag"):
+            return SimpleValue(m.builtin(place, f"aten::{name}", [value]))
+        if isinstance(kind, TupleType) and name in kind.fields:
+            index = kind.fields.index(name)
+            return SimpleValue(m.tuple_item(place, value, index))
+        if isinstance(kind, ClassType):
+            return class_attribute(place, m, value, kind, name)
+        if isinstance(kind, InterfaceType) and name in kind.methods:
+            return MethodValue(value, [name])
+        if isinstance(kind, EnumType):
+            if name == "name":
+                return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
+            if name == "value":
+                return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
+        if isinstance(kind, TensorType) and name == "tolist":
+            return SpecialForm("tolist", value)
+        if isinstance(kind, FutureType) and name in ("wait", "value"):
+            return BuiltinFunction("aten::wait", Named(value, place))
+        symbol = f"aten::{name}"
+        if schemas_of(symbol) and any(_takes(s, kind) for s in schemas_of(symbol)):
+            return BuiltinFunction(symbol, Named(value, place))
+        if (
+            (kind is STRING or isinstance(kind, (ListType, DictType)))
+            and schemas_of(symbol)
+            and not isinstance(kind, TensorType)
+        ):
+            return BuiltinFunction(symbol, Named(value, place))
+        if schemas_of(f"prim::{name}") and any(_takes(s, kind) for s in schemas_of(f"prim::{name}")):
+            return BuiltinFunction(f"prim::{name}", Named(value, place))
+        special = TENSOR_METHODS.get(name) if isinstance(kind, TensorType) else None
+        return m.resolver.tensor_method(m, place, special, value) if special else None
+
+    def set_attr(self, place: Range | None, m: Emitter, name: str, value: Value) -> None:
+        kind = self.value.type
+        if not isinstance(kind, ClassType):
+            raise error(place, f"Tried to set an attribute: {name} on a non-class: {kind.repr_str()}")
+        expected = kind.attributes.get(name)
+        if expected is None:
+            if name in kind.properties:
+                setter = kind.properties[name][1]
+                if setter is None:
+                    raise error(place, f"Tried to set read-only attribute: {name}")
+                MethodValue(self.value, [setter.name]).call(place, m, [Named(value, place)], [])
+                return
+            if not kind.is_module and m.is_initializing(self.value):
+                if kind.find_method(name) is not None:
+                    raise error(place, f"Tried to assign to method '{name}'")
+                if m.in_control_flow():
+                    raise error(
+                        place,
+                        f"First assignment cannot be in a control-flow block. Initialize the field at the top level first.\n'{name}'",
+                    )
+                expected = kind.attributes[name] = value.type
+            elif name in kind.constants:
+                raise error(place, f"Can't set constant '{name}' which has value:{kind.constants[name]}")
+            else:
+                raise error(
+                    place, f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?"
+                )
+        if kind.is_module and name in kind.parameters:
+            pass
+        converted = m.convert(place, expected, value)
+        if not is_subtype(converted.type, expected):
+            raise error(
+                place,
+                f"Wrong type for attribute assignment. Expected {expected.repr_str()} but got {converted.type.repr_str()}",
+            )
+        node = m.graph.create("prim::SetAttr", [self.value, converted], 0, place)
+        node.attributes["name"] = name
+        m.graph.insert(node)
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        kind = self.value.type
+        if isinstance(kind, ClassType):
+            return self.attr(place, m, "forward" if kind.is_module else "__call__").call(place, m, args, kwargs)
+        if isinstance(kind, InterfaceType):
+            return self.attr(place, m, "forward").call(place, m, args, kwargs)
+        return super().call(place, m, args, kwargs)
+
+    def as_tuple(self, place: Range | None, m: Emitter, size: int | None = None) -> list[Sugared]:
+        kind = self.value.type
+        if isinstance(kind, TupleType):
+            return [SimpleValue(v) for v in m.graph.unpack(self.value, place)]
+        if isinstance(kind, ListType):
+            if size is None:
+                raise error(place, "cannot statically infer the expected size of a list in this context")
+            node = m.graph.create("prim::ListUnpack", [self.value], size, place)
+            for out in node.outputs_:
+                out.type = kind.element
+            m.graph.insert(node)
+            return [SimpleValue(v) for v in node.outputs_]
+        if kind is ANY:
+            raise error(place, "Provided tensor or any value cannot be used as a tuple")
+        raise error(place, f"{kind.repr_str()} cannot be used as a tuple")
+
+    def as_tuple_value(self, place: Range | None, m: Emitter) -> SugaredTuple:
+        return SugaredTuple(self.as_tuple(place, m))
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        kind = self.value.type
+        if isinstance(kind, (ListType, TensorType)) or kind is STRING:
+            return self
+        if isinstance(kind, DictType):
+            return SimpleValue(m.builtin(place, "aten::keys", [self.value]))
+        if isinstance(kind, TupleType):
+            return SugaredTuple([SimpleValue(v) for v in m.graph.unpack(self.value, place)])
+        if isinstance(kind, ClassType) and kind.find_method("__iter__") is not None:
+            return self
+        raise error(place, f"'{kind.repr_str()}' object is not iterable")
+
+    def length(self, place: Range | None, m: Emitter) -> Value:
+        kind = self.value.type
+        if isinstance(kind, ListType) or kind is STRING or isinstance(kind, (TensorType, DictType)):
+            return m.builtin(place, "aten::len", [self.value])
+        if isinstance(kind, TupleType):
+            return m.constant(len(kind.elements), INT, place)
+        raise error(place, f"'{kind.repr_str()}' object is not iterable")
+
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+        actual = self.value.type
+        if isinstance(actual, ListType) or actual is STRING:
+            return SimpleValue(m.builtin(place, "aten::__getitem__", [self.value, index]))
+        if isinstance(actual, DictType):
+            return SimpleValue(m.builtin(place, "aten::__getitem__", [self.value, index]))
+        if isinstance(actual, TensorType):
+            zero = m.constant(0, INT, place)
+            return SimpleValue(m.builtin(place, "aten::select", [self.value, zero, index]))
+        if isinstance(actual, ClassType):
+            return self.attr(place, m, "__getitem__").call(place, m, [Named(index, place)], [])
+        raise error(place, f"'{actual.repr_str()}' object is not subscriptable")
+
+
+def _takes(schema: Schema, kind: Type) -> bool:
+    """Whether the first argument is called self and could be of a type (in the coarse sense of a method lookup)."""
+    if not schema.arguments:
+        return False
+    first = schema.arguments[0]
+    if first.name != "self":
+        return False
+    formal = first.type
+    if isinstance(kind, TensorType):
+        return isinstance(formal, TensorType)
+    return str(formal) == "t" or type(formal) is type(kind) or is_subtype(kind, formal)
+
+
+def short_name(kind: ClassType) -> str:
+    return kind.name.rpartition(".")[2]
+
+
+def class_attribute(place: Range | None, m: Emitter, value: Value, kind: ClassType, name: str) -> Sugared | None:
+    if name in kind.attributes:
+        node = m.graph.create("prim::GetAttr", [value])
+        node.attributes["name"] = name
+        out = m.graph.insert(node).outputs_[0]
+        out.type = kind.attributes[name]
+        if kind.is_module:
+            out.set_name(valid_name(name)) if valid_name(name) else None
+        return m.wrap_attribute(out, kind, name)
+    if name in kind.constants:
+        return m.resolver.sugared(m, place, kind.constants[name], constant=True)
+    if name in kind.properties:
+        return MethodValue(value, [kind.properties[name][0].name]).call(place, m, [], [])
+    if kind.find_method(name) is not None:
+        return MethodValue(value, [name])
+    if name in kind.static_methods:
+        return FunctionValue([kind.static_methods[name]])
+    return None
+
+
+def valid_name(name: str) -> str:
+    return name if name and not name.isdigit() else ""
+
+
+# Attributes of tensors that are operators.
+TENSOR_PROPERTIES = {
+    **{
+        name: f"prim::{name}"
+        for name in ["dtype", "device", "grad", "data", "layout", "requires_grad", "is_cuda", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_quantized", "is_meta", "is_mps", "is_vulkan", "is_ipu", "is_nested", "is_maia", "is_mtia", "name", "nbytes", "itemsize"]
+    },
+    "shape": "aten::size", "T": "aten::numpy_T", "H": "aten::matrix_H", "mT": "aten::mT", "mH": "aten::mH", "is_leaf": "aten::is_leaf",
+    "ndim": "aten::dim",
+}  # fmt: skip
+TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft": "istft", "norm": "norm"}
+
+
+class BuiltinFunction(Sugared):
+    """An operator, with the tensor (or list...) it is a method of if it was found on one."""
+
+    kind = "builtin"
+
+    def __init__(self, symbol: str, owner: Named | None = None):
+        self.symbol, self.owner = symbol, owner
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        return SimpleValue(m.call_operator(place, self.symbol, args, kwargs, self.owner))
+
+
+class SpecialForm(Sugared):
+    """A name that the emitter knows by heart: `isinstance`, `annotate`, `zip`..."""
+
+    kind = "special form"
+
+    def __init__(self, form: str, owner: Value | None = None):
+        self.form, self.owner = form, owner
+        self.kind = f"{form}"
+
+
+class CastValue(Sugared):
+    """`int`, `float`, `bool`, `str`, `complex` as functions."""
+
+    def __init__(self, type: Type, symbol: str):
+        self.type, self.symbol = type, symbol
+        self.kind = f"{type} cast"
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        if len(args) == 1 and not kwargs:
+            value = args[0].value
+            if is_subtype(value.type, self.type):
+                return SimpleValue(value)
+            method = {BOOL: "__bool__", INT: "__int__", FLOAT: "__float__", COMPLEX: "__complex__", STRING: "__str__"}[
+                self.type
+            ]
+            if isinstance(value.type, ClassType) and value.type.find_method(method) is not None:
+                return MethodValue(value, [method]).call(place, m, [], [])
+        if not args and not kwargs and self.type is not STRING:
+            empty = {BOOL: False, INT: 0, FLOAT: 0.0, COMPLEX: 0j}[self.type]
+            return SimpleValue(m.constant(empty, self.type, place))
+        return SimpleValue(m.call_operator(place, self.symbol, args, kwargs))
+
+
+class MagicMethod(Sugared):
+    """`len`, `hash`...: the class's own method if it has one, else an operator."""
+
+    kind = "builtin"
+
+    def __init__(self, method: str, base: Sugared):
+        self.method, self.base = method, base
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        if args:
+            kind = args[0].value.type
+            if isinstance(kind, ClassType) and kind.find_method(self.method) is not None:
+                return MethodValue(args[0].value, [self.method]).call(place, m, args[1:], kwargs)
+        return self.base.call(place, m, args, kwargs)
+
+
+class FunctionValue(Sugared):
+    """A compiled function, or several that are overloads of one."""
+
+    kind = "function"
+
+    def __init__(self, functions: Sequence[Function]):
+        self.functions = list(functions)
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        for function in self.functions:
+            function.ensure(place)
+        match = match_call(m.graph, place, [f.schema for f in self.functions], args, kwargs)
+        chosen = next(f for f in self.functions if f.schema is match.schema)
+        name = m.graph.create("prim::Constant", (), 1, place)
+        from .types import FunctionType
+
+        name.attributes.update(name=chosen.base_name, function=chosen)
+        name.outputs_[0].type = FunctionType(chosen)
+        fn = m.graph.insert(name).outputs_[0]
+        inputs = [plan() for plan in match.plans]
+        return SimpleValue(m.graph.op("prim::CallFunction", [fn, *inputs], chosen.schema.result_type(), place))
+
+
+class MethodValue(Sugared):
+    """A method of an object."""
+
+    kind = "method"
+
+    def __init__(self, owner: Value, names: Sequence[str]):
+        self.owner, self.names = owner, list(names)
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        kind = self.owner.type
+        schemas = []
+        for name in self.names:
+            if isinstance(kind, ClassType):
+                method = kind.find_method(name)
+                if method is None:
+                    raise error(place, f"'{kind.name}' has no method '{name}'")
+                method.ensure(place)
+                schemas.append(method.schema)
+            else:
+                schemas.append(kind.methods[name])  # type: ignore[attr-defined]
+        match = match_call(m.graph, place, schemas, [Named(self.owner, place), *args], kwargs)
+        node = m.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
+        node.attributes["name"] = self.names[schemas.index(match.schema)]
+        node.outputs_[0].type = match.schema.result_type()
+        return SimpleValue(m.graph.insert(node).outputs_[0])
+
+
+class ClassValue(Sugared):
+    """A class: calling it makes an object."""
+
+    kind = "class"
+
+    def __init__(self, type: ClassType):
+        self.type = type
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        init = self.type.find_method("__init__")
+        made = m.graph.op("prim::CreateObject", [], self.type, place)
+        if init is None:
+            raise error(place, f"Class {self.type.name} does not have an __init__ function defined")
+        MethodValue(made, ["__init__"]).call(place, m, args, kwargs)
+        return SimpleValue(made)
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        if name == "__new__":
+            return SpecialForm("__new__")
+        if name in self.type.static_methods:
+            return FunctionValue([self.type.static_methods[name]])
+        if name in self.type.constants:
+            return m.resolver.sugared(m, place, self.type.constants[name], constant=True)
+        raise error(place, f"Tried to lookup unknown attribute on class {self.type.name}: {name}")
+
+
+class NamedTupleClass(Sugared):
+    """A NamedTuple class: calling it makes a tuple with fields."""
+
+    kind = "named tuple constructor"
+
+    def __init__(self, type: TupleType):
+        self.type = type
+        required = len(type.fields) - len(type.defaults)
+        arguments = [
+            Argument(f, t, *([type.defaults[i - required]] if i >= required else []))
+            for i, (f, t) in enumerate(zip(type.fields, type.elements))
+        ]
+        self.schema = Schema(type.tuple_name or "", "", arguments, [type])
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        match = match_call(m.graph, place, [self.schema], args, kwargs)
+        values = [plan() for plan in match.plans]
+        return SimpleValue(m.graph.tuple_of(values, place, self.type))
+
+
+class EnumClass(Sugared):
+    """An Enum class: `Color.RED` is a value."""
+
+    kind = "enum class"
+
+    def __init__(self, type: EnumType):
+        self.type = type
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        names = [n for n, _ in self.type.members]
+        if name not in names:
+            raise error(place, f"Enum class '{self.type.enum_name.rpartition('.')[2]}' has no attribute '{name}'")
+        member = self.type.python_class[name]
+        return SimpleValue(m.graph.constant(member, self.type, place))
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        return SugaredTuple([self.attr(place, m, n) for n, _ in self.type.members])
+
+    def as_value(self, place: Range | None, m: Emitter) -> Value:
+        return m.graph.list_of(
+            self.type, [self.attr(place, m, n).as_value(place, m) for n, _ in self.type.members], place
+        )
+
+
+class SugaredTuple(Sugared):
+    """Several things together, which need not be values."""
+
+    kind = "tuple"
+    unrolled = True
+
+    def __init__(self, items: Sequence[Sugared]):
+        self.items = list(items)
+
+    def as_tuple(self, place: Range | None, m: Emitter, size: int | None = None) -> list[Sugared]:
+        return self.items
+
+    def as_tuple_value(self, place: Range | None, m: Emitter) -> SugaredTuple:
+        return self
+
+    def as_value(self, place: Range | None, m: Emitter) -> Value:
+        return m.graph.tuple_of([i.as_value(place, m) for i in self.items], place)
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        return self
+
+    def length(self, place: Range | None, m: Emitter) -> Value:
+        return m.constant(len(self.items), INT, place)
+
+    def static_length(self) -> int | None:
+        return len(self.items)
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        return SimpleValue(self.as_value(place, m)).attr(place, m, name)
+
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+        known, number = m.known(index)
+        if not known:
+            raise error(place, "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals. For example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'")  # fmt: skip
+        if not -len(self.items) <= number < len(self.items):
+            raise error(place, f"Index {number} is out of range of length {len(self.items)}")
+        return self.items[number]
+
+
+class SugaredDict(Sugared):
+    """The submodules of a ModuleDict by name."""
+
+    kind = "ModuleDict"
+
+    def __init__(self, keys: SugaredTuple, values: SugaredTuple, names: Sequence[str]):
+        self.keys, self.values, self.names = keys, values, list(names)
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        return self.keys
+
+    def find(self, name: str) -> Sugared | None:
+        return self.values.items[self.names.index(name)] if name in self.names else None
+
+
+class RangeValue(Sugared):
+    """`range(...)`."""
+
+    kind = "range"
+
+    def __init__(self, place: Range | None, m: Emitter, inputs: Sequence[Value], static: int | None = None):
+        for value in inputs:
+            if value.type is not INT:
+                raise error(
+                    place,
+                    f"all inputs of range must be ints, found {value.type.repr_str()} in argument {list(inputs).index(value)}",
+                )
+        self.static = static
+        self.simple = len(inputs) == 1
+        if self.simple:
+            self.stop = inputs[0]
+            return
+        if not 2 <= len(inputs) <= 3:
+            raise error(
+                place,
+                f"range expected at most 3 arguments, got {len(inputs)}"
+                if inputs
+                else "range expected at least 1 arguments, got 0",
+            )
+        self.start, self.stop = inputs[0], inputs[1]
+        self.step = inputs[2] if len(inputs) == 3 else m.constant(1, INT, place)
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        return self
+
+    def length(self, place: Range | None, m: Emitter) -> Value:
+        if self.simple:
+            return self.stop
+        return m.builtin(place, "aten::__range_length", [self.start, self.stop, self.step])
+
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+        if self.simple:
+            return SimpleValue(index)
+        return SimpleValue(m.builtin(place, "aten::__derive_index", [index, self.start, self.step]))
+
+    def static_length(self) -> int | None:
+        return self.static
+
+
+class IterableTree(Sugared):
+    """`zip(...)` and `enumerate(...)`: several iterables walked together."""
+
+    kind = "iterabletree"
+
+    def __init__(self, children: Sequence[Sugared], unrolled: bool):
+        self.children, self.unrolled = list(children), unrolled
+
+    def iterate(self, place: Range | None, m: Emitter) -> Sugared:
+        return self
+
+    def leaves(self) -> list[Sugared]:
+        out: list[Sugared] = []
+        for child in self.children:
+            out += child.leaves() if isinstance(child, IterableTree) else [child]
+        return out
+
+    def length(self, place: Range | None, m: Emitter) -> Value:
+        lengths = [leaf.length(place, m) for leaf in self.leaves() if not _endless(leaf)]
+        if not lengths:
+            raise error(place, "Need at least one iterable")
+        if len(lengths) == 1:
+            return lengths[0]
+        together = m.graph.list_of(INT, lengths, place)
+        return m.builtin(place, "prim::min", [together])
+
+    def item(self, place: Range | None, m: Emitter, index: Value, kind: Type | None = None) -> Sugared:
+        return SugaredTuple([child.item(place, m, index) for child in self.children])
+
+    def static_length(self) -> int | None:
+        known = [n for n in (child.static_length() for child in self.children) if n is not None]
+        return min(known) if known else None
+
+
+def _endless(leaf: Sugared) -> bool:
+    return isinstance(leaf, RangeValue) and leaf.static == -1
+
+
+class ExceptionClass(Sugared):
+    """An exception class; its message, and its name for Python."""
+
+    kind = "exception"
+
+    def __init__(self, name: str, message: Value | None = None):
+        self.name, self.message = name, message
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        if not args:
+            return ExceptionClass(self.name, m.constant("", STRING, place))
+        values = [a.value for a in args]
+        if len(values) == 1 and values[0].type is STRING:
+            return ExceptionClass(self.name, values[0])
+        return ExceptionClass(
+            self.name,
+            m.call_operator(
+                place,
+                "aten::str",
+                [Named(values[0] if len(values) == 1 else m.graph.tuple_of(values, place), place)],
+                [],
+            ),
+        )
+
+
+class LocalFunction(Sugared):
+    """A function without arguments defined inside another one, for `fork`."""
+
+    kind = "local function"
+
+    def __init__(self, tree: Any):
+        self.tree = tree
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        m.statements(self.tree.body[:-1])
+        return m.sugared(self.tree.body[-1].value)
+
+
+class PythonObject(Sugared):
+    """A Python object that compiled code cannot use; says why."""
+
+    def __init__(self, thing: Any, reason: str = ""):
+        self.thing, self.reason = thing, reason
+        self.kind = f"python value of type '{type(thing).__name__}'"
+
+    def as_value(self, place: Range | None, m: Emitter) -> Value:
+        text = f"{self.kind} cannot be used as a value."
+        raise error(
+            place,
+            text
+            + (
+                f" {self.reason}"
+                if self.reason
+                else " Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead."
+                if not self.reason
+                else ""
+            ),
+        )
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        raise error(place, f"{self.kind} cannot be called in TorchScript. {self.reason}".rstrip())
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        raise error(
+            place, f"attribute lookup is not defined on {self.kind}" + (f". {self.reason}" if self.reason else "")
+        )
+
+
+class PythonModule(Sugared):
+    """A Python module (or another namespace): its names are resolved when they are asked for."""
+
+    kind = "module"
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.kind = f"python module '{getattr(module, '__name__', module)}'"
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        try:
+            found = getattr(self.module, name)
+        except AttributeError as problem:
+            raise error(place, f"{problem}") from None
+        return m.resolver.sugared(m, place, found)
+
+
+class IgnoredFunction(Sugared):
+    """A Python function that stays Python: the graph calls back. It runs here and cannot be saved."""
+
+    kind = "ignored function"
+
+    def __init__(self, function: Callable, schema: Schema, name: str, unused: bool = False, owner: Value | None = None):
+        self.function, self.schema, self.name, self.unused, self.owner = function, schema, name, unused, owner
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        given = [Named(self.owner, place), *args] if self.owner is not None else args
+        if self.unused:
+            m.raise_exception(place, m.constant(f"{self.unused_text()}", STRING, place), "")
+            return SimpleValue(m.graph.op("prim::Uninitialized", [], self.schema.result_type(), place))
+        match = match_call(m.graph, place, [self.schema], given, kwargs)
+        node = m.graph.create("prim::PythonOp", [plan() for plan in match.plans], 1, place)
+        node.attributes.update(name=self.name, python=self.function)
+        node.outputs_[0].type = self.schema.result_type()
+        return SimpleValue(m.graph.insert(node).outputs_[0])
+
+    def unused_text(self) -> str:
+        return (
+            f"The Python function <{self.name}> cannot be called from TorchScript because it was marked unused"
+            if not self.name
+            else "This Python function is annotated to be ignored and cannot be run"
+        )
+
+
+class OperatorNamespace(Sugared):
+    """`torch` and `ops.<namespace>` in archives, `aten` in this library's own forms: every name is an operator."""
+
+    kind = "module"
+
+    def __init__(self, space: str):
+        self.space = space
+
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        return BuiltinFunction(f"{self.space}::{name}")
+
+
+def number_types() -> tuple[Type, ...]:
+    return (INT, FLOAT, COMPLEX, BOOL, NUMBER)
+
+
+__all__ = [
+    "TENSOR",
+    "BuiltinFunction",
+    "CastValue",
+    "ClassValue",
+    "FunctionValue",
+    "SimpleValue",
+    "Sugared",
+    "number_types",
+]

@@ -1,0 +1,173 @@
+"""`torch.ops.aten`: operators under the names and overloads they have in PyTorch's graphs.
+
+>>> flambeau.ops.aten.add.Tensor(flambeau.ones(2), 1)
+tensor([2., 2.])
+"""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+from typing import Any
+
+from ...core import overrides
+from .matching import NoMatch, bind, choose, shortened
+from .schemas import FunctionSchema, overloads_of, schema_of, table
+
+
+class _Recording(threading.local):
+    recorder: Any = None  # told of every call, instead of it being made
+
+
+recording = _Recording()
+
+
+class OpOverload:
+    """One overload of an operator: `torch.ops.aten.add.Tensor`."""
+
+    def __init__(self, packet: OpOverloadPacket, schema: FunctionSchema) -> None:
+        self._overloadpacket, self._schema = packet, schema
+        self._overloadname = schema.overload_name or "default"
+        self._name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        self.__name__ = f"{packet.__name__}.{self._overloadname}"
+        self.__qualname__ = self.__name__
+        self.__module__ = packet.__module__
+        self.tags: list[Any] = []
+
+    @property
+    def overloadpacket(self) -> OpOverloadPacket:
+        return self._overloadpacket
+
+    @property
+    def namespace(self) -> str:
+        return self._schema.name.split("::")[0]
+
+    @property
+    def is_view(self) -> bool:
+        first = self._schema.arguments[0].alias_info if self._schema.arguments else None
+        returned = self._schema.returns[0].alias_info if self._schema.returns else None
+        return first is not None and returned is not None and not first.is_write
+
+    def name(self) -> str:
+        return self._name
+
+    def has_kernel_for_dispatch_key(self, key: Any) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.namespace}.{self._overloadpacket.__name__}', overload='{self._overloadname}')>"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self._overloadpacket.__name__}.{self._overloadname}"
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __deepcopy__(self, memo: Any = None) -> OpOverload:
+        return self
+
+    def __reduce__(self) -> tuple:
+        return _found, (self._overloadpacket.__name__, self._schema.overload_name)
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The value of every argument."""
+        try:
+            return bind(self._schema, args, kwargs, numbers=True)
+        except NoMatch:
+            given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+            raise RuntimeError(
+                f"{self._name}() was given arguments that do not fit its schema.\nGiven: ({given})\n"
+                f"Declaration: {self._schema}"
+            ) from None
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        overriding = overrides.overriding_arguments(args, kwargs)
+        if overriding:
+            return overrides.call_override(self, args, kwargs, overriding)
+        if recording.recorder is not None:
+            return recording.recorder.record(self, *shortened(self._schema, self.bind(args, kwargs)))
+        return self.run(args, kwargs)
+
+    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Make the call."""
+        from .calls import run  # noqa: PLC0415  it needs all operators
+
+        return run(self, *shortened(self._schema, self.bind(args, kwargs)))
+
+
+class OpOverloadPacket:
+    """An operator with all its overloads: `torch.ops.aten.add`."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._qualified_op_name = f"aten::{name}"
+        self.__module__ = "torch.ops.aten"
+        self._overload_names = overloads_of(name)
+
+    def overloads(self) -> list[str]:
+        return [name or "default" for name in self._overload_names]
+
+    def __iter__(self) -> Any:
+        return iter(self.overloads())
+
+    def __getattr__(self, key: str) -> OpOverload:
+        wanted = "" if key == "default" else key
+        if key.startswith("__") or wanted not in self.__dict__.get("_overload_names", ()):
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{key}'")
+        found = OpOverload(self, schema_of(self.__name__, wanted))
+        setattr(self, key, found)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __hash__(self) -> int:
+        return hash(self._qualified_op_name)
+
+    def __deepcopy__(self, memo: Any = None) -> OpOverloadPacket:
+        return self
+
+    def __reduce__(self) -> tuple:
+        return _found, (self.__name__, None)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        overriding = overrides.overriding_arguments(args, kwargs)
+        if overriding:
+            return overrides.call_override(self, args, kwargs, overriding)
+        found = choose(self.__name__, args, kwargs)
+        if found is None:
+            raise RuntimeError(f"{self._qualified_op_name}() has no overload that fits the arguments")
+        schema, values = found
+        positional, named = values_as_call(schema, values)
+        return getattr(self, schema.overload_name or "default")(*positional, **named)
+
+
+def values_as_call(schema: FunctionSchema, values: list[Any]) -> tuple[tuple, dict[str, Any]]:
+    """The values of all arguments as those of a call."""
+    args = tuple(v for a, v in zip(schema.arguments, values) if not a.kwarg_only)
+    return args, {a.name: v for a, v in zip(schema.arguments, values) if a.kwarg_only}
+
+
+class _Namespace(ModuleType):
+    """`torch.ops.aten`."""
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        if not overloads_of(name):
+            raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
+        packet = OpOverloadPacket(name)
+        setattr(self, name, packet)
+        return packet
+
+    def __dir__(self) -> list[str]:
+        return sorted(table())
+
+
+aten: Any = _Namespace("torch.ops.aten")
+
+
+def _found(name: str, overload: str | None) -> Any:
+    packet = getattr(aten, name)
+    return packet if overload is None else getattr(packet, overload or "default")

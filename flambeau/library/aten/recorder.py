@@ -1,0 +1,79 @@
+"""A mode that sees a program's calls as calls of PyTorch's operators.
+
+Each call of a public function becomes calls of `torch.ops.aten` (`public` says which), and each of those is given to `record`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core import modes
+from .overloads import OpOverload, aten, recording
+from .public import translated
+
+
+class AtenRecorder(modes.Mode):
+    """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
+
+    parts = False
+
+    def __enter__(self) -> Any:
+        self._before = recording.recorder
+        recording.recorder = self
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        recording.recorder = self._before
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        return translated(self, op, function, args, kwargs)
+
+    def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run a function made of others, whose calls are seen."""
+        with modes_on(self):
+            return modes.unwatched(function)(*args, **kwargs)
+
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Make a call and note it."""
+        result = self.unseen(overload.run, args, kwargs)
+        return self.note(overload, args, kwargs, result)
+
+    def unseen(self, function: Callable, *args: Any) -> Any:
+        """Run something whose calls are not seen."""
+        stack = modes.own.stack
+        on = self in stack
+        if on:
+            stack.take(self)
+        recording.recorder = None
+        try:
+            return function(*args)
+        finally:
+            recording.recorder = self
+            if on:
+                stack.push(self)
+
+    def before_cast(self, tensor: Any) -> None:
+        """Called before a tensor is converted to another type."""
+
+    def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+        raise NotImplementedError
+
+
+class modes_on:  # noqa: N801
+    """Inside, the mode is on, whether it was or not."""
+
+    def __init__(self, mode: modes.Mode) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self.pushed = self.mode not in modes.own.stack
+        if self.pushed:
+            modes.own.stack.push(self.mode)
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.pushed:
+            modes.own.stack.take(self.mode)
+
+
+__all__ = ["AtenRecorder", "aten"]

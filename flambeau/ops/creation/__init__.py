@@ -1,0 +1,1 @@
+"""New tensors: filled, counted, converted, or made of other libraries' data."""

@@ -1,0 +1,389 @@
+"""Making tensors: empty, zeros, ones, full, and their `_like` and `new_` forms."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.backend import backend_of
+from ...core.caching import remember
+from ...core.device import cpu, default_device, device
+from ...core.dtype import dtype
+from ...core.layout import (
+    channels_last,
+    channels_last_3d,
+    channels_last_strides,
+    dense_strides,
+    memory_format,
+    preserve_format,
+    strides_in_order,
+)
+from ...core.promotion import default_complex, get_default_dtype
+from ...core.settings import fills_empty
+from ...core.size import Size
+from ...core.tensor import Tensor, contiguous_strides
+from ...core.tensor import empty as raw_empty
+from ...core.tensor import empty_strided as raw_empty_strided
+from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word
+from ..machinery.inplace import copy_values, resize_out
+from ..machinery.watched import watched
+
+_LIMITS = {
+    "uint8": (-255, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1), "uint16": (-(2**16) + 1, 2**16 - 1), "uint32": (-(2**32) + 1, 2**32 - 1),
+    "uint64": (-(2**63), 2**64 - 1),
+}  # fmt: skip
+_C_NAMES = {
+    "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t", "float32": "float",
+    "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool",
+}  # fmt: skip
+_SMALL = 1 << 17  # bytes that one core clears before others would have started
+_FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+_FLOAT_MAX |= {d.name: _FLOAT_MAX["float32"] for d in dt.FLOAT8}  # they are reached by way of float32
+
+
+def number_result_dtype(value: Any) -> dtype:
+    """The dtype full(shape, value) has: bool, int64, the default float or complex dtype."""
+    if isinstance(value, bool):
+        return dt.bool_
+    if isinstance(value, int):
+        return dt.int64
+    return default_complex() if isinstance(value, complex) else get_default_dtype()
+
+
+def check_fits(value: Any, d: dtype) -> Any:
+    """A number as an element of `d` will hold it, or PyTorch's overflow error."""
+    if isinstance(value, complex):
+        if d.is_complex:
+            return value
+        if d is dt.bool_:
+            return bool(value)
+        if value.imag != 0:
+            raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+        value = value.real
+    if d is dt.bool_ or d.is_complex:
+        return value
+    if d.category == 1:
+        low, high = _LIMITS[d.name]
+        if isinstance(value, float) and d.name.startswith("u"):
+            low = 0  # whole numbers may wrap around, others not
+        if not low <= value <= high:  # NaN too
+            raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+        value = int(value)
+        return value if value < 2**63 else value - 2**64
+    limit = _FLOAT_MAX.get(d.name)
+    if limit is not None and abs(value) > limit and not math.isinf(value):
+        raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+    return value
+
+
+def finish(t: Tensor, requires_grad: bool) -> Tensor:
+    if requires_grad:
+        if not (t.dtype.is_floating_point or t.dtype.is_complex):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        t.requires_grad = True
+    return t
+
+
+def uninitialised(t: Tensor) -> Tensor:
+    """t as it is; while memory must look the same in every run, full of NaN or of the largest number."""
+    if fills_empty() and t.device is cpu:
+        d = t.dtype
+        if d.is_floating_point or d.is_complex:
+            fill_raw(t, math.nan)
+        elif d.name.startswith("uint"):  # all bits set
+            start = t._offset * d.itemsize
+            ctypes.memset(t._storage.ptr + start, 0xFF, t._storage.size_bytes - start)
+        else:
+            fill_raw(t, True if d is dt.bool_ else _LIMITS[d.name][1])
+    return t
+
+
+@watched(writes=("t",))
+def fill_raw(t: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`. No autograd, no version bump."""
+    if t._storage.size_bytes and t.device.type != "meta" and 0 not in t.shape:
+        if type(value) is int and value == 0 and t._contig:
+            _clear(t)
+            return t
+        value = check_fits(value, t.dtype)
+        if t._contig and value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0:
+            _clear(t)
+        else:
+            _fill_kernel(t, value)
+    return t
+
+
+def _clear(t: Tensor) -> None:
+    nbytes = t.nbytes
+    if t.device is not cpu:
+        backend_of(t.device).fill(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes, t.device)
+    elif nbytes <= _SMALL or t.dtype.is_complex:
+        ctypes.memset(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes)
+    else:
+        _fill_kernel(t, 0)  # on all cores
+
+
+_fill_kernels: dict[tuple, tuple[Any, Any]] = {}
+
+
+def _fill_kernel(t: Tensor, value: Any) -> None:
+    kind = type(value)
+    key = (t.shape, t._strides, t.dtype, kind, t.device)
+    found = _fill_kernels.get(key)
+    if found is None:
+        plan = copy_values.into(t, (value,))
+        if kind is int or kind is float:
+            remember(_fill_kernels, key, (plan.fn, plan.first))
+        return
+    fn, first = found
+    if fn is None:
+        copy_values.into(t, (value,))
+    else:
+        fn(first, t._storage.ptr + t._offset * t.dtype.itemsize, value)
+
+
+def allocate(shape: Size, d: dtype, where: device, fmt: memory_format | None = None) -> Tensor:
+    if fmt is channels_last or fmt is channels_last_3d:
+        rank = 4 if fmt is channels_last else 5
+        if len(shape) != rank:
+            raise RuntimeError(f"required rank {rank} tensor to use {fmt.name} format")
+        return raw_empty_strided(shape, channels_last_strides(shape), d, where)
+    return raw_empty(shape, d, where)
+
+
+def new(shape: Size, options: Options, d: dtype, where: device | None = None) -> Tensor:
+    """An uninitialised tensor: what `options` leave open is `d` on `where`."""
+    place = options.device or where or default_device()
+    if options.format is preserve_format:
+        raise RuntimeError(
+            "memory format option is only supported by strided tensors and cannot be preserve_format here"
+        )
+    return allocate(shape, options.dtype or d, place, options.format)
+
+
+def prepare_out(name: str, out: Any, shape: Size, options: Options) -> Tensor:
+    """The tensor given as out=, in the result's shape; its dtype and device stand."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if options.dtype is not None and options.dtype is not out.dtype:
+        raise RuntimeError(
+            f"dtype {type_word(options.dtype)} does not match dtype of out parameter ({type_word(out.dtype)})"
+        )
+    if options.device is not None and options.device is not out.device:
+        raise RuntimeError(f"device {options.device} does not match device of out parameter ({out.device})")
+    resize_out(out, shape)
+    return out
+
+
+def filled(name: str, shape: Size, value: Any, out: Any, options: Options, d: dtype | None = None) -> Tensor:
+    if out is not None:
+        t = prepare_out(name, out, shape, options)
+        fill_raw(t, value)
+        t._bump(name)
+        return t
+    return finish(fill_raw(new(shape, options, d or get_default_dtype()), value), options.requires_grad)
+
+
+def _sizes(size: tuple, options: dict[str, Any]) -> tuple:
+    """zeros(size=(2, 3)) names its sizes."""
+    return (options.pop("size"),) if not size and "size" in options else size
+
+
+@composite(kind="creation", method=False)
+def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
+    """An uninitialised tensor.
+
+    >>> empty(2, 3, dtype=float32).shape
+    torch.Size([2, 3])
+    """
+    shape = as_shape(_sizes(size, options), "empty")
+    chosen = read_options("empty", options, takes_format=True)
+    if out is not None:
+        return uninitialised(prepare_out("empty", out, shape, chosen))
+    return finish(uninitialised(new(shape, chosen, get_default_dtype())), chosen.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
+    """A tensor of zeros."""
+    if out is None and not options:
+        t = raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device())
+        if t._storage.ptr:
+            _clear(t)
+        return t
+    shape = as_shape(_sizes(size, options), "zeros")
+    return filled("zeros", shape, 0, out, read_options("zeros", options))
+
+
+@composite(kind="creation", method=False)
+def ones(*size: Any, out: Any = None, **options: Any) -> Tensor:
+    """A tensor of ones."""
+    if out is None and not options:
+        return fill_raw(raw_empty(as_shape(size, "ones"), get_default_dtype(), default_device()), 1)
+    shape = as_shape(_sizes(size, options), "ones")
+    return filled("ones", shape, 1, out, read_options("ones", options))
+
+
+def fill_number(value: Any, name: str) -> Any:
+    if isinstance(value, Tensor) and value.shape != ():
+        raise TypeError(f"{name}(): argument 'fill_value' (position 2) must be Number, not Tensor")
+    return as_number(value, name, "fill_value", 2)
+
+
+@composite(kind="creation", method=False)
+def full(size: Any, fill_value: Any, *, out: Any = None, **options: Any) -> Tensor:
+    """A tensor filled with one value; its dtype is the value's unless given."""
+    value = fill_number(fill_value, "full")
+    shape = as_shape((as_ints(size, "full"),), "full")
+    return filled("full", shape, value, out, read_options("full", options), number_result_dtype(value))
+
+
+@composite(kind="creation", method=False)
+def scalar_tensor(s: Any, **options: Any) -> Tensor:
+    """A 0-dim tensor of one number, of the default dtype unless told otherwise."""
+    return filled(
+        "scalar_tensor", Size(()), as_number(s, "scalar_tensor", "s", 1), None, read_options("scalar_tensor", options)
+    )
+
+
+@composite(kind="creation", method=False)
+def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
+    """An uninitialised tensor with the given strides."""
+    return _strided("empty_strided", size, stride, read_options("empty_strided", options), get_default_dtype(), None)
+
+
+def _strided(name: str, size: Any, stride: Any, options: Options, d: dtype, where: device | None) -> Tensor:
+    shape = as_shape((as_ints(size, name),), name)
+    strides = as_ints(stride, name, "stride", 2)
+    if len(strides) != len(shape):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(strides)})"
+        )
+    if any(s < 0 for s in strides):
+        raise RuntimeError(f"{name}: negative strides are not supported, got strides: {list(strides)}")
+    t = raw_empty_strided(shape, strides, options.dtype or d, options.device or where or default_device())
+    return finish(uninitialised(t), options.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+    """An uninitialised tensor without gaps whose dimensions lie in memory in the order `physical_layout`."""
+    shape = as_shape((as_ints(size, "empty_permuted"),), "empty_permuted")
+    order = as_ints(physical_layout, "empty_permuted", "physical_layout", 2)
+    if len(order) != len(shape):
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) ="
+            f" {len(shape)} is not equal to len(physical_layout) = {len(order)}"
+        )
+    for d in order:
+        if not 0 <= d < len(shape):
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {d} at index"
+                f" {order.index(d)}). NB: negative dims not currently supported; file an issue if you want it."
+            )
+        if order.count(d) > 1:
+            raise RuntimeError("Duplicate dim not allowed")
+    chosen = read_options("empty_permuted", options)
+    strides = strides_in_order(shape, list(reversed(order)))
+    t = raw_empty_strided(shape, strides, chosen.dtype or get_default_dtype(), chosen.device or default_device())
+    return finish(uninitialised(t), chosen.requires_grad)
+
+
+# -- like another tensor -------------------------------------------------------------------------------------------
+
+
+def empty_as(
+    t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
+) -> Tensor:
+    """An uninitialised tensor of t's shape; its strides too unless a memory format says otherwise."""
+    d, where = d or t.dtype, where or t.device
+    if fmt is None or fmt is preserve_format:
+        if t._contig:
+            if t._strides == contiguous_strides(t.shape):
+                return raw_empty(t.shape, d, where)
+            return raw_empty_strided(t.shape, t._strides if 0 not in t.shape else contiguous_strides(t.shape), d, where)
+        return raw_empty_strided(t.shape, dense_strides(t.shape, t._strides), d, where)
+    return allocate(t.shape, d, where, fmt)
+
+
+def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Options]:
+    need_tensor(name, input)
+    chosen = read_options(name, options, takes_format=True)
+    return empty_as(input, chosen.dtype, chosen.device, chosen.format), chosen
+
+
+@composite(kind="creation", method=False)
+def empty_like(input: Tensor, **options: Any) -> Tensor:
+    """An uninitialised tensor of the same shape (and, by default, dtype and layout)."""
+    t, chosen = _like("empty_like", input, options)
+    return finish(uninitialised(t), chosen.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def zeros_like(input: Tensor, **options: Any) -> Tensor:
+    """Zeros of the same shape."""
+    t, chosen = _like("zeros_like", input, options)
+    if t._contig and t._storage.ptr:
+        _clear(t)
+    else:
+        fill_raw(t, 0)
+    return finish(t, chosen.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def ones_like(input: Tensor, **options: Any) -> Tensor:
+    """Ones of the same shape."""
+    t, chosen = _like("ones_like", input, options)
+    return finish(fill_raw(t, 1), chosen.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
+    """A tensor of the same shape filled with one value."""
+    value = fill_number(fill_value, "full_like")
+    t, chosen = _like("full_like", input, options)
+    return finish(fill_raw(t, value), chosen.requires_grad)
+
+
+def _new_filled(name: str, self: Tensor, size: tuple, value: Any, options: dict[str, Any]) -> Tensor:
+    shape = as_shape(_sizes(size, options), name)
+    chosen = read_options(name, options)
+    t = new(shape, chosen, self.dtype, self.device)
+    return finish(t if value is None else fill_raw(t, value), chosen.requires_grad)
+
+
+@composite(kind="creation", function=False)
+def new_empty(self: Tensor, *size: Any, **options: Any) -> Tensor:
+    """An uninitialised tensor with this one's dtype and device."""
+    return _new_filled("new_empty", self, size, None, options)
+
+
+@composite(kind="creation", function=False)
+def new_zeros(self: Tensor, *size: Any, **options: Any) -> Tensor:
+    """Zeros with this tensor's dtype and device."""
+    return _new_filled("new_zeros", self, size, 0, options)
+
+
+@composite(kind="creation", function=False)
+def new_ones(self: Tensor, *size: Any, **options: Any) -> Tensor:
+    """Ones with this tensor's dtype and device."""
+    return _new_filled("new_ones", self, size, 1, options)
+
+
+@composite(kind="creation", function=False)
+def new_full(self: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
+    """A filled tensor with this one's dtype and device."""
+    value = fill_number(fill_value, "new_full")
+    return _new_filled("new_full", self, (as_ints(size, "new_full"),), value, options)
+
+
+@composite(kind="creation", function=False)
+def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+    """Like empty_strided, with this tensor's dtype and device."""
+    chosen = read_options("new_empty_strided", options)
+    return _strided("new_empty_strided", size, stride, chosen, self.dtype, self.device)

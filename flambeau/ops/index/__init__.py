@@ -1,0 +1,1 @@
+"""Elements found or placed by index, mask or order."""

@@ -1,0 +1,434 @@
+"""Moving elements along a dimension by index: gather, scatter, index_select, index_add and relatives."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.layout import broadcast_shapes, contiguous_format, wrap_dim
+from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.library import index as kernels
+from ..machinery.along import split_at
+from ..machinery.declare import composite, internal, primitive
+from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.inplace import raw_copy
+from ..machinery.primitive import unknown_derivative
+from .bad_index import bad_index
+
+
+def _check_index(name: str, index: Tensor) -> None:
+    if index.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+
+
+def need_one_device(*tensors: Tensor | None) -> None:
+    """Kernels read memory: all operands must have it, or none."""
+    where = {t.device for t in tensors if t is not None}
+    if len(where) > 1:
+        names = ", ".join(dict.fromkeys(str(t.device) for t in tensors if t is not None))
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {names}!")
+
+
+def _check_bounds(index: Tensor, dim: int, size: int) -> None:
+    bad = first_bad_index(index, size)
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+
+
+def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
+    """t cut down to `shape` in every dimension but `dim`."""
+    for d, (size, wanted) in enumerate(zip(t.shape, shape)):
+        if size != wanted and d != dim:
+            t = t.narrow(d, 0, wanted)
+    return t
+
+
+def _leading(t: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The leading part of t that has this shape."""
+    return _narrowed(t, shape, -1) if t.shape else t
+
+
+def _as_words(t: Tensor) -> Tensor:
+    """Complex numbers of 8 bytes as one word, for kernels that only move them."""
+    return t.view(dt.int64) if t.dtype is dt.complex64 else t
+
+
+# -- gather -----------------------------------------------------------------------------------------------------------
+
+
+def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
+    d = wrap_dim(dim, len(input.shape))
+    _check_index(name, index)
+    if max(len(index.shape), 1) != max(len(input.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    for i, n in enumerate(index.shape):
+        if i != d and n > input.shape[i]:
+            raise RuntimeError(
+                f"Size does not match at dimension {i} expected index {list(index.shape)} to be no larger than self"
+                f" {list(input.shape)} apart from dimension {d}"
+            )
+    return d
+
+
+@primitive(
+    grads={
+        "input": lambda g, input_shape, dim, index: (
+            g.new_zeros(input_shape).scatter_add(dim, index, g) if input_shape else g.reshape(-1).sum(0, dtype=g.dtype)
+        )
+    },
+    out="disjoint",
+)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """out[i][j] = input[index[i][j]][j] (for dim 0)"""
+    if index.numel() == 0:
+        wrap_dim(dim, len(input.shape))
+        return empty(index.shape, input.dtype, input.device)
+    d = _check_gather("gather", input, dim, index)
+    need_one_device(input, index)
+    out = empty(index.shape, input.dtype, input.device)
+    if input.device is not cpu:
+        return out
+    source = _narrowed(input, index.shape, d).contiguous()
+    outer, picked, inner = split_at(index.shape, d)
+    size = source.shape[d] if source.shape else 1
+    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), bad_index.buffer, outer, size, picked, inner)
+    bad = bad_index.taken()
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+    return out
+
+
+def first_bad_index(index: Tensor, size: int) -> int | None:
+    """An index outside of 0 ... size - 1, if there is one."""
+    if index.device is not cpu:
+        return None
+    kernels.out_of_bounds(bad_index.buffer, index.contiguous(), numel_of(index.shape), size)
+    return bad_index.taken()
+
+
+@composite(out="exact")
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """gather with the other dimensions broadcast."""
+    if indices.dtype is not dt.int64:
+        raise RuntimeError(
+            f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}"
+        )
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    if len(input.shape) != len(indices.shape):
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got"
+            f" {len(input.shape)} dimensions for input, and {len(indices.shape)} dimensions for indices"
+        )
+    d = wrap_dim(dim, len(input.shape))
+    others = broadcast_shapes(
+        tuple(1 if i == d else n for i, n in enumerate(input.shape)),
+        tuple(1 if i == d else n for i, n in enumerate(indices.shape)),
+    )
+    full = [input.shape[d] if i == d else n for i, n in enumerate(others)]
+    wanted = [indices.shape[d] if i == d else n for i, n in enumerate(others)]
+    wrapped = indices.where(indices >= 0, indices + input.shape[d])
+    return input.expand(full).gather(d, wrapped.expand(wanted))
+
+
+def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor) -> Tensor:
+    return g.new_zeros(input_shape).index_add(dim, index, g)
+
+
+@primitive(grads={"input": _index_select_backward}, out="disjoint")
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The given indices of one dimension, in their order."""
+    d = wrap_dim(dim, len(input.shape))
+    if len(index.shape) > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    _check_index("index_select", index)
+    need_one_device(input, index)
+    count = index.numel()
+    if not input.shape:
+        if count != 1:
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
+        if index.item() != 0:
+            raise IndexError(f"index out of range in self: {index.item()} for a tensor without dimensions")
+        return input.clone()
+    shape = (*input.shape[:d], count, *input.shape[d + 1 :])
+    size = input.shape[d]
+    if not size and count:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    out = empty(shape, input.dtype, input.device)
+    if not numel_of(shape) or input.device is not cpu:
+        _check_range(index, d, size)
+        return out
+    source = input.contiguous()
+    outer, _, inner = split_at(input.shape, d)
+    if d == 0:  # rows are shared out among the threads, and bad indices skipped
+        kernels.embedding(out, source, index.contiguous(), bad_index.buffer, count, size, inner)
+        _refuse(bad_index.taken(), d, size)
+    else:
+        _check_range(index, d, size)
+        kernels.select_slices(out, source, index.contiguous(), outer, size, count, inner)
+    return out
+
+
+def _check_range(index: Tensor, dim: int, size: int) -> None:
+    _refuse(first_bad_index(index, size), dim, size)
+
+
+def _refuse(bad: int | None, dim: int, size: int) -> None:
+    if bad is not None:
+        raise IndexError(f"index out of range in self: {bad} for dimension {dim} with size {size}")
+
+
+# -- scatter ----------------------------------------------------------------------------------------------------------
+
+
+def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> int:
+    d = wrap_dim(dim, len(input.shape))
+    if index.numel():
+        _check_index(name, index)
+    if src is not None and src.dtype is not input.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    if index.numel() == 0:
+        return d
+    for like, t in (("self", input), ("src", src)):
+        if t is not None and max(len(index.shape), 1) != max(len(t.shape), 1):
+            raise RuntimeError(f"Index tensor must have the same number of dimensions as {like} tensor")
+    for i, n in enumerate(index.shape):
+        if (i != d and n > input.shape[i]) or (src is not None and src.shape and n > src.shape[i]):
+            like = f" and to be no larger size than src {list(src.shape)}" if src is not None else ""
+            raise RuntimeError(
+                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension {d}{like}"
+            )
+    return d
+
+
+_COMPLEX_REDUCE = ("none", "add", "multiply")  # complex numbers have no order
+
+
+def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
+    """Write src (or value) into `out` at index along d. `out` is this function's to change; bad indices raise."""
+    need_one_device(out, index, src)
+    if index.numel() == 0 or out.device is not cpu:
+        return
+    size = out.shape[d] if out.shape else 1
+    _check_bounds(index, d, size)
+    if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
+        raise unsupported(f"scatter_gather_tensor_cpu_reduce_{reduce}", out.dtype)
+    if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
+        reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
+        out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
+    part = _narrowed(out, index.shape, d)
+    whole = part.contiguous()
+    source = None if src is None else _leading(src, index.shape).contiguous()
+    outer, picked, inner = split_at(index.shape, d)
+    kernels.scatter(
+        whole, index.contiguous(), source, value, bad_index.buffer, outer, size, picked, inner, reduce=reduce
+    )
+    if whole is not part:
+        raw_copy(part, whole)
+
+
+def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.scatter(dim, index, 0)
+
+
+def _src_grad(g: Tensor, dim: int, index: Tensor, src_shape: Any) -> Tensor:
+    return _pad_to(g.gather(dim, index), src_shape)
+
+
+def _pad_to(share: Tensor, shape: Any) -> Tensor:
+    """A gradient for the part of a source that was used, zeros elsewhere."""
+    for i, n in enumerate(shape):
+        if share.shape[i] != n:
+            full = [n if d == i else m for d, m in enumerate(share.shape)]
+            share = share.new_zeros(full).slice_scatter(share, i, 0, share.shape[i])
+    return share
+
+
+@internal(grads={"input": _scatter_input_grad, "src": _src_grad}, label="ScatterBackward0")
+def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, src)
+    out = input.clone(memory_format=contiguous_format)
+    scatter_raw(out, d, index, src, 0.0, "none")
+    return out
+
+
+@internal(grads={"input": _scatter_input_grad}, label="ScatterBackward1")
+def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, None)
+    out = input.clone(memory_format=contiguous_format)
+    _scatter_number(out, d, index, value)
+    return out
+
+
+def _scatter_number(out: Tensor, d: int, index: Tensor, value: Any) -> None:
+    if out.dtype.is_floating_point and isinstance(value, (int, float)):
+        scatter_raw(out, d, index, None, float(value), "none")
+        return
+    value = bool(value) if out.dtype is dt.bool_ else value
+    scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=out.dtype), 0.0, "none")
+
+
+def _scatter_into(
+    out: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> bool:
+    source = value if src is None else src
+    if source is None or reduce is not None:
+        return False
+    tensor = source if isinstance(source, Tensor) else None
+    d = _check_scatter("scatter", out, dim, index, tensor)
+    if tensor is None:
+        _scatter_number(out, d, index, source)
+    else:
+        scatter_raw(out, d, index, tensor, 0.0, "none")
+    return True
+
+
+@composite(inplace=_scatter_into, out="exact")
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """out[index[i][j]][j] = src[i][j] (for dim 0); src may be a number."""
+    source = value if src is None else src
+    if source is None:
+        raise TypeError("scatter() received an invalid combination of arguments: src or value is needed")
+    if reduce is not None:
+        if reduce not in ("add", "multiply"):
+            raise RuntimeError("reduce argument must be either add or multiply.")
+        if not isinstance(source, Tensor):
+            source = index.new_full(index.shape, source, dtype=input.dtype)
+        return _scatter_legacy(input, dim, index, source, reduce)
+    if isinstance(source, Tensor):
+        return scatter_src(input, dim, index, source)
+    return scatter_value(input, dim, index, source)
+
+
+@internal(grads={("input", "src"): unknown_derivative("scatter")})
+def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
+    d = _check_scatter("scatter", input, dim, index, src)
+    out = input.clone(memory_format=contiguous_format)
+    scatter_raw(out, d, index, src, 0.0, reduce)
+    return out
+
+
+def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool:
+    d = _check_scatter("scatter_add", out, dim, index, src)
+    scatter_raw(out, d, index, src, 0.0, "amax" if out.dtype is dt.bool_ else "add")
+    return True
+
+
+@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=_scatter_add_into, out="exact")
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """Like scatter, with values that meet at one place summed."""
+    out = input.clone(memory_format=contiguous_format)
+    _scatter_add_into(out, dim, index, src)
+    return out
+
+
+# -- scatter_reduce and index_reduce ------------------------------------------------------------------------------------
+
+_REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "amax", "amin": "amin", "mean": "add"}
+
+
+def _identity(reduce: str, d: dt.dtype) -> Any:
+    if reduce in ("sum", "mean"):
+        return 0
+    if reduce == "prod":
+        return 1
+    if d.is_floating_point:
+        return float("-inf") if reduce == "amax" else float("inf")
+    if d is dt.bool_:
+        return reduce == "amin"
+    info = np.iinfo(d.numpy)
+    return int(info.min if reduce == "amax" else info.max)
+
+
+def scatter_reduce_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, out: Tensor
+) -> tuple:
+    """Shares of the gradient for input and src, by the kind of reduction."""
+    if index.numel() == 0:
+        return g, src.new_zeros(src.shape)
+    if reduce == "sum":
+        grad_input, grad_src = g, g.gather(dim, index)
+    elif reduce == "prod":
+        grad_input, grad_src = _product_grads(g, input, dim, index, src, include_self, out)
+    elif reduce == "mean":
+        count = input.new_full(input.shape, float(include_self)).scatter_add(dim, index, input.new_ones(index.shape))
+        grad_input = g / count.masked_fill(count == 0, 1)
+        grad_src = grad_input.gather(dim, index)
+    else:
+        winner = (_leading(src, index.shape) == out.gather(dim, index)).to(g.dtype)
+        own = (input == out).to(g.dtype)
+        ties = (own if include_self else own * 0).scatter_add(dim, index, winner)
+        share = g / ties.masked_fill(ties == 0, 1)
+        grad_input, grad_src = share * own, share.gather(dim, index) * winner
+    if not include_self:
+        grad_input = grad_input.scatter(dim, index, 0)
+    return grad_input, _pad_to(grad_src, src.shape)
+
+
+def _product_grads(
+    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, out: Tensor
+) -> tuple:
+    if include_self:
+        others = input.new_ones(input.shape).scatter_reduce(dim, index, src, "prod")
+    else:
+        others = _quotient(out, input)
+    used = _leading(src, index.shape)
+    is_zero = used == 0
+    zeros = input.new_zeros(input.shape).scatter_add(dim, index, is_zero.to(g.dtype))
+    # Where src holds the only zero, its share is the product of everything else.
+    only = is_zero & (zeros.gather(dim, index) == 1)
+    rest = input.scatter_reduce(dim, index, used.masked_fill(only, 1), "prod", include_self=include_self)
+    without = _quotient(out.gather(dim, index), used).where(~only, rest.gather(dim, index))
+    grad_src = g.gather(dim, index) * without
+    if grad_src.requires_grad and (zeros > 1).any():
+        grad_src = _several_zeros(grad_src)
+    return g * others, grad_src
+
+
+def _refuse_second(g: Tensor) -> NoReturn:
+    raise RuntimeError(
+        "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same position in self"
+    )
+
+
+@internal(grads={"input": _refuse_second}, label="Error")
+def _several_zeros(input: Tensor) -> Tensor:
+    """input, whose own derivative the formula above does not give: that of two zeros in one product."""
+    return input.clone()
+
+
+def _quotient(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, and 0 where b is; nothing is divided by zero, so that derivatives are finite too."""
+    is_zero = b == 0
+    return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
+
+
+@primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact")
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    d = _check_scatter("scatter_reduce", input, dim, index, src)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise unsupported("scatter_reduce mean", dt.bool_)
+    out = input.clone(memory_format=contiguous_format)
+    if index.numel() == 0:
+        return out
+    if not include_self:
+        scatter_raw(
+            out, d, index, index.new_full(index.shape, _identity(reduce, input.dtype), dtype=input.dtype), 0.0, "none"
+        )
+    scatter_raw(out, d, index, src, 0.0, _REDUCTIONS[reduce])
+    if reduce == "mean":
+        count = input.new_full(input.shape, 1 if include_self else 0, dtype=dt.int64)
+        scatter_raw(count, d, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
+        count.clamp_(min=1)
+        out = out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor").to(out.dtype)
+    return out

@@ -1,0 +1,416 @@
+"""x[...] and x[...] = v: slices, integers, None, Ellipsis, masks and index tensors in any mix."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import modes
+from ...core.batched import BatchedTensor
+from ...core.device import cpu
+from ...core.graph import grad_mode
+from ...core.layout import broadcast_shapes
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
+from ...kernels.library import advanced_index as kernels
+from ..machinery.declare import composite, internal, view
+from ..machinery.dtype_rules import type_word
+from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
+from ..shape.dimensions import select, slice_dim, unsqueeze
+from .positions import places, split_positions, take_dense, take_spread, true_positions
+
+INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
+_BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+
+
+# -- understanding an index -------------------------------------------------------------------------------------------
+
+
+def as_index_tensor(value: Any) -> Tensor:
+    """A list, range or NumPy array used as an index."""
+    if isinstance(value, Tensor):
+        return value
+    array = (
+        np.asarray([v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in value])
+        if isinstance(value, (list, tuple, range)) and any(isinstance(v, Tensor) for v in value)
+        else np.asarray(value)
+    )
+    if array.size == 0 and array.dtype == np.float64:
+        array = array.astype(np.int64)
+    if array.dtype == np.bool_:
+        return copy_of_array(array, dt.bool_)
+    if array.dtype == np.uint8:
+        return copy_of_array(array, dt.uint8)
+    if array.dtype.kind not in "iu":
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return copy_of_array(array.astype(np.int64), dt.int64)
+
+
+def is_sequence_index(item: Any) -> bool:
+    return isinstance(item, (list, range, np.ndarray, tuple))
+
+
+def _consumed(item: Any) -> int:
+    """How many dimensions of the input an index item takes."""
+    if item is None or item is Ellipsis or item is True or item is False:
+        return 0
+    if isinstance(item, Tensor) and item.dtype in (dt.bool_, dt.uint8):
+        return len(item.shape)
+    return 1
+
+
+def is_tuple_in_disguise(index: Any) -> bool:
+    """Lists with parts that only a tuple of indices can have, such as x[[[0, 1], [1, 0]]], are read as tuples."""
+    parts = (list, tuple, range, np.ndarray, Tensor, slice, type(None), type(Ellipsis))
+    return isinstance(index, list) and len(index) < 32 and any(isinstance(item, parts) for item in index)
+
+
+_PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis), Tensor))
+
+
+def _normalise(index: Any) -> list:
+    items = list(index) if isinstance(index, tuple) or is_tuple_in_disguise(index) else [index]
+    result = []
+    for item in items:
+        if type(item) in _PLAIN_ITEMS:
+            result.append(item)
+            continue
+        if isinstance(item, np.ndarray) and item.ndim == 0 and item.dtype != np.bool_:
+            item = item.item()
+        if isinstance(item, np.bool_):
+            item = bool(item)
+        elif isinstance(item, np.integer):
+            item = int(item)
+        elif is_sequence_index(item):
+            item = as_index_tensor(item)
+        result.append(item)
+    return result
+
+
+def _expand_ellipsis(items: list, ndim: int) -> list:
+    used = sum([1 if type(i) is int or type(i) is slice else _consumed(i) for i in items])
+    if used > ndim:
+        if not ndim and len(items) == 1 and isinstance(items[0], int):
+            raise IndexError(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number"
+            )
+        raise IndexError(f"too many indices for tensor of dimension {ndim}")
+    at = [i for i, item in enumerate(items) if item is Ellipsis]
+    fill = [_ALL] * (ndim - used)
+    if len(at) > 1:  # the first stands for all dimensions that are left, and the others for none
+        if fill and any(item is not Ellipsis for item in items[at[1] :]):
+            raise IndexError(
+                "an index behind a second ellipsis ('...') is about dimensions that the tensor does not have"
+            )
+        items = [item for i, item in enumerate(items) if item is not Ellipsis or i == at[0]]
+    if at:
+        return items[: at[0]] + fill + items[at[0] + 1 :]
+    return items + fill
+
+
+def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
+    step = 1 if item.step is None else _integer(item.step)
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    start, stop, _ = slice(
+        None if item.start is None else _integer(item.start), None if item.stop is None else _integer(item.stop), step
+    ).indices(size)
+    return start, max(start, stop), step
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, Tensor):
+        return int(value.item())
+    try:
+        return value.__index__()
+    except AttributeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+
+
+_ALL = slice(None)
+
+
+def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
+    """Apply everything that is a view; return it with the index tensors left over, one per dimension (None: all)."""
+    items = _expand_ellipsis(_normalise(index), len(t.shape))
+    dim = 0
+    advanced: list[Tensor | None] = []
+    for place, item in enumerate(items):
+        if item is None:
+            t = unsqueeze(t, dim)
+            advanced.append(None)
+            dim += 1
+        elif item is True or item is False:
+            t = unsqueeze(t, dim)
+            advanced.append(copy_of_array(np.zeros(1 if item else 0, np.int64), dt.int64))
+            dim += 1
+        elif isinstance(item, slice):
+            if not (item.start is item.stop is item.step is None):
+                start, stop, step = slice_bounds(item, t.shape[dim])
+                if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
+                    t = slice_dim(t, dim, start, stop, step)
+            advanced.append(None)
+            dim += 1
+        elif isinstance(item, int):
+            t = select_index(t, dim, item, place)
+        elif isinstance(item, Tensor):
+            t, dim = _take_tensor_index(t, item, dim, advanced, place)
+        elif hasattr(item, "__index__"):
+            t = select_index(t, dim, item.__index__(), place)
+        else:
+            if isinstance(item, str):
+                raise TypeError("new(): invalid data type 'str'")
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"
+                f" (got {type(item).__name__})"
+            )
+    return t, advanced
+
+
+def select_index(t: Tensor, dim: int, i: int, place: int = 0) -> Tensor:
+    """t with index i taken from dimension dim, which errors call `place`: where the index stood in the brackets."""
+    size = t.shape[dim]
+    if not -size <= i < size:
+        raise IndexError(f"index {i} is out of bounds for dimension {place} with size {size}")
+    return select(t, dim, i)
+
+
+def _is_one_run(t: Tensor, dim: int, count: int) -> bool:
+    """Whether `count` dimensions lie in memory like a single one."""
+    return all(t._strides[d] == t._strides[d + 1] * t.shape[d + 1] for d in range(dim, dim + count - 1))
+
+
+def _collapsed(t: Tensor, dim: int, count: int) -> Tensor:
+    end = dim + count
+    shape = (*t.shape[:dim], numel_of(t.shape[dim:end]), *t.shape[end:])
+    return t._view(shape, t._strides[:dim] + t._strides[end - 1 :], t._offset)
+
+
+def _take_tensor_index(
+    t: Tensor, item: Tensor, dim: int, advanced: list, place: int = 0, collapse: bool = True
+) -> tuple[Tensor, int]:
+    if item.dtype in (dt.bool_, dt.uint8):
+        if item.dtype is dt.uint8:
+            warnings.warn(_BYTE_MASK, UserWarning, stacklevel=4)
+        for i, n in enumerate(item.shape):
+            if n != t.shape[dim + i]:
+                raise IndexError(
+                    f"The shape of the mask {list(item.shape)} at index {i} does not match the shape of the indexed tensor"
+                    f" {list(t.shape)} at index {dim + i}"
+                )
+        if not item.shape:
+            t = unsqueeze(t, dim)
+            advanced.append(copy_of_array(np.zeros(int(bool(item.item())), np.int64), dt.int64))
+            return t, dim + 1
+        positions = true_positions(item)
+        if len(item.shape) == 1:
+            advanced.append(positions)
+            return t, dim + 1
+        if collapse and not (grad_mode.enabled and t.requires_grad) and _is_one_run(t, dim, len(item.shape)):
+            advanced.append(positions)
+            return _collapsed(t, dim, len(item.shape)), dim + 1
+        found = empty((len(item.shape), positions.shape[0]), dt.int64)
+        split_positions(positions, item.shape, found)
+        advanced += found.unbind(0)
+        return t, dim + len(item.shape)
+    if item.dtype not in INDEX_DTYPES:
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if not item.shape and not isinstance(item, BatchedTensor) and not (grad_mode.enabled and item.requires_grad):
+        return select_index(t, dim, int(item.item()), place), dim
+    advanced.append(item)
+    return t, dim + 1
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+
+
+def _index_backward(g: Tensor, input_shape: Any, indices: Any) -> Tensor:
+    return index_put(g.new_zeros(input_shape), indices, g, True)
+
+
+@internal(grads={"input": _index_backward})
+def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """input[indices]: one index tensor (or None) per dimension."""
+    if input.device is not cpu:
+        shape = broadcast_shapes(*[i.shape for i in indices if i is not None])
+        return empty((*shape, *(n for n, i in zip(input.shape, indices) if i is None)), input.dtype, input.device)
+    where = places(input, indices)
+    picked = where.picked(indices)
+    out = empty(where.shape, input.dtype)
+    if where.empty:
+        return out
+    take = take_dense if where.dense else take_spread
+    take(out, input, where.before, picked, where.after, where.blocks, where.count, where.inner)
+    if where.strides != out._strides:
+        turned = empty_strided(where.shape, where.strides, input.dtype)
+        raw_copy(turned, out)
+        return turned
+    return out
+
+
+def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    """t[indices] = values (or +=), straight into memory."""
+    if t.device is not cpu:
+        return _check_dtypes(t, values)
+    if values.device is not cpu:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
+    where = places(t, indices)
+    if values.shape and values.shape != where.shape:
+        _check_fits(values, where.shape)
+    _check_dtypes(t, values)
+    picked = where.picked(indices)
+    if where.empty:
+        return
+    single = not values.shape
+    values = values if single else values.expand(where.shape).contiguous()
+    if accumulate and t.dtype is dt.bool_:
+        accumulate = single = False
+        values = values | index(t, indices)
+    kernels.put_positions(
+        t, values, where.before, picked, where.after, where.blocks, where.count, where.inner,
+        dense=where.dense, single=single, accumulate=bool(accumulate),
+    )  # fmt: skip
+
+
+def _check_fits(values: Tensor, shape: tuple[int, ...]) -> None:
+    try:
+        fits = broadcast_shapes(values.shape, shape) == tuple(shape)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape"
+            f" {list(shape)}"
+        )
+
+
+def _check_dtypes(t: Tensor, values: Tensor) -> None:
+    if values.dtype is not t.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {type_word(t.dtype)} for the destination and"
+            f" {type_word(values.dtype)} for the source."
+        )
+
+
+def _index_put_values_grad(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
+    return index(g, indices).sum_to_size(values_shape)
+
+
+def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
+    return g if accumulate else index_put(g, indices, g.new_zeros(()), False)
+
+
+@internal(grads={"input": _index_put_input_grad, "values": _index_put_values_grad}, label="IndexPutBackward0")
+def index_put_prepared(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    out = input.clone()
+    put_raw(out, indices, values, accumulate)
+    return out
+
+
+def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
+    """index_put's tuple: masks become positions, missing trailing dimensions mean all."""
+    prepared: list[Tensor | None] = []
+    for item in indices:
+        item = None if item is None else as_index_tensor(item)
+        if item is None or item.dtype in INDEX_DTYPES:
+            prepared.append(item)
+        else:
+            _take_tensor_index(t, item, len(prepared), prepared, collapse=False)
+    if len(prepared) > len(t.shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(t.shape)} (got {len(prepared)})")
+    return prepared + [None] * (len(t.shape) - len(prepared))
+
+
+def _check_put(indices: Any) -> None:
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(
+            f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not {type(indices).__name__}"
+        )
+    if all(i is None for i in indices):
+        raise RuntimeError("index_put_(): expected at least one index tensor")
+
+
+def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> bool:
+    _check_put(indices)
+    put_raw(out, _prepare_indices(out, indices), values, accumulate)
+    return True
+
+
+def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
+    where = tuple(slice(None) if i is None else i._array() for i in _prepare_indices(t, indices))
+    array, new = t._array(), values._array()
+    if not accumulate:
+        array[where] = new
+    elif t.dtype is dt.bfloat16:
+        put_raw(t, _prepare_indices(t, indices), values, True)
+    else:
+        np.add.at(array, where, new)  # type: ignore[arg-type]
+
+
+@composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True))
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of input with input[indices] = values (or += values)."""
+    _check_put(indices)
+    return index_put_prepared(input, _prepare_indices(input, indices), values, accumulate)
+
+
+@view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
+def alias(input: Tensor) -> Tensor:
+    """The whole tensor as a view of itself: what x[...] is."""
+    return input._view(input.shape, input._strides, input._offset)
+
+
+def plain_view(t: Tensor, key: Any) -> Tensor | None:
+    """t[key] in one step where key is made of integers, slices, None and Ellipsis, and nothing has to be recorded; None
+    where it is not, or is wrong."""
+    base = t._base
+    if t._autograd is not None or (base is not None and base._autograd is not None) or modes.active:
+        return None
+    items = key if type(key) is tuple else (key,)
+    old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer
+    ndim = len(old_shape)
+    shape: list[int] = []
+    strides: list[int] = []
+    offset, ellipsis = t._offset, False
+    for item in items:
+        kind = type(item)
+        if item is None:
+            shape.append(1)
+            strides.append(old_shape[dim] * old_strides[dim] if dim < ndim else 1)
+        elif item is Ellipsis:
+            end = dim + ndim - len(items) + 1 + sum([i is None for i in items])
+            if end < dim or ellipsis:
+                return None
+            ellipsis = True
+            shape += old_shape[dim:end]
+            strides += old_strides[dim:end]
+            dim = end
+        elif dim >= ndim:
+            return None
+        elif kind is int:
+            size = old_shape[dim]
+            if not -size <= item < size:
+                return None
+            offset += (item + size if item < 0 else item) * old_strides[dim]
+            dim += 1
+        elif kind is slice:
+            start, stop, step = item.indices(old_shape[dim])
+            if step <= 0:
+                return None
+            shape.append((stop - start + step - 1) // step if stop > start else 0)
+            strides.append(old_strides[dim] * step)
+            offset += start * old_strides[dim]
+            dim += 1
+        else:
+            return None
+    return t._view(make_size([*shape, *old_shape[dim:]]), (*strides, *old_strides[dim:]), offset)
+
+
+PLAIN_KEYS = (tuple, slice, type(None), type(Ellipsis))

@@ -1,0 +1,358 @@
+"""Masks and flat positions: masked_fill, masked_select, nonzero, take, put, and the *_scatter views."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.layout import broadcast_two, contiguous_format, has_internal_overlap, wrap_dim
+from ...core.promotion import can_cast, scalar_dtype
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
+from ...expr.functions import where
+from ..creation.filled import check_fits
+from ..machinery.declare import composite, pointwise, primitive
+from ..machinery.dtype_rules import select, type_word
+from ..machinery.inplace import raw_copy, write_out
+from ..shape.dimensions import slice_dim
+from .index_vector import scatter_into
+from .indexing import slice_bounds
+from .positions import split_positions, true_positions
+
+# -- masks --------------------------------------------------------------------------------------------------------------
+
+
+def _need_mask(name: str, mask: Tensor) -> None:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"{name}: expected BoolTensor for mask, got {type_word(mask.dtype)}"
+            if name != "masked_fill"
+            else f"masked_fill_ only supports boolean masks, but got mask with dtype {_low(mask)}"
+        )
+
+
+def _low(t: Tensor) -> str:
+    return {"uint8": "unsigned char", "int64": "long int", "float32": "float"}.get(t.dtype.name, t.dtype.name)
+
+
+@pointwise(
+    name="choose", rule=select, method=False, inplace=False, out=False, label="MaskedFillBackward0", namespaces=()
+)
+def choose(condition, value, input):
+    """value where condition holds, else input"""
+    return where(condition, value, input)
+
+
+_LARGE = 1e38  # larger numbers may not fit
+
+
+def _is_plain(input: Tensor, value: Any) -> bool:
+    """Whether a number surely fits input's dtype: then it needs no tensor of its own."""
+    if type(value) is not float and type(value) is not int:
+        return False
+    fits = -_LARGE < value < _LARGE or value in (math.inf, -math.inf)
+    return fits and input.dtype.is_floating_point and input.dtype.itemsize > 1 and input.dtype is not dt.float16
+
+
+def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
+    if not isinstance(mask, Tensor) or mask.dtype is not dt.bool_ or not _is_plain(out, value):
+        return False
+    if mask.shape != out.shape and broadcast_two(out.shape, mask.shape) != out.shape:
+        return False
+    choose.op.impl.into(out, (mask, float(value), out))
+    return True
+
+
+def _fill_shared(t: Tensor, mask: Tensor, value: Any) -> None:
+    filling = value.detach().to(t.dtype) if isinstance(value, Tensor) else t.new_full((), value)
+    t._array()[np.broadcast_to(mask._array(), t.shape)] = filling._array()
+
+
+@composite(inplace=_fill_into, shared=_fill_shared)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """input with `value` where mask is True."""
+    _need_mask("masked_fill", mask)
+    if _is_plain(input, value):
+        return choose(mask, float(value), input).contiguous()
+    if isinstance(value, Tensor):
+        if value.shape:
+            raise RuntimeError(
+                f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
+            )
+        if not can_cast(value.dtype, input.dtype):
+            raise RuntimeError(
+                f"value cannot be converted to type {input.dtype} without overflow"
+                if value.dtype.is_complex
+                else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}"
+            )
+        value = value.to(input.dtype)
+    elif not can_cast(scalar_dtype(value), input.dtype) and input.dtype is not dt.bool_:
+        if isinstance(value, complex):
+            raise RuntimeError(f"value cannot be converted to type {_low(input)} without overflow")
+        value = check_fits(value, input.dtype)
+    elif input.dtype is dt.bool_:
+        value = bool(value)
+    if not isinstance(value, Tensor):
+        value = input.new_full((), value)
+    return choose(mask, value, input).contiguous()
+
+
+def _masked_select_backward(g: Tensor, input_shape: Any, mask: Tensor) -> Tensor:
+    shape = broadcast_two(input_shape, mask.shape)
+    full = g.new_zeros(shape).masked_scatter(mask.expand(shape), g)
+    return full.sum_to_size(input_shape)
+
+
+@primitive(grads={"input": _masked_select_backward}, out="disjoint")
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where mask is True, as a vector."""
+    _need_mask("masked_select", mask)
+    shape = broadcast_two(input.shape, mask.shape)
+    positions = true_positions(mask if mask.shape == shape else mask.expand(shape))
+    source = input._bare_alias().expand(shape).contiguous().reshape(-1)
+    return source.index_select(0, positions)
+
+
+def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> Tensor:
+    picked = g.masked_select(mask.expand(g.shape))
+    count = numel_of(source_shape)
+    if count > picked.numel():
+        picked = g.new_zeros(count).slice_scatter(picked, 0, 0, picked.numel())
+    return picked.reshape(source_shape)
+
+
+@primitive(
+    grads={
+        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
+        "source": _masked_scatter_source_grad,
+    },
+    inplace=True,
+)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the places where mask is True taken from source, in order."""
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but"
+            f" got{type_word(input.dtype)} and {type_word(source.dtype)}"  # PyTorch leaves no space there
+        )
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_word(mask.dtype)}"
+        )
+    shape = broadcast_two(input.shape, mask.shape)
+    chosen = np.broadcast_to(mask._array(), shape)
+    count = int(np.count_nonzero(chosen))
+    if source.numel() < count:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    out = input.expand(shape).clone()
+    if not out._contig:
+        out = out.contiguous()
+    out._array()[chosen] = source._array().reshape(-1)[:count]
+    return out
+
+
+def nonzero_matrix(input: Tensor) -> Tensor:
+    """One row of coordinates per non-zero element."""
+    if not input.shape:
+        return empty((int(bool(input)), 0), dt.int64)
+    positions = true_positions(input)
+    count = positions.shape[0]
+    found = empty_strided((count, len(input.shape)), (1, max(count, 1)), dt.int64)  # each coordinate lies in one piece
+    split_positions(positions, input.shape, found)
+    return found
+
+
+@composite
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
+    """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
+    if out is not None and as_tuple:
+        raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+    if isinstance(out, Tensor) and out.dtype is not dt.int64:
+        raise RuntimeError(
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type {type_word(out.dtype)}"
+        )
+    found = nonzero_matrix(input)
+    if out is not None:
+        return write_out("nonzero", out, found, exact=True)
+    if not as_tuple:
+        return found
+    if not input.shape:
+        return (found.new_zeros(found.shape[0]),)
+    return tuple(found.select(1, i) for i in range(len(input.shape)))
+
+
+@composite
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
+    """nonzero cut or padded to `size` rows."""
+    found = nonzero_matrix(input)
+    rows = min(size, found.shape[0])
+    result = found.new_full((size, found.shape[1]), fill_value)
+    if rows:
+        result.narrow(0, 0, rows).copy_(found.narrow(0, 0, rows))
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+@composite
+def argwhere(input: Tensor) -> Tensor:
+    """One row of coordinates per non-zero element."""
+    return nonzero_matrix(input)
+
+
+# -- flat positions -------------------------------------------------------------------------------------------------------
+
+
+def _flat_positions(name: str, input: Tensor, index: Tensor) -> np.ndarray:
+    if index.dtype is not dt.int64:
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {type_word(index.dtype)}")
+    n = input.numel()
+    where = index._array()
+    if where.size:
+        if n == 0:
+            raise IndexError(f"{name}(): tried to take from an empty tensor")
+        low, high = int(where.min()), int(where.max())
+        if low < -n or high >= n:
+            bad = high if high >= n else low
+            raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
+        if low < 0:
+            return np.where(where < 0, where + n, where)
+    return where
+
+
+def _take_backward(g: Tensor, input_shape: Any, index: Tensor) -> Tensor:
+    return g.new_zeros(input_shape).put(index, g, True)
+
+
+@primitive(grads={"input": _take_backward}, out="disjoint")
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements by their position in the flattened tensor."""
+    where = _flat_positions("take", input, index)
+    return copy_of_array(input._array().reshape(-1)[where], input.dtype)
+
+
+def _put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
+    """Write into contiguous memory."""
+    if source.dtype is not out.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {out.dtype} and source.dtype = {source.dtype}"
+        )
+    if index.numel() != source.numel():
+        raise RuntimeError(
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    at = copy_of_array(_flat_positions("put_", out, index).reshape(-1), dt.int64)
+    reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
+    scatter_into(out._bare_alias().reshape(-1), 0, at, source._bare_alias().reshape(-1), reduce)
+
+
+def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:
+    if not out._contig or not isinstance(source, Tensor):
+        return False
+    _put_flat(out, index, source, accumulate)
+    return True
+
+
+@primitive(
+    grads={
+        "input": lambda g, index, source_shape, accumulate: (
+            g if accumulate else g.put(index, g.new_zeros(source_shape), False)
+        ),
+        "source": lambda g, index, source_shape: g.take(index).reshape(source_shape),
+    },
+    inplace=_put_into,
+)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """input with source written to (or added at) flat positions."""
+    out = input._bare_alias().clone(memory_format=contiguous_format)
+    _put_flat(out, index, source, accumulate)
+    return out
+
+
+# -- writing a view into a copy -------------------------------------------------------------------------------------------
+
+
+def _clone_in_place(t: Tensor, everything: bool = False) -> Tensor:
+    """A copy with the strides and the offset of the original, in a copy of all its memory. One without gaps does without
+    what lies before and behind it, unless `everything` is wanted."""
+    if (t._contig and not everything) or t.device is not cpu or has_internal_overlap(t.shape, t._strides):
+        return t.clone()
+    count = t._storage.size_bytes // t.dtype.itemsize
+    full = t._view(make_size((count,)), (1,), 0).clone()
+    out = full._view(t.shape, t._strides, t._offset)
+    out._base = None
+    return out
+
+
+def _written(input: Tensor, src: Tensor, part: Any, everything: bool = False) -> Tensor:
+    out = _clone_in_place(input, everything)
+    target = part(out)
+    if target.shape != src.shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, slice size = {list(target.shape)}"
+        )
+    raw_copy(target, src)
+    return out
+
+
+@primitive(
+    grads={
+        "input": lambda g, src_shape, dim, index: g.select_scatter(g.new_zeros(src_shape), dim, index),
+        "src": lambda g, dim, index: g.select(dim, index),
+    }
+)
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of input with src at one index of a dimension."""
+    return _written(input, src, lambda t: t.select(dim, index))
+
+
+def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    d = wrap_dim(dim, len(t.shape))
+    first, last, step = slice_bounds(slice(start, end, step), t.shape[d])
+    return slice_dim(t, d, first, last, step)
+
+
+@primitive(
+    grads={
+        "input": lambda g, src_shape, dim, start, end, step: g.slice_scatter(
+            g.new_zeros(src_shape), dim, start, end, step
+        ),
+        "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
+    },
+    out=True,
+)
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """A copy of input with src in a slice of a dimension."""
+    return _written(input, src, lambda t: _sliced(t, dim, start, end, step))
+
+
+@primitive(
+    grads={
+        "input": lambda g, src_shape, offset, dim1, dim2: g.diagonal_scatter(
+            g.new_zeros(src_shape), offset, dim1, dim2
+        ),
+        "src": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2),
+    }
+)
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of input with src on a diagonal."""
+    return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2))
+
+
+@primitive(
+    grads={
+        "input": lambda g, src_shape, size, stride, storage_offset: g.contiguous().as_strided_scatter(
+            g.new_zeros(src_shape), size, stride, storage_offset
+        ),
+        "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
+    }
+)
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A copy of input with src in an as_strided view of it."""
+    return _written(input, src, lambda t: t.as_strided(size, stride, storage_offset), everything=True)

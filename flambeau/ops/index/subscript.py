@@ -1,0 +1,232 @@
+"""x[key] and x[key] = value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import modes
+from ...core.batched import BatchedTensor
+from ...core.device import cpu
+from ...core.graph import grad_mode
+from ...core.layout import has_internal_overlap
+from ...core.overrides import FACE_CODES, discovers
+from ...core.tensor import Tensor, empty
+from ...core.typenames import type_name
+from ..creation.filled import check_fits, fill_raw
+from ..machinery.inplace import assign, check_disjoint, check_writable
+from ..machinery.record import Op
+from ..shape.dimensions import select, slice_dim
+from .indexing import (
+    INDEX_DTYPES,
+    PLAIN_KEYS,
+    alias,
+    apply_basic,
+    as_index_tensor,
+    index,
+    index_put_prepared,
+    is_sequence_index,
+    is_tuple_in_disguise,
+    plain_view,
+    put_raw,
+    select_index,
+    slice_bounds,
+)
+from .positions import START, take_dense, true_positions
+
+_active = modes.active
+_intercept, asking = modes.intercept, modes.asking
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """x[key]"""
+    if _active and asking():
+        return _intercept(getitem.op, getitem, (self, key), {})  # type: ignore[attr-defined]
+    try:
+        kind = type(key)
+        if kind is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
+            return select_index(self, 0, key)
+        if kind in PLAIN_KEYS:
+            part = plain_view(self, key)
+            if part is not None:
+                return part
+        elif kind is Tensor and _takes_elements(self, key):
+            return _masked_elements(self, key)
+        if kind is Tensor or kind is tuple:
+            tensors = _index_tensors(self, key)
+            if tensors is not None:
+                return index(self, tensors)
+        if type(key) is slice and self.shape:  # never left out, not even [:]
+            return slice_dim(self, 0, *slice_bounds(key, self.shape[0]))
+        part, advanced = apply_basic(self, key)
+        if any(i is not None for i in advanced):
+            return index(part, advanced)
+        return alias(self) if part is self else part
+    except Exception:
+        if discovers((self, key), {}):
+            return getitem(self, key)
+        raise
+
+
+def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
+    """What apply_basic leaves over of a key made of index tensors and full slices; None for any other key."""
+    found: list[Tensor | None] = []
+    for item in key if type(key) is tuple else (key,):
+        if type(item) is Tensor and item.dtype in INDEX_DTYPES and item.shape:
+            found.append(item)
+        elif type(item) is slice and item.start is None and item.stop is None and item.step is None:
+            found.append(None)
+        else:
+            return None
+    missing = len(t.shape) - len(found)
+    return None if missing < 0 or not any(i is not None for i in found) else found + [None] * missing
+
+
+def _takes_elements(t: Tensor, mask: Tensor) -> bool:
+    """Whether t[mask] lists elements in the order they have in memory, with nothing to record."""
+    return (
+        mask.dtype is dt.bool_
+        and mask.shape == t.shape
+        and type(t) is Tensor
+        and bool(t.shape)
+        and t._contig
+        and t.device is cpu
+        and not _active
+        and not (grad_mode.enabled and t.requires_grad)
+    )
+
+
+def _masked_elements(t: Tensor, mask: Tensor) -> Tensor:
+    """t[mask] where `_takes_elements`."""
+    positions = true_positions(mask)
+    out = empty(positions.shape, t.dtype)
+    if out._storage.size_bytes:
+        take_dense(out, t, START, positions, START, 1, positions.shape[0], 1)
+    return out
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """x[key] = value"""
+    if _active and asking():
+        _intercept(setitem.op, setitem, (self, key, value), {})  # type: ignore[attr-defined]
+        return
+    try:
+        _setitem(self, key, value)
+    except Exception:
+        if not discovers((self, key, value), {}):
+            raise
+        setitem(self, key, value)
+
+
+def _setitem(self: Tensor, key: Any, value: Any) -> None:
+    if key is False:  # selects nothing; PyTorch does not even look at the value
+        return
+    if key is True:
+        key = None
+    part = None
+    if (type(key) is int or type(key) in PLAIN_KEYS) and not _is_recorded(value):
+        part = plain_view(self, key)
+    advanced: list[Tensor | None] = []
+    if part is None:
+        if _fills_mask(self, key, value):
+            self.masked_fill_(key, value)
+            return
+        tensors = _index_tensors(self, key)
+        part, advanced = apply_basic(self, key) if tensors is None else (self, tensors)
+    elif type(value) is float and part.dtype.is_floating_point and not has_internal_overlap(part.shape, part._strides):
+        part.fill_(value)
+        return
+    if not isinstance(value, Tensor):
+        value = _value_tensor(value, self)
+    if _active and any(isinstance(t, BatchedTensor) for t in (part, value, *advanced)):
+        _set_batched(part, advanced, value)
+    elif any(i is not None for i in advanced):
+        value = _strip_leading_ones(value, 0)
+        fills = value.numel() == 1 and _only_masks(key)
+        if not fills and self._storage.ptr and not has_internal_overlap(part.shape, part._strides):
+            check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
+        if value.dtype is not part.dtype and fills:
+            if value.dtype.is_complex and part.dtype is not dt.bool_:
+                check_fits(value.item(), part.dtype)
+            value = value.to(part.dtype)  # filling a mask with one number converts it
+        _set_advanced(part, advanced, value)
+    else:
+        if value.shape != part.shape:
+            value = _strip_leading_ones(value, len(part.shape))
+            if value.shape and value.shape != part.shape:
+                value = value.expand(part.shape)  # may now be the very same elements
+        if value.shape or value.device is not cpu:
+            part.copy_(value)
+        elif value is not part:
+            part.fill_(value)
+
+
+def _is_recorded(value: Any) -> bool:
+    return grad_mode.enabled and isinstance(value, Tensor) and value.requires_grad
+
+
+def _set_batched(part: Tensor, advanced: list, value: Tensor) -> None:
+    """The same inside vmap, where tensors have no memory of their own: by operators that it sees."""
+    if any(i is not None for i in advanced):
+        part.index_put_(tuple(advanced), value)
+    else:
+        part.copy_(_strip_leading_ones(value, len(part.shape)))
+
+
+def _fills_mask(t: Tensor, key: Any, value: Any) -> bool:
+    """Whether t[key] = value gives one number to the places of a mask, with nothing to record."""
+    return (
+        (type(value) is float or type(value) is int)
+        and t.dtype.is_floating_point
+        and type(key) is Tensor
+        and key.dtype is dt.bool_
+        and key.shape == t.shape
+        and not (grad_mode.enabled and t.requires_grad)
+    )
+
+
+def _only_masks(key: Any) -> bool:
+    """Whether the arrays in x[key] are all truth values."""
+    if isinstance(key, Tensor):
+        return key.dtype is dt.bool_ or key.dtype is dt.uint8
+    items = key if isinstance(key, tuple) or is_tuple_in_disguise(key) else (key,)
+    arrays = [i for i in items if isinstance(i, Tensor) or is_sequence_index(i)]
+    return not any(isinstance(i, bool) for i in items) and all(
+        (i if isinstance(i, Tensor) else as_index_tensor(i)).dtype in (dt.bool_, dt.uint8) for i in arrays
+    )
+
+
+def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
+    if has_internal_overlap(part.shape, part._strides):
+        part.index_put_(tuple(advanced), value)
+        return
+    check_writable(part)
+    if grad_mode.enabled and (part.requires_grad or value.requires_grad):
+        assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
+    else:
+        put_raw(part, advanced, value, False)
+        part._bump("index_put_")
+
+
+def _value_tensor(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, (bool, int, float, complex, np.integer)):
+        if isinstance(value, complex) and not like.dtype.is_complex and like.dtype is not dt.bool_:
+            raise RuntimeError(f"value cannot be converted to type {like.dtype} without losing its imaginary part")
+        return fill_raw(empty((), like.dtype, like.device), value.item() if isinstance(value, np.generic) else value)
+    raise TypeError(f"can't assign a {type_name(value)} to a {like.type()}")
+
+
+def _strip_leading_ones(value: Tensor, ndim: int) -> Tensor:
+    while len(value.shape) > ndim and value.shape[0] == 1:
+        value = select(value, 0, 0)
+    return value
+
+
+for _face in (getitem, setitem):
+    _face.__name__ = _face.__qualname__ = f"__{_face.__name__}__"
+    _face.op = Op(_face.__name__, "composite", _face, ())  # type: ignore[union-attr]
+    FACE_CODES.add(_face.__code__)
+Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]

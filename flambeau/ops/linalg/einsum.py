@@ -1,0 +1,252 @@
+"""einsum: sums of products described by subscripts."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections import Counter
+from typing import Any
+
+from ...core.tensor import Tensor
+from ..machinery.declare import composite
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
+_NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+
+
+@composite(method=False)
+def einsum(*args: Any) -> Tensor:
+    """einsum("ij,jk->ik", a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
+    equation, operands = _parse_arguments(args)
+    inputs, output = _parse_equation(equation, operands)
+    return _contract(inputs, output, list(operands))
+
+
+def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
+    if len(args) < 2:
+        raise ValueError(_NOTHING)
+    if isinstance(args[0], str):
+        operands = args[1:]
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = tuple(operands[0])
+        equation = args[0]
+    else:
+        equation = ",".join(_sublist(items) for items in args[1::2])
+        operands = args[0 : len(args) // 2 * 2 : 2]
+        if len(args) % 2:
+            equation += "->" + _sublist(args[-1])
+    if not operands:
+        raise ValueError(_NOTHING)
+    for i, t in enumerate(operands):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 1, but got {type(t).__name__}")
+    return equation, operands
+
+
+def _sublist(items: Any) -> str:
+    """Numbers as letters, the capital ones first: that is their order in an implicit output."""
+    text = ""
+    for i in items:
+        if i is Ellipsis:
+            text += "..."
+        elif not isinstance(i, int):
+            raise ValueError(
+                f"einsum(): expected subscript to be an integer or Ellipsis, but got an object of type {type(i).__name__}"
+            )
+        elif not 0 <= i < 52:
+            raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52), got {i}")
+        else:
+            text += _LETTERS[i]
+    return text
+
+
+def _parse_equation(equation: str, operands: tuple[Tensor, ...]) -> tuple[list[list[str]], list[str]]:
+    """Labels per operand dimension; an ellipsis stands for labels '#0', '#1', ... counted from the right."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        more = "more" if len(terms) < len(operands) else "fewer"
+        raise RuntimeError(f"einsum(): {more} operands were provided than specified in the equation")
+    inputs, start = [], 0
+    for i, (term, t) in enumerate(zip(terms, operands)):
+        inputs.append(_labels(_scan(term, start, i), len(t.shape), i))
+        start += len(term) + 1
+    counts = Counter(label for labels in inputs for label in labels)
+    hidden = sorted((x for x in counts if x.startswith("#")), key=lambda x: -int(x[1:]))
+    if not arrow:
+        return inputs, hidden + sorted(x for x, c in counts.items() if c == 1 and not x.startswith("#"))
+    output: list[str] = []
+    for x in _scan(right, len(left) + 2, None):
+        if x in output:
+            raise RuntimeError(f"einsum(): output subscript {x} appears more than once in the output")
+        if x != "..." and x not in counts:
+            raise RuntimeError(f"einsum(): output subscript {x} does not appear in the equation for any input operand")
+        output += hidden if x == "..." else [x]
+    return inputs, output
+
+
+def _scan(term: str, start: int, which: int | None) -> list[str]:
+    """The letters and the ellipsis of operand number `which` (None: of the output), which begins at `start` in the equation."""
+    found: list[str] = []
+    position = 0
+    while position < len(term):
+        character = term[position]
+        if character == ".":
+            _check_dots(found, term[position : position + 3], which)
+            found.append("...")
+            position += 2
+        elif character in _LETTERS:
+            found.append(character)
+        elif character != " ":
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {start + position} in the equation string, subscripts must be in"
+                " [a-zA-Z]"
+            )
+        position += 1
+    return found
+
+
+def _check_dots(found: list[str], dots: str, which: int | None) -> None:
+    where = "output" if which is None else f"operand {which}"
+    if "..." in found:
+        again = (
+            "but an ellipsis (...) was already found" if which is None else "for which an ellipsis was already found"
+        )
+        raise RuntimeError(f"einsum(): found '.' for {where} {again}")
+    if dots != "...":
+        raise RuntimeError(
+            f"einsum(): found '.' for {where} that is not part of any ellipsis{' (...)' if which is None else ''}"
+        )
+
+
+def _labels(term: list[str], ndim: int, which: int) -> list[str]:
+    dots = "..." in term
+    named = len(term) - dots
+    if named > ndim or (not dots and named != ndim):
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({named}) {'is more than' if dots else 'does not match'} the number of"
+            f" dimensions ({ndim}) for operand {which}{'' if dots else ' and no ellipsis was given'}"
+        )
+    hidden = [f"#{i}" for i in range(ndim - named - 1, -1, -1)]
+    return [label for x in term for label in (hidden if x == "..." else [x])]
+
+
+def _diagonals(t: Tensor, labels: list[str], which: int) -> tuple[Tensor, list[str]]:
+    """A repeated label within one operand selects a diagonal."""
+    labels = list(labels)
+    for label in list(dict.fromkeys(labels)):
+        while labels.count(label) > 1:
+            i = labels.index(label)
+            j = labels.index(label, i + 1)
+            if t.shape[i] != t.shape[j]:
+                raise RuntimeError(
+                    f"einsum(): subscript {label} is repeated for operand {which} but the sizes don't match, {t.shape[j]} != {t.shape[i]}"
+                )
+            t = t.diagonal(0, i, j)
+            labels = [x for k, x in enumerate(labels) if k not in (i, j)] + [label]
+    return t, labels
+
+
+def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]) -> Tensor:
+    sizes: dict[str, int] = {}
+    prepared = []
+    for n, (t, labels) in enumerate(zip(operands, inputs)):
+        t, labels = _diagonals(t, labels, n)
+        for label, size in zip(labels, t.shape):
+            known = sizes.setdefault(label, size)
+            if size != known:
+                if 1 not in (size, known):
+                    raise RuntimeError(
+                        f"einsum(): subscript {label} has size {size} for operand {n} which does not broadcast with previously seen size"
+                        f" {known}"
+                    )
+                sizes[label] = max(size, known)
+        prepared.append((t, labels))
+    current, labels = prepared[0]
+    for k, (other, other_labels) in enumerate(prepared[1:], 1):
+        later = set(output).union(*(set(x[1]) for x in prepared[k + 1 :]))
+        current, labels = _pair(current, labels, other, other_labels, later, output)
+    gone = [i for i, x in enumerate(labels) if x not in output]
+    if gone:
+        current = current.sum(gone)
+        labels = [x for x in labels if x in output]
+    if labels == output and (gone or len(operands) > 1):
+        return current
+    return current.permute(*[labels.index(x) for x in output])
+
+
+def _outer(a: Tensor, la: list[str], b: Tensor, lb: list[str], output: list[str]) -> tuple[Tensor, list[str]]:
+    """A product of two operands with nothing to sum: elementwise, in the order of the output where it is known."""
+    labels = sorted(dict.fromkeys(la + lb), key=lambda x: output.index(x) if x in output else len(output))
+
+    def aligned(t: Tensor, own: list[str]) -> Tensor:
+        t = t.permute(*[own.index(x) for x in labels if x in own])
+        return t.reshape([t.shape[[y for y in labels if y in own].index(x)] if x in own else 1 for x in labels])
+
+    return aligned(a, la) * aligned(b, lb), labels
+
+
+def _pair(
+    a: Tensor, la: list[str], b: Tensor, lb: list[str], keep: set[str], output: list[str]
+) -> tuple[Tensor, list[str]]:
+    """One pairwise contraction as a batched matrix product, or as a product of elements where nothing is summed."""
+    a, la = _sum_alone(a, la, lb, keep)
+    b, lb = _sum_alone(b, lb, la, keep)
+    shared = [x for x in la if x in lb]
+
+    # A label of size one on one side and more on the other broadcasts: it is not contracted by the product itself.
+    def size(t: Tensor, labels: list[str], x: str) -> int:
+        return t.shape[labels.index(x)]
+
+    contracted = [x for x in shared if x not in keep]
+    if not contracted:
+        return _outer(a, la, b, lb, output)
+    for x in contracted:
+        if size(a, la, x) != size(b, lb, x):
+            if size(a, la, x) == 1:
+                b = b.sum(lb.index(x), keepdim=True, dtype=b.dtype)
+            else:
+                a = a.sum(la.index(x), keepdim=True, dtype=a.dtype)
+    single = [x for x in contracted if size(a, la, x) == 1]
+    a, la = _without(a, la, single)
+    b, lb = _without(b, lb, single)
+    contracted = [x for x in contracted if x not in single]
+    batch = [x for x in shared if x in keep]
+    only_a = [x for x in la if x not in lb]
+    only_b = [x for x in lb if x not in la]
+    if [x for x in output if x in only_a + only_b] == only_b + only_a:  # so that the result lies as it is asked for
+        a, la, only_a, b, lb, only_b = b, lb, only_b, a, la, only_a
+    left = a.permute(*[la.index(x) for x in batch + only_a + contracted])
+    right = b.permute(*[lb.index(x) for x in batch + contracted + only_b])
+    nb, na, nc = len(batch), len(only_a), len(contracted)
+    batch_shape = [
+        max(left.shape[i], right.shape[i]) if 0 not in (left.shape[i], right.shape[i]) else 0 for i in range(nb)
+    ]
+    left = left.expand(*batch_shape, *left.shape[nb:])
+    right = right.expand(*batch_shape, *right.shape[nb:])
+    shape_a, shape_b = list(left.shape[nb : nb + na]), list(right.shape[nb + nc :])
+    count = math.prod(left.shape[nb + na :])
+    left3 = left.reshape(math.prod(batch_shape), math.prod(shape_a), count)
+    right3 = right.reshape(math.prod(batch_shape), count, math.prod(shape_b))
+    out = (
+        left3.bmm(right3).reshape(*batch_shape, *shape_a, *shape_b)
+        if batch_shape + shape_a + shape_b
+        else left3.bmm(right3).reshape(())
+    )
+    return out, batch + only_a + only_b
+
+
+def _without(t: Tensor, labels: list[str], single: list[str]) -> tuple[Tensor, list[str]]:
+    """The tensor without these dimensions of size one."""
+    if not single:
+        return t, labels
+    rest = [x for x in labels if x not in single]
+    return t.reshape([t.shape[labels.index(x)] for x in rest]), rest
+
+
+def _sum_alone(t: Tensor, labels: list[str], others: list[str], keep: set[str]) -> tuple[Tensor, list[str]]:
+    """Labels that nobody else needs are summed away first."""
+    gone = [i for i, x in enumerate(labels) if x not in others and x not in keep]
+    if not gone:
+        return t, labels
+    return t.sum(gone), [x for i, x in enumerate(labels) if i not in gone]

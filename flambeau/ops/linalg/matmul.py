@@ -1,0 +1,479 @@
+"""Matrix products: mm, bmm, matmul, addmm and relatives, linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...backends.cpu import heavy
+from ...core.device import cpu
+from ...core.dtype import opmath
+from ...core.layout import broadcast_shapes, has_internal_overlap
+from ...core.tensor import Tensor, empty
+from ..creation.filled import fill_raw
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite, primitive
+from ..machinery.dtype_rules import cpp_name, type_word
+from ..machinery.quirks import Quirks
+from ..methods.attributes import result_type
+from ..pointwise.arithmetic import addcmul
+
+
+def _same_dtype(a: Tensor, b: Tensor) -> None:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {cpp_name(a.dtype)} != {cpp_name(b.dtype)}"
+        )
+
+
+def _same_dtype_with_bias(bias: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    for name, t in (("self", bias), ("mat1", mat1)):
+        if t.dtype is not mat2.dtype:
+            raise RuntimeError(
+                f"{name} and mat2 must have the same dtype, but got {type_word(t.dtype)} and {type_word(mat2.dtype)}"
+            )
+
+
+def _need_dims(t: Tensor, dims: int, message: str) -> None:
+    if len(t.shape) != dims:
+        raise RuntimeError(message)
+
+
+def _dense(t: Tensor) -> Tensor:
+    """Matrices with repeated rows or columns (the gradient of a sum) are written out: no library takes them as they lie."""
+    repeats = 0 in t._strides and has_internal_overlap(t.shape[-2:], t._strides[-2:])
+    return t.contiguous() if repeats else t
+
+
+def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = None) -> Tensor:
+    """The raw product of checked operands."""
+    if a.device is not b.device or (bias is not None and bias.device is not a.device):
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {a.device} and {b.device if a.device is not b.device or bias is None else bias.device}!"
+        )
+    out = empty(shape, a.dtype, a.device)
+    if a.device is cpu:
+        if 0 in a.shape or 0 in b.shape:
+            fill_raw(out, 0)
+            if bias is not None and 0 not in shape:
+                out.copy_(bias)
+        else:
+            heavy.matmul(out, _dense(a), _dense(b), bias)
+    return out
+
+
+@primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out="exact")
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices."""
+    known = heavy.known_product("mm", input, mat2)
+    if known is not None:
+        return known
+    _need_dims(input, 2, "self must be a matrix")
+    _need_dims(mat2, 2, "mat2 must be a matrix")
+    (n, k), (k2, m) = input.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
+    _same_dtype(input, mat2)
+    out = product(input, mat2, (n, m))
+    heavy.keep_product("mm", input, mat2, None, out, (out, input, mat2))
+    return out
+
+
+@primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out="exact")
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """A batch of matrix products."""
+    known = heavy.known_product("bmm", input, mat2)
+    if known is not None:
+        return known
+    _need_dims(input, 3, "batch1 must be a 3D tensor")
+    _need_dims(mat2, 3, "batch2 must be a 3D tensor")
+    (b, n, k), (b2, k2, m) = input.shape, mat2.shape
+    if b != b2 or k != k2:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
+        )
+    _same_dtype(input, mat2)
+    out = product(input, mat2, (b, n, m))
+    heavy.keep_product("bmm", input, mat2, None, out, (out, input, mat2))
+    return out
+
+
+@primitive(
+    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
+    out="exact",
+)
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector."""
+    known = heavy.known_product("mv", input, vec)
+    if known is not None:
+        return known
+    if len(input.shape) != 2 or len(vec.shape) != 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}"
+        )
+    if input.shape[1] != vec.shape[0]:
+        raise RuntimeError(
+            f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})"
+        )
+    _same_dtype(input, vec)
+    column = vec.unsqueeze(1)
+    out = product(input, column, (input.shape[0], 1))
+    result = out.reshape(input.shape[0])
+    heavy.keep_product("mv", input, vec, None, result, (out, input, column))
+    return result
+
+
+@primitive(
+    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out="exact"
+)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors."""
+    known = heavy.known_product("dot", input, tensor)
+    if known is not None:
+        return known
+    if len(input.shape) != 1 or len(tensor.shape) != 1:
+        raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
+    if input.dtype is not tensor.dtype:
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {type_word(input.dtype)} and {type_word(tensor.dtype)}"
+        )
+    if input.shape != tensor.shape:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{input.shape[0]}] and src [{tensor.shape[0]}] to have the same number of"
+            f" elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively"
+        )
+    row, column = input.unsqueeze(0), tensor.unsqueeze(1)
+    out = product(row, column, (1, 1))
+    result = out.reshape(())
+    heavy.keep_product("dot", input, tensor, None, result, (out, row, column))
+    return result
+
+
+@composite(out="exact")
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The inner product with the first vector conjugated."""
+    return dot(input.conj() if input.dtype.is_complex else input, other)
+
+
+@primitive(grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False)
+def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A result that nobody else has seen yet, in another shape. It is no view for autograd."""
+    out = input.reshape(shape)
+    out._base = None
+    return out
+
+
+@primitive(
+    grads={"input": lambda g: g.unsqueeze(0)},
+    label="SqueezeBackward4",
+    function=False,
+    method=False,
+    name="without_row",
+)
+def without_row(input: Tensor) -> Tensor:
+    """The only row of a fresh result. PyTorch squeezes it in place, which its version shows."""
+    out = input.reshape(input.shape[1:])
+    out._base = None
+    out._bump("squeeze_")
+    return out
+
+
+@composite(out="exact", aliases=("linalg.matmul",))
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
+    if not isinstance(other, Tensor) or not isinstance(input, Tensor):
+        need_tensors("matmul", input=input, other=other)
+    a, b = len(input.shape), len(other.shape)
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 1 and b == 1:
+        return dot(input, other)
+    if a == 2 and b == 1:
+        return mv(input, other)
+    if a == 2 and b == 2:
+        return mm(input, other)
+    if a == 1 and b == 2:
+        return without_row(mm(input.unsqueeze(0), other))
+    if a >= 3 and b <= 2:  # fold the batch into rows
+        rows = input.reshape(_numel(input.shape[:-1]), input.shape[-1])
+        if b == 1:
+            return unsafe_view(mv(rows, other), tuple(input.shape[:-1]))
+        return unsafe_view(mm(rows, other), (*input.shape[:-1], other.shape[-1]))
+    if a <= 2 and b >= 3 and input.requires_grad:  # a weight: its gradient is one product instead of a batch of them
+        return matmul(other.mT, input) if a == 1 else matmul(other.mT, input.t()).mT.contiguous()
+    return _batched(input, other)
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    n = 1
+    for s in shape:
+        n *= s
+    return n
+
+
+def _batched(input: Tensor, other: Tensor) -> Tensor:
+    row = len(input.shape) == 1
+    left = input.unsqueeze(0) if row else input
+    column = len(other.shape) == 1
+    right = other.unsqueeze(1) if column else other
+    if left.shape[-1] != right.shape[-2]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{_numel(left.shape[:-2])}, {left.shape[-1]}] but got:"
+            f" [{_numel(right.shape[:-2])}, {right.shape[-2]}]."
+        )
+    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    n = _numel(batch)
+    left3 = left.expand((*batch, *left.shape[-2:])).reshape((n, *left.shape[-2:]))
+    right3 = right.expand((*batch, *right.shape[-2:])).reshape((n, *right.shape[-2:]))
+    kept = (() if row else (left.shape[-2],)) + (() if column else (right.shape[-1],))
+    return unsafe_view(bmm(left3, right3), (*batch, *kept))
+
+
+def _scaled(t: Tensor, factor: Any) -> Tensor:
+    return t if factor == 1 else t * factor
+
+
+def _whole(t: Tensor, *factors: Any) -> list[Any]:
+    """The factors as numbers of the tensor's kind: PyTorch cuts off the fraction in products of integers."""
+    return [int(f) if isinstance(f, float) else f for f in factors] if t.dtype.category == 1 else list(factors)
+
+
+_FACTORS = ("beta", "alpha")
+
+
+def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
+    """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
+    beta, alpha = _whole(input, beta, alpha)
+    extra = len(shape) - len(input.shape)
+    if extra < 0 or any(own not in (1, wanted) for own, wanted in zip(input.shape, shape[extra:])):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({shape[-1]}) must match the existing size"
+            f" ({input.shape[-1] if input.shape else 1}) at non-singleton dimension {len(shape) - 1}.  Target sizes: {list(shape)}. "
+            f" Tensor sizes: {list(input.shape)}"
+        )
+    result = _scaled(make(), alpha)
+    if beta == 0:
+        return result
+    return _scaled(input, beta) + result
+
+
+@primitive(
+    grads={
+        "input": lambda g, input_shape, beta: _scaled(g, _conj(beta)).sum_to_size(input_shape),
+        "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
+        "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), _conj(alpha)),
+    },
+    out="exact",
+    inplace=True,
+    former=_FACTORS,
+)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat1 @ mat2"""
+    _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
+    _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
+    (n, k), (k2, m) = mat1.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
+    _same_dtype_with_bias(input, mat1, mat2)
+    if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
+        return product(mat1, mat2, (n, m), input)
+    if mat1.dtype is not opmath(mat1.dtype):  # half-width floats: rounded once, at the end
+        wide = addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha)
+        return wide.to(mat1.dtype)
+    return _combine(input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
+
+
+def _conj(value: Any) -> Any:
+    return value.conjugate() if isinstance(value, complex) else value
+
+
+@composite(out="exact", inplace=True, former=_FACTORS)
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * batch1 @ batch2, batch by batch"""
+    _need_dims(batch1, 3, "batch1 must be a 3D tensor")
+    _need_dims(batch2, 3, "batch2 must be a 3D tensor")
+    shape = (batch1.shape[0], batch1.shape[1], batch2.shape[2])
+    _check_input_dtype(input, batch1)
+    return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2))
+
+
+def _check_input_dtype(input: Tensor, other: Tensor) -> None:
+    if input.dtype is not other.dtype:
+        first, second = cpp_name(input.dtype), cpp_name(other.dtype)
+        raise RuntimeError(f"Input dtypes must be the same, got: input {first}, batch1: {second}, batch2: {second}")
+
+
+@composite(out="exact", inplace=True, former=_FACTORS)
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * the sum of batch1[i] @ batch2[i]"""
+    _need_dims(batch1, 3, "batch1 must be a 3D tensor")
+    _need_dims(batch2, 3, "batch2 must be a 3D tensor")
+    if batch1.shape[0] != batch2.shape[0]:
+        raise RuntimeError(
+            f"batch1 and batch2 must have same number of batches, got {batch1.shape[0]} and {batch2.shape[0]}"
+        )
+    _same_dtype_with_bias(input, batch1, batch2)
+    shape = (batch1.shape[1], batch2.shape[2])
+    return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
+
+
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True))
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * mat @ vec"""
+    if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {len(input.shape)}, {len(mat.shape)}, {len(vec.shape)}"
+        )
+    if mat.shape[1] != vec.shape[0] or (input.shape and input.shape[0] not in (1, mat.shape[0])):
+        raise RuntimeError(
+            f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
+        )
+    if not input.dtype is mat.dtype is vec.dtype:
+        first, second, third = (type_word(t.dtype) for t in (input, mat, vec))
+        raise RuntimeError(f"addmv input tensors must have the same dtype, but got {first}, {second}, and {third}")
+    return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
+
+
+@composite(out=True, inplace=True, former=_FACTORS)
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)"""
+    for name, vec in (("vec1", vec1), ("vec2", vec2)):
+        if len(vec.shape) != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {len(vec.shape)}-D")
+    shape, d = (vec1.shape[0], vec2.shape[0]), input.dtype
+    plain = d is vec1.dtype is vec2.dtype and d.is_floating_point and d is opmath(d)
+    if plain and beta == 1 and beta is not True and alpha is not True and input.shape == shape:
+        return addcmul(input, vec1.unsqueeze(1), vec2, value=alpha)
+    kind = d if plain else result_type(input, vec1.to(result_type(vec1, vec2)))
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, (float, complex)) and kind.category < 2:
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating point number.")
+        if isinstance(factor, bool) and kind.category:
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+    bias = input.expand(shape)
+    result = outer(_scaled(vec1.to(kind), alpha).to(kind), vec2.to(kind))  # in this order it is rounded
+    if beta == 0:
+        return result
+    return bias | result if kind.category == 0 else _scaled(bias.to(kind), beta) + result
+
+
+@composite(out=True, aliases=("ger",))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Every product of an element of one vector with an element of the other."""
+    if len(input.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument self, but got {len(input.shape)}-D")
+    if len(vec2.shape) != 1:
+        raise RuntimeError(f"outer: Expected 1-D argument vec2, but got {len(vec2.shape)}-D")
+    return input.unsqueeze(1) * vec2
+
+
+@composite(out="exact")
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last dimensions."""
+    if not input.shape or not other.shape:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+        )
+    return tensordot(input, other, ([-1], [-1]))
+
+
+@composite(method=False, out="exact")
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Contract dimensions of a with dimensions of b."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(len(a.shape), len(b.shape)):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims_a, dims_b = list(range(len(a.shape) - dims, len(a.shape))), list(range(dims))
+    else:
+        dims_a, dims_b = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError("both dimension lists should have same length")
+    dims_a, dims_b = [d % len(a.shape) for d in dims_a], [d % len(b.shape) for d in dims_b]
+    for x, y in zip(dims_a, dims_b):
+        if a.shape[x] != b.shape[y] and 1 not in (a.shape[x], b.shape[y]):
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[x]} in dim {x} and second has size {b.shape[y]} in"
+                f" dim {y}"
+            )
+        if a.shape[x] != b.shape[y]:  # a size-one side broadcasts: sum the other first
+            # in their own dtype: sums of integers would be int64
+            a, b = (a.sum(x, True, dtype=a.dtype), b) if b.shape[y] == 1 else (a, b.sum(y, True, dtype=b.dtype))
+    free_a = [d for d in range(len(a.shape)) if d not in dims_a]
+    free_b = [d for d in range(len(b.shape)) if d not in dims_b]
+    k = _numel(tuple(a.shape[d] for d in dims_a))
+    left = a.permute(*free_a, *dims_a).reshape(_numel(tuple(a.shape[d] for d in free_a)), k)
+    right = b.permute(*dims_b, *free_b).reshape(k, _numel(tuple(b.shape[d] for d in free_b)))
+    return mm(left, right).reshape([a.shape[d] for d in free_a] + [b.shape[d] for d in free_b])
+
+
+def _linear_input_grad(g: Tensor, weight: Tensor) -> Tensor:
+    return g.matmul(weight.conj() if weight.dtype.is_complex else weight)
+
+
+def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
+    input = input.conj() if input.dtype.is_complex else input
+    rows = g.reshape(-1, g.shape[-1])
+    return rows.mT.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
+
+
+@primitive(
+    grads={
+        "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
+        "input": _linear_input_grad,
+        "weight": _linear_weight_grad,
+    },
+    label="AddmmBackward0",
+    function=False,
+    method=False,
+)
+def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
+    known = heavy.known_product("linear", input, weight, bias)
+    if known is not None:
+        return known
+    _check_linear(input, weight, bias)
+    k, m = input.shape[-1], weight.shape[0]
+    rows, turned = input.reshape(_numel(input.shape[:-1]), k), weight.t()
+    out = product(rows, turned, (rows.shape[0], m), bias)
+    # Not a view to its users: there is nothing else to see of the rows.
+    result = out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))._bare_alias()
+    heavy.keep_product("linear", input, weight, bias, result, (out, rows, turned))
+    return result
+
+
+@composite(method=False, namespaces=("nn.functional",), out="exact")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias"""
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+        need_tensors("linear", input=input, weight=weight)
+    if len(weight.shape) == 1:
+        out = input.matmul(weight)
+        return out if bias is None else out + bias
+    if len(weight.shape) != 2:
+        raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
+    if bias is None or (isinstance(bias, Tensor) and bias._contig and bias.shape == (weight.shape[0],)):
+        return linear_matrix(input, weight, bias)
+    need_tensors("linear", input=input, weight=weight, bias=bias)
+    _check_linear(input, weight, bias)
+    return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
+
+
+def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """PyTorch's errors about shapes and dtypes that do not fit together."""
+    if not input.shape:
+        raise RuntimeError("both arguments to linear need to be at least 1D, but they are 0D and 2D")
+    if input.shape[-1] != weight.shape[1]:
+        rows, cols = _numel(input.shape[:-1]), input.shape[-1]
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{cols} and {weight.shape[1]}x{weight.shape[0]})"
+        )
+    if bias is None:
+        _same_dtype(input, weight)
+    else:
+        _same_dtype_with_bias(bias, input, weight)

@@ -1,0 +1,129 @@
+"""Picking and placing elements along one dimension by indices that an operator computed (max, sort, topk, ...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.caching import remember
+from ...core.device import cpu
+from ...core.layout import wrap_dim
+from ...core.size import make_size
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
+from ...kernels.library.index import gather as gather_kernel
+from ...kernels.library.index import scatter as scatter_kernel
+from ..index.bad_index import bad_index
+from .declare import internal
+from .memory import bare, dense
+
+
+def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """A contiguous shape as (outer, n, inner) around a dimension; a 0-dim tensor is one line of one element."""
+    if not shape:
+        return 1, 1, 1
+    if dim < 0:
+        dim += len(shape)
+    return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
+
+
+def _check(size: int) -> None:
+    bad = bad_index.taken()
+    if bad is not None:
+        raise IndexError(f"index {bad} is out of bounds for a dimension of size {size}: the indices were changed")
+
+
+@internal(grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
+def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+    """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
+    out = empty(index.shape, input.dtype, input.device)
+    if input.device is not cpu or not numel_of(index.shape):
+        return out
+    if not input.shape:
+        out._array()[...] = input._array()
+        return out
+    outer, n, inner = split_at(input.shape, dim)
+    gather_kernel(out, dense(input), dense(index), bad_index.buffer, outer, n, index.shape[dim], inner)
+    _check(n)
+    return out
+
+
+@internal(grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)})
+def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
+    out = empty(make_size(shape), values.dtype, values.device)
+    if values.device is not cpu or not numel_of(shape):
+        return out
+    if not shape:
+        out._array()[...] = values._array().reshape(())
+        return out
+    out._array()[...] = 0
+    outer, n, inner = split_at(tuple(shape), dim)
+    scatter_kernel(
+        out, dense(index), dense(values), 0, bad_index.buffer, outer, n, index.shape[dim], inner, reduce="add"
+    )
+    _check(n)
+    return out
+
+
+class _LinePlan:
+    __slots__ = ("lines", "native", "kernel", "nbytes", "strides")
+
+    lines: tuple[int, ...]  # outer, n and, for a kernel over columns, inner
+    native: Any
+    kernel: Any
+    nbytes: int
+    strides: tuple[int, ...]
+
+
+class LineOperator:
+    """A kernel from contiguous tensors of one dtype and shape to a new one, along the lines of one dimension.
+
+    `rows` is the kernel where that dimension is the last one (None: `columns` does both). What a call needs to know is
+    found by dtype, shape and dimension, so that it costs one look-up, one allocation and one native call."""
+
+    def __init__(self, rows: Any, columns: Any, inputs: int, **constants: Any):
+        self.rows, self.columns, self.inputs, self.constants = rows, columns, inputs, constants
+        self.plans: dict[tuple, _LinePlan] = {}
+
+    def one(self, x: Tensor, dim: int) -> Tensor:
+        """The kernel of one tensor."""
+        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
+        if plan is None:
+            plan = self._plan(x, dim)
+        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
+        source = x if x._contig else bare(x)  # a call less for what is hot
+        if plan.native is not None:
+            plan.native(out._storage.ptr, source._storage.ptr + source._offset * source.dtype.itemsize, *plan.lines)
+        elif plan.kernel is not None:
+            plan.kernel(out, source, *plan.lines, **self.constants)
+        return out
+
+    def two(self, x: Tensor, y: Tensor, dim: int) -> Tensor:
+        """The kernel of two tensors, which the caller knows to have one dtype and shape."""
+        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
+        if plan is None:
+            plan = self._plan(x, dim)
+        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
+        a, b = x if x._contig else bare(x), y if y._contig else bare(y)
+        if plan.native is not None:
+            size = a.dtype.itemsize
+            plan.native(
+                out._storage.ptr, a._storage.ptr + a._offset * size, b._storage.ptr + b._offset * size, *plan.lines
+            )
+        elif plan.kernel is not None:
+            plan.kernel(out, a, b, *plan.lines, **self.constants)
+        return out
+
+    def _plan(self, x: Tensor, dim: int) -> _LinePlan:
+        plan = _LinePlan()
+        outer, n, inner = split_at(x.shape, wrap_dim(dim, len(x.shape)))
+        by_rows = self.rows is not None and inner == 1
+        plan.lines = (outer, n) if by_rows else (outer, n, inner)
+        plan.nbytes = numel_of(x.shape) * x.dtype.itemsize
+        plan.strides = contiguous_strides(x.shape)
+        plan.kernel = plan.native = None
+        if plan.nbytes and x.device.type != "meta":
+            plan.kernel = self.rows if by_rows else self.columns
+            kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)
+            plan.native = plan.kernel.native(*kinds, where=x.device, **self.constants)
+        return remember(self.plans, (x.dtype, x.shape, dim, x.device), plan)

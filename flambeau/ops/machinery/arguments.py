@@ -1,0 +1,177 @@
+"""Reading the arguments that many operators share: sizes, dtypes, devices and the options of new tensors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.backend import has_backend
+from ...core.device import default_device, device
+from ...core.dtype import dtype
+from ...core.layout import layout, memory_format, strided
+from ...core.size import Size, make_size
+from ...core.sparse import SparseOperand
+from ...core.tensor import Tensor
+from ...core.typenames import type_name
+
+_PYTHON_TYPES: dict[Any, dtype] = {
+    float: dt.float64,
+    int: dt.int64,
+    bool: dt.bool_,
+    complex: dt.complex128,
+}
+
+
+def need_tensor(name: str, value: Any, argument: str = "input", position: int = 1) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type_name(value)}")
+
+
+def need_tensors(name: str, **tensors: Any) -> None:
+    """The first arguments of an operator, by name and in order."""
+    for position, (argument, value) in enumerate(tensors.items(), 1):
+        need_tensor(name, value, argument, position)
+
+
+def as_dtype(value: Any, name: str) -> dtype:
+    """A dtype argument: a dtype, or one of Python's own number types."""
+    if isinstance(value, dtype):
+        return value
+    found = _PYTHON_TYPES.get(value) if isinstance(value, type) else None
+    if found is None:
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type_name(value)}")
+    return found
+
+
+def as_device(where: Any) -> device:
+    """A device argument; None is the default device."""
+    if where is None:
+        return default_device()
+    found = device(where)
+    if found.type in ("cpu", "meta"):
+        return found
+    if not has_backend(found):
+        if found.type in ("cuda", "xpu"):
+            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
+        raise RuntimeError(f"{found.type} devices are not supported: only cpu, meta and those with a backend are")
+    return found
+
+
+def is_int(value: Any) -> bool:
+    """Whether PyTorch takes the value where it wants an int: not a bool, not a float."""
+    if isinstance(value, int):
+        return not isinstance(value, bool)
+    if isinstance(value, Tensor):
+        return value.shape == () and value.dtype.category == 1
+    if isinstance(value, np.ndarray):
+        return value.shape == () and value.dtype.kind in "iu"
+    return isinstance(value, np.integer)
+
+
+def as_int(value: Any, name: str, argument: str, position: int) -> int:
+    if not is_int(value):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be int, not {type_name(value)}")
+    return int(value)
+
+
+def as_ints(values: Any, name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
+    """A tuple of ints given as tuple, list or Size."""
+    if type(values) is Size:
+        return values
+    if not isinstance(values, (tuple, list)):
+        raise TypeError(
+            f"{name}(): argument '{argument}' (position {position}) must be tuple of ints, not {type_name(values)}"
+        )
+    for i, n in enumerate(values):
+        if type(n) is not int and not is_int(n):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position}) must be tuple of ints, but found element of"
+                f" type {type_name(n)} at pos {i}"
+            )
+    return tuple([n if type(n) is int else int(n) for n in values])
+
+
+def varargs_ints(args: tuple, name: str, argument: str = "size", position: int = 1) -> tuple[int, ...]:
+    """view(2, 3), view((2, 3)), view([2, 3]) all mean one tuple."""
+    for n in args:
+        if type(n) is not int:
+            break
+    else:
+        return args
+    if len(args) == 1 and not is_int(args[0]):
+        return as_ints(args[0], name, argument, position)
+    return as_ints(args, name, argument, position)
+
+
+def collected(args: tuple, named: dict[str, Any], key: str, name: str) -> tuple:
+    """The arguments of f(x, 2, 3), f(x, (2, 3)) or f(x, key=(2, 3)), for `varargs_ints`."""
+    if not args and key in named:
+        args = (named.pop(key),)
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    if not args:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "{key}"')
+    return args
+
+
+def as_shape(size: tuple, name: str) -> Size:
+    """The shape of a new tensor: zeros(2, 3), zeros((2, 3)), zeros([2, 3]) all mean one."""
+    if not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    shape = varargs_ints(size, name)
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return make_size(shape)
+
+
+def as_number(value: Any, name: str, argument: str, position: int) -> Any:
+    """A Python number; NumPy scalars and 0-dim tensors are read."""
+    if isinstance(value, (int, float, complex)):
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.shape == () and not value.requires_grad):
+        return value.item()
+    raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Number, not {type_name(value)}")
+
+
+class Options(NamedTuple):
+    """How a new tensor is made. `dtype`, `device` are None where the caller decides."""
+
+    dtype: dtype | None
+    device: device | None
+    requires_grad: bool
+    format: memory_format | None
+
+
+_KNOWN = frozenset({"dtype", "layout", "device", "requires_grad", "pin_memory"})
+_PLAIN = Options(None, None, False, None)
+
+
+def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -> Options:
+    """The keyword arguments dtype=, device=, layout=, requires_grad=, pin_memory= (and memory_format=)."""
+    if not given:
+        return _PLAIN
+    d = given.get("dtype")
+    if type(d) is dtype and len(given) == 1:
+        return Options(d, None, False, None)
+    for key in given:
+        if key not in _KNOWN and not (takes_format and key == "memory_format"):
+            raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
+    where, arrangement = given.get("device"), given.get("layout")
+    if arrangement is not None and not isinstance(arrangement, layout):
+        raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not {type_name(arrangement)}")
+    if arrangement is not None and arrangement is not strided:
+        raise SparseOperand(f"{name}(): only the strided layout is supported here, got {arrangement!r}")
+    if given.get("pin_memory"):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    fmt = given.get("memory_format")
+    if fmt is not None and not isinstance(fmt, memory_format):
+        raise TypeError(f"{name}(): argument 'memory_format' must be torch.memory_format, not {type_name(fmt)}")
+    return Options(
+        None if d is None else as_dtype(d, name),
+        None if where is None else as_device(where),
+        bool(given.get("requires_grad", False)),
+        fmt,
+    )

@@ -1,0 +1,42 @@
+"""Attaching operators to the Tensor class and to the public namespaces, once, at import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.tensor import Tensor
+from .record import OPS, Op
+
+
+def bind_methods() -> None:
+    """Every operator with a method form becomes one; aliases too; in-place forms get their underscore."""
+    for op in OPS.values():
+        names = (op.name, *(a for a in op.aliases if "." not in a))
+        _describe_inplace(op)
+        for name in names:
+            if op.method is not None and name not in Tensor.__dict__:
+                setattr(Tensor, name, op.method)
+            if op.inplace is not None and op.method is not None and name + "_" not in Tensor.__dict__:
+                setattr(Tensor, name + "_", op.inplace)
+
+
+def _describe_inplace(op: Op) -> None:
+    """What `help(add_)` says, where the in-place form was made from the operator."""
+    if op.inplace is not None and not op.inplace.__doc__:
+        op.inplace.__doc__ = f"`{op.name}` in place: {op.function.__doc__ or 'the result replaces the tensor'}"
+
+
+def namespace(which: str) -> dict[str, Any]:
+    """The public functions of one namespace, e.g. "torch" or "nn.functional". An alias with a dot names its own:
+    "special.psi"."""
+    found: dict[str, Any] = {}
+    for op in OPS.values():
+        for alias in op.aliases:
+            home, _, name = alias.rpartition(".")
+            if home == which or (not home and which in op.namespaces):
+                found[name] = op.function
+        if which in op.namespaces:
+            found[op.name] = op.function
+        if which == "torch" and op.inplace_function:
+            found.update((name + "_", op.inplace) for name in (op.name, *op.aliases) if "." not in name)
+    return found

@@ -1,0 +1,359 @@
+"""Calls of pointwise operators that the written faces hand over: parameters, numbers, out=, in place.
+
+A call that looks like an earlier one (types of numbers, layouts of tensors) finds its plan by one look-up here too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import graph
+from ...core.layout import has_internal_overlap
+from ...core.promotion import can_cast, scalar_dtype
+from ...core.tensor import Tensor, copy_of_array
+from ...expr.node import Expr
+from .dtype_rules import compare, type_word
+from .formula import Pointwise, as_operand, camel
+from .gradient import make_node, run_plan
+from .inplace import (
+    check_history_writable,
+    check_out,
+    check_partial_overlap,
+    check_writable,
+    check_writable_memory,
+    copy_values,
+    needs_copy_before_write,
+    rebase_history,
+    resize_out,
+    write_out,
+)
+from .plan import PointwisePlan
+from .public import recourse
+
+_mode = graph.grad_mode
+_PLAIN = (int, float, str, bool, type(None))  # values that can stand in a key
+
+
+def call_key(impl: Pointwise, operands: tuple, params: tuple) -> tuple:
+    """What of a call decides its plan: like calls have equal keys."""
+    key: list = []
+    for x in operands:
+        if isinstance(x, Tensor):
+            key += (x.dtype, x.device, x.shape, x._strides)
+        elif impl.constant_operands:
+            key += (type(x), x)
+        else:
+            key.append(type(x))
+    if impl.fixed_params:
+        key += params
+    for v in params:
+        kind = type(v)
+        key.append(kind if kind is float or kind is int else v)
+    return tuple(key)
+
+
+def general(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+    """Any call: a plan that is known already, or every check and a new one."""
+    if params and _same(params, impl.defaults):
+        params = ()
+    try:
+        key = call_key(impl, operands, params)
+        plan = impl.calls.get(key)
+        if plan is not None:
+            runtime = impl.runtime_params(params) if params else ()
+            try:
+                if out is None:
+                    return run_plan(plan, operands, runtime)
+                if _fits(out, plan) and _is_quiet(out, operands):
+                    _write(plan, out, operands + runtime, impl.name)
+                    return out
+            except OverflowError:  # a whole number that only uint64 holds: see as_operand
+                pass
+        return _first_call(impl, operands, params, out, key)
+    except Exception as problem:
+        instead = recourse(face, problem, operands, _options(impl, params, out))
+        if instead is None:
+            raise
+    return instead()
+
+
+def _options(impl: Pointwise, params: tuple, out: Any) -> dict[str, Any]:
+    options = {name: value for (name, default), value in zip(impl.parameters, params) if value is not default}
+    return options if out is None else {**options, "out": out}
+
+
+def _fits(out: Any, plan: PointwisePlan) -> bool:
+    """Whether a plan for a new result can store into `out` just as well."""
+    return (
+        isinstance(out, Tensor)
+        and out.dtype is plan.dtype
+        and out._strides == plan.strides
+        and out.shape == plan.shape
+        and out.device is plan.device
+        and plan.fn is not None
+    )
+
+
+def _first_call(impl: Pointwise, operands: tuple, params: tuple, out: Any, key: tuple) -> Any:
+    if any(isinstance(x, Expr) for x in operands):
+        return impl.evaluate([*operands, *(params or impl.defaults)], None)  # used inside another formula
+    given = operands, params
+    operands = checked_operands(impl, operands)
+    params = settle(impl, params)
+    plan = impl.plan_for(operands, params, None, None)
+    if _same(given[0], operands) and _same(given[1], params) and _all_plain(operands, params):
+        impl.remember_call(key, plan)
+    if out is None:
+        return run_plan(plan, operands, impl.runtime_params(params))
+    if isinstance(out, Tensor) and has_internal_overlap(out.shape, out._strides):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
+            " Please clone() the tensor before performing the operation."
+        )
+    if isinstance(out, Tensor) and out.shape != plan.shape and any(x is out for x in operands):
+        raise RuntimeError(f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(plan.shape)}")
+    if isinstance(out, Tensor) and out.shape != plan.shape:
+        needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
+        check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))
+        resize_out(out, plan.shape)
+        out._strides, out._contig = plan.strides, plan.contig  # a resized out= is laid out as a new result
+    if isinstance(out, Tensor) and out.shape == plan.shape:
+        for x in operands:
+            if isinstance(x, Tensor):
+                check_partial_overlap(out, x)
+    if not isinstance(out, Tensor) or not _writes_directly(out, plan, operands):
+        result = run_plan(plan, operands, impl.runtime_params(params))
+        return write_out(impl.name, out, result, impl.differentiable, _is_exact(impl, plan))
+    needs_grad = any(isinstance(x, Tensor) and x.requires_grad for x in (out, *operands))
+    check_out(impl.name, out, plan.dtype, plan.device, needs_grad and impl.differentiable, _is_exact(impl, plan))
+    impl.into(out, operands, params)
+    out._bump(impl.name)
+    return out
+
+
+def _is_exact(impl: Pointwise, plan: PointwisePlan) -> bool:
+    """Whether out= must have the result's dtype; the real result of complex operands is always converted."""
+    return impl.exact_out and (plan.natural.is_complex or not plan.compute.is_complex)
+
+
+def _same(a: tuple, b: tuple) -> bool:
+    """Whether two tuples hold the same objects: nothing was converted or left out on the way."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
+def _all_plain(operands: tuple, params: tuple) -> bool:
+    return all(isinstance(x, Tensor) or type(x) in _PLAIN for x in operands) and all(type(v) in _PLAIN for v in params)
+
+
+def checked_operands(impl: Pointwise, operands: tuple) -> tuple:
+    """Operands that are tensors, or numbers where the operator takes numbers."""
+    result = tuple(as_operand(x, impl.name, i) for i, x in enumerate(operands))
+    if impl.adapt is not None:
+        result = impl.adapt(result)
+    for i, (x, name) in enumerate(zip(result, impl.operand_names)):
+        if not isinstance(x, Tensor) and x is not None and name not in impl.numbers:
+            raise TypeError(
+                f"{impl.name}(): argument '{name}' (position {i + 1}) must be Tensor, not {type(x).__name__}"
+            )
+    if not any(isinstance(x, Tensor) for x in result):
+        if impl.only_numbers:
+            return (_number_tensor(result[0]), *result[1:])
+        raise TypeError(f"{impl.name}(): argument 'input' (position 1) must be Tensor, not {type(result[0]).__name__}")
+    return result
+
+
+def _number_tensor(value: Any) -> Tensor:
+    d = scalar_dtype(value)
+    return copy_of_array(np.asarray(value, d.numpy), d)
+
+
+def _writes_directly(out: Tensor, plan: Any, operands: tuple) -> bool:
+    """Whether a kernel can store straight into `out`: right shape, and no operand is overwritten before it is read."""
+    if out.shape != plan.shape or has_internal_overlap(out.shape, out._strides):
+        return False
+    return not any(isinstance(x, Tensor) and needs_copy_before_write(out, x) for x in operands)
+
+
+def settle(impl: Pointwise, params: tuple) -> tuple:
+    """Parameter values as Python numbers; () when all are the defaults."""
+    if not params:
+        return ()
+    values = tuple(
+        v if type(v) in _PLAIN else _parameter(v, impl.name, n) for v, (n, _) in zip(params, impl.parameters)
+    )
+    unchanged = all(v is d or (type(v) is type(d) and v == d) for v, d in zip(values, impl.defaults))
+    return () if unchanged else values
+
+
+def _parameter(value: Any, op_name: str, name: str) -> Any:
+    """A 0-dim tensor or NumPy scalar given where a number belongs."""
+    if isinstance(value, Tensor) and (value.shape or value.requires_grad):
+        raise TypeError(f"{op_name}(): argument '{name}' must be Number, not Tensor")
+    return value.item() if hasattr(value, "item") else value
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+def run_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
+    """Compute a pointwise operator into its first operand."""
+    if params and _same(params, impl.defaults):
+        params = ()
+    try:
+        key = call_key(impl, operands, params)
+        plan = impl.inplace_plans.get(key)
+        if plan is not None and _is_quiet(self, operands):
+            _write(plan, self, operands + (impl.runtime_params(params) if params else ()), name)
+            return self
+        return _first_inplace(impl, self, operands, params, name, key)
+    except Exception as problem:
+        instead = recourse(face, problem, operands, _options(impl, params, None))
+        if instead is None:
+            raise
+    return instead()
+
+
+def _first_inplace(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, key: tuple) -> Tensor:
+    given = operands, params
+    if not isinstance(self, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(self).__name__}")
+    operands = checked_operands(impl, operands)
+    if impl.unrecorded:
+        check_writable_memory(self)
+    else:
+        check_writable(self)
+    params = settle(impl, params)
+    sources = tuple(_readable(self, x) for x in operands)
+    plan = _inplace_plan(impl, self, sources, params)
+    runtime = impl.runtime_params(params)
+    node = make_node(plan, operands, runtime) if plan.records and graph.grad_mode.enabled else None
+    copied = node is not None and node.recipe.reads_operand(0)
+    version = self._storage.version
+    kept = (_copy_with_history(self), *sources[1:]) if copied else sources
+    plan.run(self, sources + runtime)
+    self._bump(name)
+    plain = _same(given[0], sources) and _same(given[1], params) and _all_plain(sources, params)
+    if plan.fn is not None and plain:
+        impl.inplace_plans[key] = plan
+    if node is not None:
+        if copied or graph.unusual:  # the copy may be laid out in another way than the plan says
+            node.save_through_hooks(kept, runtime, self)
+        else:
+            node.save((*kept, *runtime, self))
+        _spoil(node, self, operands, version)
+        rebase_history(self, node, 0)
+    elif graph.grad_mode.enabled and impl.rule is compare and self.dtype.category > 1 and not impl.unrecorded:
+        _forget(impl, self, operands)
+    return self
+
+
+def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) -> PointwisePlan:
+    try:
+        plan = impl.plan_for(sources, params, self.dtype, (self.shape, self._strides, self.device))
+        natural = plan.natural
+    except NotImplementedError:  # a result that does not fit is the greater mistake
+        _, natural = impl.rule(impl, sources) if not impl.rule_reads_params else (None, self.dtype)
+        if can_cast(natural, self.dtype):
+            raise
+    if not can_cast(natural, self.dtype):
+        raise RuntimeError(
+            f"result type {type_word(natural)} can't be cast to the desired output type {type_word(self.dtype)}"
+        )
+    return plan
+
+
+def _spoil(node: Any, self: Tensor, operands: tuple, version: int) -> None:
+    """An operand that shares the memory written to (x.div_(x)) is saved with the version it had when it was read, so that a
+    backward pass that needs its old values stops with PyTorch's error."""
+    for place, i in enumerate(node.recipe.keeps):
+        if 2 <= i <= len(operands) and isinstance(operands[i - 1], Tensor):
+            x = operands[i - 1]
+            if x._storage is self._storage and 0 not in x.shape:
+                entry = node.saved[place]
+                if type(entry) is tuple:
+                    node.saved[place] = (x._storage, version, x._offset * x.dtype.itemsize)
+                else:
+                    entry.tensor, entry.version = x, version
+
+
+class ZeroNode(graph.Node):
+    """A number overwritten with a truth value: no small change of an operand shows in the result."""
+
+    layouts: tuple
+
+    def apply(self, grads: list) -> tuple:
+        (g,) = grads
+        if g is None:
+            return (None,) * len(self.edges)
+        return tuple(None if e is None else g.new_zeros(s, dtype=d) for e, (s, d) in zip(self.edges, self.layouts))
+
+
+def _forget(impl: Pointwise, self: Tensor, operands: tuple) -> None:
+    """The history of a comparison in place."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    edges = tuple(graph.gradient_edge(x) for x in tensors)
+    if any(edges):
+        label = f"{camel(impl.name)}Backward{len(tensors) - 1}"
+        node = graph.named_class(ZeroNode, label)(label, edges)
+        node.layouts = tuple((x.shape, x.dtype) for x in tensors)
+        node.output_info = ((self.shape, self.dtype, self.device),)
+        rebase_history(self, node, 0)
+
+
+def _is_quiet(self: Tensor, operands: tuple) -> bool:
+    """Whether writing to `self` needs neither autograd nor a copy: no history (or a pass that does not record), and every
+    other operand lies elsewhere."""
+    records = _mode.enabled
+    if records and (self._autograd is not None or self._base is not None):
+        return False
+    pointer = self._storage.ptr
+    for x in operands:
+        if isinstance(x, Tensor):
+            if records and (x._autograd is not None or x._base is not None):
+                return False
+            if x is not self and x._storage.ptr == pointer:
+                return False
+    return True
+
+
+def _write(plan: PointwisePlan, self: Tensor, values: tuple, name: str) -> None:
+    storage = self._storage
+    if storage.watched:
+        note_write(self, name)
+    arguments = [plan.first, storage.ptr + self._offset * self.dtype.itemsize]
+    for x, how in zip(values, plan.passing):
+        if how == "p":
+            arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
+        elif how != "-":
+            arguments.append(x)
+    plan.fn(*arguments)
+    storage.version += 1
+
+
+def note_write(t: Tensor, name: str) -> None:
+    """Remember who changes memory that a graph has saved; refuse where it belongs to inference mode."""
+    if t._storage.version < graph.INFERENCE:
+        t._storage.last_write = (name, graph.user_frame())
+    elif not graph.grad_mode.inference:
+        check_history_writable(t)
+
+
+def _readable(self: Tensor, x: Any) -> Any:
+    """An operand that writing to `self` does not change before it is read."""
+    if not isinstance(x, Tensor) or x is self:
+        return x
+    check_partial_overlap(self, x)
+    return bare_copy(x) if needs_copy_before_write(self, x) else x
+
+
+def bare_copy(x: Tensor) -> Tensor:
+    return copy_values.call((x._bare_alias(),))
+
+
+def _copy_with_history(x: Tensor) -> Tensor:
+    """The values and history x has now, before they are overwritten."""
+    fresh = bare_copy(x)
+    if x.grad_fn is not None:
+        fresh._set_history(x.grad_fn, x.output_nr)
+    return fresh

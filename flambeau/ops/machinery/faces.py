@@ -1,0 +1,286 @@
+"""The public faces of pointwise operators, written as Python source from their signatures.
+
+A face has the parameters of its formula, so Python itself checks arguments, and the common case in line: one dictionary
+look-up, one new tensor, one native call. Everything else is handed to the general path."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from typing import Any
+
+from ...core import graph, modes
+from ...core.overrides import FACE_CODES
+from ...core.sparse import SparseOperand
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor
+from .calls import general, note_write, run_inplace
+from .former import former_call
+from .formula import OPTIONAL, Pointwise
+from .gradient import record
+from .parameters import NO_DEFAULT
+
+# What an operand raises that has no plan: it is no tensor, or a sparse one.
+_UNPLANNED = (AttributeError, SparseOperand)
+
+_HEADER = """
+def _face({signature}):
+    if _active:
+        return _intercept(_face.op, _face, {positional}, _given({options}))
+"""
+
+# More positional arguments than operands: numbers stand among them, as in PyTorch's former signature.
+_FORMER_HEADER = """
+def _face({signature}):
+    if _more:
+        return _former(_face, _name, _former_numbers, ({operands}, *_more), _given({options}))
+    if _active:
+        return _intercept(_face.op, _face, {positional}, _given({options}))
+"""
+
+# A call that looks like an earlier one.
+_KNOWN = """
+try:
+    _plan = _plans.get(({key}))
+except _Unplanned:
+    _plan = None
+if _plan is None:
+    return _general(_impl, ({operands},), (), None, _face)
+_storage = _Storage(_plan.nbytes, _plan.device)
+_result = _new(_Tensor)
+_result._storage = _storage
+_result.shape = _plan.shape
+_result._strides = _plan.strides
+_result._offset = 0
+_result.dtype = _plan.dtype
+_result.device = _plan.device
+_result._contig = _plan.contig
+_result._autograd = _result._base = None
+_fn = _plan.fn
+if _fn is None{unpassed}:
+    _plan.run(_result, ({operands},))
+else:
+    {call}
+if ({meta}) and _plan.records and _mode.enabled:
+    _record(_plan, ({operands},), (), _result)
+return _result
+"""
+_CALL = "_fn(_plan.first, _storage.ptr, {addresses})"
+# A whole number may be too large for the kernel's argument: see as_operand.
+_CALL_WITH_NUMBER = """try:
+        _fn(_plan.first, _storage.ptr, {addresses})
+    except OverflowError:
+        return _general(_impl, ({operands},), (), None, _face)"""
+
+# One or two tensors, every parameter at its default.
+_FAST = """
+    if {plain}:{number_case}{known}"""
+
+# A tensor and a Python number.
+_NUMBER_CASE = """
+        _kind = type({b})
+        if _kind is float or _kind is int:{known}"""
+
+_GENERAL = """
+    return _general(_impl, ({operands},), ({params}), {out}, _face)
+"""
+
+# Where autograd has nothing to record: no history here, or a pass that does not record (an optimizer's step).
+_INPLACE = """
+    if {plain} and ({quiet} or not _mode.enabled):
+        try:{choice}
+        except _Sparse:
+            _plan = None
+        if _plan is not None:
+            _storage = self._storage
+            if _storage.watched:
+                _note_write(self, _name)
+            _address = _storage.ptr + self._offset * self.dtype.itemsize
+            _plan.fn(_plan.first, _address, _address{second})
+            _storage.version += 1
+            return self
+"""
+
+_INPLACE_ONE = """
+            _plan = _inplace_plans.get(({key}))"""
+
+_INPLACE_TWO = """
+            _kind = type({b})
+            if _kind is float or _kind is int:
+                _plan, _second = _inplace_plans.get(({key}, _kind)), {b}
+            elif isinstance({b}, _Tensor) and {b}._storage.ptr != self._storage.ptr:
+                _plan, _second = _inplace_plans.get(({key}, {key_of_b})), {address_of_b}
+            else:
+                _plan = None"""
+
+_INPLACE_GENERAL = """
+    return _run_inplace(_impl, self, ({operands},), ({params}), _name, _face)
+"""
+
+
+def make_face(impl: Pointwise, has_out: bool, general_path: Any = None) -> Any:
+    """The function (and method) form; `general_path` replaces what runs when the common case does not apply."""
+    operands = impl.operand_names
+    signature, plain = _signature(impl, has_out)
+    options = [n for n, _ in impl.parameters] + (["out"] if has_out else [])
+    names = {
+        "signature": signature,
+        "plain": plain,
+        "operands": ", ".join(operands),
+        "positional": _positional(impl, ", ".join(operands)),
+        "options": _changed(options),
+        "params": "".join(f"{n}, " for n, _ in impl.parameters),
+        "out": "out" if has_out else "None",
+    }
+    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
+    if impl.arity <= 2:
+        source += _fast(impl, names)
+    return _define(source + _GENERAL.format(**names), impl, impl.name, general_path or general)
+
+
+def _signature(impl: Pointwise, has_out: bool) -> tuple[str, str]:
+    """The parameter list, and the condition that every parameter has its default (the same object)."""
+    parts: list[str] = []
+    conditions = ["out is None"] if has_out else []
+    keyword_only = False
+    for p in impl.signature:
+        if p.keyword_only and not keyword_only:
+            keyword_only = True
+            parts.append("*_more" if impl.former else "*")
+        if p.default is NO_DEFAULT or p.default is OPTIONAL:
+            parts.append(p.name if p.default is NO_DEFAULT else f"{p.name}=None")
+        else:
+            parts.append(f"{p.name}=_default_{p.name}")
+            conditions.append(f"{p.name} is _default_{p.name}")
+    if has_out:
+        parts += ["out=None"] if keyword_only else ["*", "out=None"]
+    return ", ".join(parts), " and ".join(conditions) or "True"
+
+
+def _fast(impl: Pointwise, names: dict[str, str]) -> str:
+    operands = impl.operand_names
+    number_case = ""
+    if impl.arity == 2 and operands[1] in impl.numbers:
+        a, b = operands
+        special = 1 in impl.constant_operands
+        number_key = f"(_kind, {b}) if {b} in _special else _kind" if special else "_kind"
+        known = _known(
+            _CALL_WITH_NUMBER,
+            12,
+            names["operands"],
+            f"{_key(a)}, {number_key}",
+            f"{_address(a)}, {b}",
+            _has_history(a),
+            " or _plan.constants" if special else "",
+        )
+        number_case = _NUMBER_CASE.format(b=b, known=known)
+    keys, addresses, meta = (map(part, operands) for part in (_key, _address, _has_history))
+    known = _known(_CALL, 8, names["operands"], ", ".join(keys), ", ".join(addresses), " or ".join(meta))
+    return _FAST.format(plain=names["plain"], number_case=number_case, known=known)
+
+
+@functools.cache
+def _known(call: str, indent: int, operands: str, key: str, addresses: str, meta: str, unpassed: str = "") -> str:
+    call = call.format(addresses=addresses, operands=operands)
+    text = _KNOWN.format(key=key, operands=operands, unpassed=unpassed, call=call, meta=meta)
+    return textwrap.indent(text, " " * indent)
+
+
+def _key(x: str) -> str:
+    return f"{x}.dtype, {x}.device, {x}.shape, {x}._strides"
+
+
+def _address(x: str) -> str:
+    return f"{x}._storage.ptr + {x}._offset * {x}.dtype.itemsize"
+
+
+def _has_history(x: str) -> str:
+    """Whether autograd may know a tensor: by itself, or as a view of a base that was changed in place."""
+    return f"{x}._autograd is not None or ({x}._base is not None and {x}._base._autograd is not None)"
+
+
+@functools.cache
+def _compiled(source: str) -> Any:
+    """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
+    return compile(source, "<pointwise operator>", "exec")
+
+
+def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
+    space: dict[str, Any] = {f"_default_{n}": d for n, d in impl.parameters}
+    space.update(
+        _active=modes.active, _intercept=modes.intercept, _impl=impl, _plans=impl.plans, _Storage=UntypedStorage,
+        _Tensor=Tensor, _new=object.__new__, _mode=graph.grad_mode, _record=record, _general=general_path, _given=_given,
+        _up_to_last=_up_to_last,
+        _special=impl.constant_operands.get(1), _run_inplace=run_inplace, _note_write=note_write,
+        _inplace_plans=impl.inplace_plans, _name=name, __name__=__name__, _Sparse=SparseOperand, _Unplanned=_UNPLANNED,
+        _former=former_call, _former_numbers=impl.former,
+    )  # fmt: skip
+    exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
+    face = space["_face"]
+    FACE_CODES.add(face.__code__)
+    face.__name__ = face.__qualname__ = name
+    face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
+    return face
+
+
+def _unwatched_twin(source: str, space: dict[str, Any], face: Any) -> Any:
+    """The same function without its test of the modes."""
+    own = {**space, "_active": ()}
+    exec(_compiled(source), own)  # noqa: S102 - made of parameter names only
+    twin, own["_face"] = own["_face"], face
+    twin.__name__ = twin.__qualname__ = face.__name__
+    return twin
+
+
+def _positional(impl: Pointwise, operands: str) -> str:
+    optional = any(p.default is OPTIONAL for p in impl.signature)
+    return f"_up_to_last(({operands},))" if optional else f"({operands},)"
+
+
+def _up_to_last(operands: tuple) -> tuple:
+    """Operands without the optional ones at the end that were not given."""
+    while operands[-1] is None:
+        operands = operands[:-1]
+    return operands
+
+
+def _changed(options: list[str]) -> str:
+    defaults = ", ".join("None" if n == "out" else f"_default_{n}" for n in options)
+    return ", ".join([f"({defaults},)", *(f"{n}={n}" for n in options)]) if options else "()"
+
+
+def _given(defaults: tuple, /, **options: Any) -> dict[str, Any]:
+    """The optional arguments a mode gets to see: an override need not know of those that were not given."""
+    return {k: v for (k, v), default in zip(options.items(), defaults) if v is not default}
+
+
+# -- in place ---------------------------------------------------------------------------------------------------------
+
+
+def make_inplace_face(impl: Pointwise) -> Any:
+    """The method with an underscore."""
+    first, *others = impl.operand_names
+    signature, plain = _signature(impl, False)
+    names = {
+        "signature": "self" + signature[len(first) :],
+        "operands": ", ".join(["self", *others]),
+        "positional": _positional(impl, ", ".join(["self", *others])),
+        "options": _changed([n for n, _ in impl.parameters]),
+        "params": "".join(f"{n}, " for n, _ in impl.parameters),
+    }
+    source = (_FORMER_HEADER if impl.former else _HEADER).format(**names)
+    if impl.arity <= 2 and not impl.constant_operands:
+        source += _fast_inplace(impl, plain)
+    return _define(source + _INPLACE_GENERAL.format(**names), impl, impl.name + "_", general)
+
+
+def _fast_inplace(impl: Pointwise, plain: str) -> str:
+    quiet = "self._autograd is None and self._base is None"
+    if impl.arity == 1:
+        choice, second = _INPLACE_ONE.format(key=_key("self")), ""
+    else:
+        b = impl.operand_names[1]
+        choice = _INPLACE_TWO.format(b=b, key=_key("self"), key_of_b=_key(b), address_of_b=_address(b))
+        second = ", _second"
+        quiet += f" and getattr({b}, '_autograd', None) is None and getattr({b}, '_base', None) is None"
+    return _INPLACE.format(plain=plain, quiet=quiet, choice=choice, second=second)

@@ -1,0 +1,361 @@
+"""Operators with kernels of their own: how they are declared and how autograd records them.
+
+    @primitive(grads={"input": lambda g, mat2: g @ mat2.mH, "mat2": lambda g, input: input.mH @ g})
+    def mm(input, mat2): ...
+
+A gradient rule names what it reads: arguments of the forward function, `out` (the result), anything the forward hands
+over with `Saved`, or `needs` (which gradients are wanted). Only what the needed rules read is kept alive. A rule that
+needs only the header of an argument says `input_shape`, `input_strides`, `input_offset`, `input_dtype` or `input_device`: then the
+tensor itself is not kept, and may be changed in place before the backward pass."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ...core import graph
+from ...core.graph import (
+    GONE,
+    INFERENCE,
+    RETRY_MESSAGE,
+    Node,
+    SavedTensor,
+    declare_saved,
+    grad_mode,
+    gradient_edge,
+    named_class,
+    public_name,
+    unusual,
+    user_trace,
+)
+from ...core.tensor import Tensor
+from .formula import camel
+from .parameters import NO_DEFAULT, parameter_names, parameters, starred
+
+_new_object: Any = object.__new__
+_sequence = graph._sequence
+
+
+class Saved:
+    """What a forward function returns when its derivative needs more than arguments and results. An extra called `hidden` is
+    a further result that only the derivative sees: it has a history and, last of all, a gradient of its own."""
+
+    __slots__ = ("result", "extras")
+
+    def __init__(self, result: Any, **extras: Any):
+        self.result, self.extras = result, extras
+
+
+def unknown_derivative(name: str) -> Callable:
+    """A rule for arguments whose derivative nobody has worked out: asking for it is an error, not a silent zero."""
+
+    def rule(g: Any) -> NoReturn:
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return rule
+
+
+class Primitive:
+    """A native operator with its derivative rules."""
+
+    def __init__(self, fn: Callable, grads: dict, label: str | None, view: bool = False, multi_view: bool = False):
+        self.fn = fn
+        self.name = fn.__name__
+        self.view = view
+        self.multi_view = multi_view
+        self.label = label or camel(self.name) + "Backward0"
+        self.saves: tuple[str, ...] = ()
+        self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
+        self.node_class: Any = None
+        self.known_needs: dict[tuple, Needs] = {}
+        every = parameters(fn)
+        self.names = tuple(p.name for p in every)
+        self.star = starred(fn)
+        self.defaults = {p.name: p.default for p in every if p.default is not NO_DEFAULT}
+        self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
+        for names, rule in grads.items():
+            reads = parameter_names(rule)[1:]
+            self.rules.append((names if isinstance(names, tuple) else (names,), rule, reads))
+        self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not grad_mode.enabled or not any_needs_grad(args, kwargs):
+            result = self.fn(*args, **kwargs)
+            if self.view:
+                if not grad_mode.enabled:
+                    remember_no_grad_view(result, args[0])
+                return result
+            result = result.result if type(result) is Saved else result
+            if type(result) is Tensor and result._base is not None:
+                make_independent(result, args)
+            return result
+        grad_mode.enabled = False
+        try:
+            result = self.fn(*args, **kwargs)
+        finally:
+            grad_mode.enabled = True
+        extras: dict = {}
+        if type(result) is Saved:
+            result, extras = result.result, result.extras
+        if not self.view and type(result) is Tensor and result._base is not None:
+            make_independent(result, args)
+        self.record(self.bind(args, kwargs), result, extras)
+        return result
+
+    def bind(self, args: tuple, kwargs: dict) -> dict[str, Any]:
+        if self.star is not None:
+            bound = inspect.signature(self.fn).bind(*args, **kwargs)
+            bound.apply_defaults()
+            return dict(bound.arguments)
+        given = dict(zip(self.names, args))
+        return given if len(given) == len(self.names) else {**self.defaults, **given, **kwargs}
+
+    def record(self, bound: dict[str, Any], result: Any, extras: dict) -> None:
+        edges: list = []
+        lists: dict[str, int] = {}  # lengths of the arguments that are lists of tensors
+        for name in self.differentiable:
+            value = bound.get(name)
+            if isinstance(value, Tensor):
+                edges.append(gradient_edge(value) if value._autograd is not None or value._base is not None else None)
+            elif isinstance(value, (tuple, list)):
+                edges += [gradient_edge(v) if isinstance(v, Tensor) else None for v in value]
+                lists[name] = len(value)
+            else:
+                edges.append(None)
+        flags = tuple(map(bool, edges))
+        if True not in flags:
+            return
+        single = not isinstance(result, (tuple, list))
+        outputs = (result,) if single else result
+        if extras.get("hidden") is not None:
+            single, outputs = False, (*outputs, extras["hidden"])
+        if True not in [isinstance(o, Tensor) and o.dtype.category >= 2 for o in outputs]:
+            return
+        node = _new_object(self.node_class or self.make_class())
+        node.edges = tuple(edges)
+        node.sequence = next(_sequence)
+        node.needs = self.needs_for(flags, lists)
+        if single:
+            node.output_info = ((result.shape, result.dtype, result.device),)
+        else:
+            node.output_info = tuple([(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs])
+            node.single, node.output_count = False, len(outputs)
+        if unusual and grad_mode.anomaly:
+            node.trace = user_trace()
+        node.keep(bound, outputs, extras)
+        for i, o in enumerate(outputs):
+            if isinstance(o, Tensor) and o.dtype.category >= 2:
+                self._attach(o, node, i, bound.get(self.names[0]))
+
+    def make_class(self) -> Any:
+        """The class of this operator's nodes; made when it is first recorded, which most never are."""
+        self.node_class = named_class(PrimitiveNode, self.label)
+        reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads)
+        fields = [_header_field(read, (*self.names, self.star)) for read in reads]
+        declare_saved(*(self.saved_name(read, *field) for read, field in zip(reads, fields)))
+        return self.node_class
+
+    def saved_name(self, read: str, name: str, field: str | None) -> str:
+        """PyTorch's name for what a rule reads."""
+        if read == "out":
+            return "result"
+        parameter = name if self.saved_as_input else public_name(name)
+        return parameter + _HEADER_NAMES.get(field or "", "")
+
+    def needs_for(self, flags: tuple[bool, ...], lists: dict[str, int]) -> Needs:
+        """What follows from which gradients are wanted: kept for calls without lists, of which there are few kinds."""
+        needs = None if lists else self.known_needs.get(flags)
+        if needs is None:
+            needs = Needs(self, flags, lists)
+            if not lists:
+                self.known_needs[flags] = needs
+        return needs
+
+    def _attach(self, out: Tensor, node: Node, output_nr: int, source: Any) -> None:
+        out._set_history(node, output_nr)
+        if self.view and out._base is not None:
+            meta = out._autograd
+            assert meta is not None
+            meta.view_version = out._storage.version
+            is_view = isinstance(source, Tensor) and source._base is not None and source._autograd is not None
+            above = source._autograd.creation if is_view else ""
+            meta.creation = "multi" if self.multi_view else above
+
+
+class Needs:
+    """Which gradients are wanted, and so which rules run and what they read."""
+
+    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one")
+
+    def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
+        self.op = op
+        self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
+        self.wanted: dict[str, Any] = {}  # by parameter name: a flag, or a list of them for a list parameter
+        rest = iter(flags)
+        for name, count in self.layout:
+            self.wanted[name] = next(rest) if count < 0 else list(itertools.islice(rest, count))
+        self.rules = [rule for rule in op.rules if any(_flag(self.wanted[n]) for n in rule[0])]
+        reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
+        self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
+        # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads.
+        self.one_by_one: list[tuple[Callable, tuple[str, ...]] | None] | None = None
+        if not lists and all(len(names) == 1 for names, _, _ in op.rules):
+            self.one_by_one = [(rule, reads) if self.wanted[name] else None for (name,), rule, reads in op.rules]
+
+
+def make_independent(result: Tensor, args: tuple) -> None:
+    """A result that is part of memory made for it is no view for the user: what it was cut from is out of reach."""
+    if not any(isinstance(x, Tensor) and x._storage is result._storage for x in args):
+        result._base = None
+
+
+def remember_no_grad_view(result: Any, source: Tensor) -> None:
+    """A view of a tensor that requires grad, made without recording, must not be changed in place with recording."""
+    if source._autograd is None or not source.requires_grad or source._storage.version >= INFERENCE:
+        return
+    for out in result if isinstance(result, (tuple, list)) else (result,):
+        if out._base is not None:
+            meta = out._ensure_autograd()
+            meta.creation = "inference" if grad_mode.inference else "no_grad"
+            meta.view_version = out._storage.version
+
+
+def any_needs_grad(args: tuple, kwargs: dict) -> bool:
+    """Whether a tensor among the arguments, or in a list among them, requires grad."""
+    for x in args:
+        if isinstance(x, Tensor):
+            if (x._autograd is not None or x._base is not None) and x.requires_grad:
+                return True
+        elif type(x) is list or type(x) is tuple:
+            for y in x:
+                if isinstance(y, Tensor) and (y._autograd is not None or y._base is not None) and y.requires_grad:
+                    return True
+    return any_needs_grad(tuple(kwargs.values()), {}) if kwargs else False
+
+
+declare_saved(*(f"result{i}" for i in range(8)))
+
+
+class PrimitiveNode(Node):
+    """The recorded call of a primitive; `Primitive.record` sets its fields."""
+
+    needs: Needs
+    single = True
+    holds_tensors = False
+
+    def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
+        saved: dict[str, Any] = {}
+        for read, name, field in self.needs.reads:
+            if read == "out":
+                packed = [SavedTensor(o, True, i) if isinstance(o, Tensor) else o for i, o in enumerate(outputs)]
+                saved[read] = packed[0] if self.single else packed
+                self.holds_tensors = True
+                continue
+            if read == "hidden":
+                saved[read] = SavedTensor(outputs[-1], True, len(outputs) - 1)
+                self.holds_tensors = True
+                continue
+            value = extras[read] if read in extras else bound[name]
+            if field is not None and read not in extras:
+                saved[read] = _header_of(value, field)
+            elif isinstance(value, Tensor):
+                saved[read] = SavedTensor(value, False)
+                self.holds_tensors = True
+            elif type(value) in (list, tuple) and any(isinstance(v, Tensor) for v in value):
+                saved[read] = [SavedTensor(v, False) if isinstance(v, Tensor) else v for v in value]
+                self.holds_tensors = True
+            else:
+                saved[read] = value
+        self.saved = saved
+
+    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for read, name, field in self.needs.reads:
+            entry: Any = GONE if self.saved is None else self.saved[read]
+            if read == "out" and not self.single and entry is not GONE:
+                fields.update((f"result{i}", part) for i, part in enumerate(entry))
+                continue
+            fields[self.needs.op.saved_name(read, name, field)] = entry
+        return fields
+
+    def release(self) -> None:
+        if self.holds_tensors:
+            self.saved = None
+
+    def apply(self, grads: list) -> tuple:
+        if grads[0] is None if self.single else all(g is None for g in grads):
+            return (None,) * len(self.edges)
+        saved = self.saved
+        if saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        needs = self.needs
+        values = {name: v.unpack(self) if type(v) is SavedTensor else _unpack(v, self) for name, v in saved.items()}
+        values["needs"] = needs.wanted
+        g = grads[0] if self.single else tuple(grads)
+        if needs.one_by_one is not None:
+            return tuple([r and r[0](g, *[values[read] for read in r[1]]) for r in needs.one_by_one])
+        found: dict[str, Any] = {}
+        for names, rule, reads in needs.rules:
+            result = rule(g, *[values[r] for r in reads])
+            if len(names) == 1:
+                found[names[0]] = result
+            else:
+                found.update(zip(names, result))
+        results: list = []
+        for name, count in needs.layout:
+            share = found.get(name)
+            if count < 0:
+                results.append(share)
+            else:
+                results += [None] * count if share is None else list(share)
+        return tuple(results)
+
+
+def _flag(wanted: Any) -> bool:
+    return any(wanted) if isinstance(wanted, list) else wanted
+
+
+_HEADER_FIELDS = {"shape": "shape", "strides": "_strides", "offset": "_offset", "dtype": "dtype", "device": "device"}
+
+
+# How PyTorch calls these when they are saved, behind the name of the argument.
+_HEADER_NAMES = {
+    "shape": "_sym_sizes",
+    "_strides": "_sym_strides",
+    "_offset": "_sym_storage_offset",
+    "dtype": "_scalar_type",
+    "device": "_device",
+}
+_FIRST_ARGUMENT_IS_INPUT = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Convolution",
+        "NativeBatchNorm",
+        "NativeLayerNorm",
+        "NativeGroupNorm",
+        "GridSampler2D",
+        "GridSampler3D",
+    )
+)
+
+
+def _header_field(read: str, names: tuple) -> tuple[str, str | None]:
+    """The parameter that a rule's `read` is about, and the slot of its header if the rule reads no more than that."""
+    if read in names:
+        return read, None
+    name, _, field = read.rpartition("_")
+    return (name, _HEADER_FIELDS[field]) if name in names and field in _HEADER_FIELDS else (read, None)
+
+
+def _header_of(value: Any, slot: str) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple([getattr(v, slot) for v in value])
+    return getattr(value, slot, None)
+
+
+def _unpack(value: Any, node: Node) -> Any:
+    if type(value) is list and any(isinstance(v, SavedTensor) for v in value):
+        return [v.unpack(node) if isinstance(v, SavedTensor) else v for v in value]
+    return value

@@ -1,0 +1,52 @@
+"""What the public functions of all operators share: their dress, and what becomes of a call that failed.
+
+A face tests the mode stack and computes; what it raises is put before `recourse`, so that the common case pays nothing for
+sparse operands and for classes that override operators:
+
+    def face(*args, **kwargs):
+        if active:
+            return _intercept(face.op, face, args, kwargs)
+        try:
+            return run(*args, **kwargs)
+        except Exception as problem:
+            instead = recourse(face, problem, args, kwargs)
+            if instead is None:
+                raise
+        return instead()  # out here, where `problem` is no longer the context of what this raises
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ...core.overrides import FACE_CODES, discovers
+from ...core.sparse import SparseOperand
+from .record import Op
+from .sparse_dispatch import sparse_call
+
+
+def dress(face: Any, op: Op, source: Callable, unwatched: Callable[[], Callable]) -> None:
+    """Make a function the public one of its operator. `unwatched()` makes the same function without its test of the modes."""
+    face.__name__ = face.__qualname__ = op.name
+    face.__doc__ = source.__doc__
+    face.__module__ = "flambeau"
+    face.op = op
+    face._make_unwatched = functools.partial(_make_unwatched, face, unwatched)
+    op.source = source if op.source is None else op.source
+    FACE_CODES.add(face.__code__)
+
+
+def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
+    twin = make()
+    twin.op, twin.watched = face.op, face
+    return twin
+
+
+def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+    """The call to make instead of one that failed: the operator's sparse form where it met a sparse tensor, the same call
+    again where the arguments turn out to override operators. None: it has failed."""
+    if isinstance(problem, SparseOperand):
+        return functools.partial(sparse_call, face.op.name, args, kwargs, problem.reason)
+    return functools.partial(getattr(face, "watched", face), *args, **kwargs) if discovers(args, kwargs) else None

@@ -1,0 +1,34 @@
+"""Where an operator departs from the rule for no better reason than that PyTorch's does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """One option of a declaration, `quirks=Quirks(...)`, for everything that only PyTorch explains.
+
+    `label` is the name of the autograd node (or makes it from the call), `inplace_label` that of the in-place form, and
+    `saved_as_input` says that the node shows its first operand as `_saved_input` instead of `_saved_self`. `former` names the
+    numbers that stood among the tensors in PyTorch's former signature.
+
+    Kernels for 16-bit numbers read the operands in `unrounded` in full precision where they are numbers or tensors without
+    dimensions; all others are rounded to the dtype of the computation first. `exact_with_number`: no step is rounded where the second
+    operand is a number. `numbers_apart`: a number is not taken as a tensor without dimensions, which shows in the strides of
+    dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
+
+    `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
+
+    label: str | Callable | None = None
+    inplace_label: str | None = None
+    saved_as_input: bool = False
+    former: tuple[str, ...] = ()
+    unrounded: tuple[int, ...] = ()
+    exact_with_number: bool = False
+    numbers_apart: bool | str = False
+    inplace_function: bool | None = None
+
+
+NO_QUIRKS = Quirks()

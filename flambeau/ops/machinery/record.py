@@ -1,0 +1,161 @@
+"""The operator's record: everything that is known about one operator, and where records are found by name.
+
+A record is made by the decorators of `declare`, next to the operator's definition. Whatever wants to know something about
+operators (autocast, vmap, tracing, export, profiling, compilation) reads it here; nothing about an operator stands in a list of
+names elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core import modes
+from ...core.tensor import Tensor
+from .parameters import NO_DEFAULT
+from .quirks import NO_QUIRKS, Quirks
+from .schema import Schema, described
+
+# NumPy's names for the same arguments, which PyTorch takes too.
+NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+@dataclass(eq=False)
+class Op:
+    """What is known about one operator.
+
+    `function` is what users call; `method`, `inplace` and `has_out` say which other forms exist. `kind` is "pointwise",
+    "reduction", "view", "primitive" (a kernel of its own), "composite" (made of other operators, touches no memory), "random" or
+    "creation".
+
+    `layout(*args)` says what the results look like, touching no memory: (shape, dtype, device) or (shape, dtype, device, strides),
+    or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
+    `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
+    value to know the result's shape or type."""
+
+    name: str
+    kind: str
+    function: Callable
+    namespaces: tuple[str, ...] = ("torch",)
+    method: Callable | None = None
+    inplace: Callable | None = None
+    has_out: bool = False
+    differentiable: bool = True
+    impl: Any = None  # the Pointwise, Reduction, ViewOp or Primitive behind it
+    aliases: tuple[str, ...] = ()
+    doc: str = ""
+    key: str = ""  # what the registry has it under; unique among registered operators
+    overload: str = ""
+    source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
+    layout: Callable | None = None
+    kernels: dict[str, Callable] = field(default_factory=dict)
+    writes: tuple[str, ...] = ()
+    draws: bool = False
+    reads_values: bool = False
+    autocast: str | Callable | Mapping[str, Any] | None = None
+    batching: Callable | None = None
+    sparse: Callable | None = None
+    flops: Callable | None = None
+    onnx: Any = None
+    quirks: Quirks = NO_QUIRKS
+
+    def __repr__(self) -> str:
+        return f"<operator {self.key or self.name}: {self.kind}>"
+
+    @property
+    def unwatched(self) -> Callable:
+        """The function without its test of the modes: for a mode that has seen the call already."""
+        return modes.unwatched(self.function)
+
+    @property
+    def inplace_function(self) -> bool:
+        """Whether the in-place form is a public function too: `torch.relu_` is, `Tensor.add_` is a method only."""
+        if self.inplace is None or "torch" not in self.namespaces:
+            return False
+        chosen = self.quirks.inplace_function
+        return getattr(self.impl, "arity", 0) == 1 if chosen is None else chosen
+
+    # -- kernels ----------------------------------------------------------------------------------------------------
+    def on(self, device_type: str) -> Callable[[Callable], Callable]:
+        """Declare the kernel for one type of device, or for "any" that compiles kernels: `kernel(out, *args)`, where `out` is the
+        new tensor (a list, if there are several) to be filled."""
+
+        def declare(kernel: Callable) -> Callable:
+            if device_type in self.kernels:
+                raise ValueError(f"operator '{self.name}' has two kernels for {device_type}")
+            self.kernels[device_type] = kernel
+            return kernel
+
+        return declare
+
+    # -- arguments --------------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def arguments(self) -> dict[str, inspect.Parameter]:
+        """The arguments by name, in order."""
+        if self.source is None:
+            return {}
+        found = inspect.signature(self.source, follow_wrapped=False).parameters
+        if self.kind == "pointwise":
+            return {n: _optional(p) for n, p in found.items() if n != "compute"}
+        if self.kind == "reduction":
+            return dict(inspect.signature(_reduction_signature).parameters)
+        return dict(found)
+
+    @functools.cached_property
+    def _bindable(self) -> inspect.Signature:
+        return inspect.Signature(list(self.arguments.values()))
+
+    def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """A call in canonical form: every argument by name, in order, defaults filled in, synonyms (`axis` for `dim`) resolved.
+        `out` is there only if it was given."""
+        known = self.arguments
+        named = {NUMPY_NAMES[k] if k not in known and k in NUMPY_NAMES else k: v for k, v in kwargs.items()}
+        out = named.pop("out", None) if "out" not in known else None
+        bound = self._bindable.bind(*args, **named)
+        bound.apply_defaults()
+        return {**bound.arguments, "out": out} if out is not None else dict(bound.arguments)
+
+    @functools.cached_property
+    def schema(self) -> Schema:
+        """The operator in PyTorch's notation: `aten::add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor`."""
+        returns = getattr(self.source, "__annotations__", {}).get("return", "Tensor")
+        space = "aten" if self.namespaces or self.method is not None else "flambeau"
+        name = f"{space}::{self.name}" + (f".{self.overload}" if self.overload else "")
+        operands = getattr(self.impl, "operand_names", ())
+        return described(name, self.arguments.values(), returns, self.writes, operands)
+
+
+def _optional(p: inspect.Parameter) -> inspect.Parameter:
+    """Operands that may be left out have a default of their own, which no caller needs to know."""
+    stands_for_none = p.default is not NO_DEFAULT and type(p.default).__name__ == "OPTIONAL"
+    return p.replace(default=None) if stands_for_none else p
+
+
+def _reduction_signature(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> None:
+    """What every reduction takes."""
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    space = op.namespaces[0] if op.namespaces else "Tensor" if op.method is not None else "internal"
+    key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
+    if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
+        key = f"Tensor.{op.name}"
+    if space == "internal":  # parts of public operators: several may share a name
+        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
+    if key in OPS:
+        raise ValueError(f"operator '{key}' is declared twice")
+    op.key = key
+    OPS[key] = op
+    return op
+
+
+def lookup(name: str) -> Op:
+    try:
+        return OPS[name]
+    except KeyError:
+        raise KeyError(f"there is no operator called '{name}'") from None

@@ -1,0 +1,60 @@
+"""Which operators sparse tensors have, and how a call finds them.
+
+The faces of operators that meet a `SparseOperand` (core.sparse) call `sparse_call` with what they were given (ops.public).
+What is not in the table is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.sparse import SparseCsr, SparseRefusal, SparseTensor
+from .inplace import check_out, write_out
+from .primitive import Primitive
+
+_KERNELS: dict[str, Callable] = {}
+
+
+def sparse_form(*names: str, grads: dict | None = None, label: str | None = None) -> Callable:
+    """Declare the form that the operators `names` have for sparse arguments. With `grads` it is a primitive with
+    derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
+
+    def declare(fn: Callable) -> Callable:
+        form: Callable = fn if grads is None else Primitive(fn, grads, label)
+        for name in names:
+            if name in _KERNELS:
+                raise ValueError(f"the sparse form of '{name}' is declared twice")
+            _KERNELS[name] = form
+        return form
+
+    return declare
+
+
+def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
+    """Call the sparse form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it
+    is not in the table."""
+    form = _KERNELS.get(name)
+    if form is None:
+        raise SparseRefusal(reason or _refusal(name, args, kwargs), final=reason is not None)
+    out = kwargs.pop("out", None) if "out" in kwargs else None
+    result = form(*args, **kwargs)
+    if out is None:
+        return result
+    if not isinstance(result, SparseTensor) and not isinstance(out, SparseTensor):
+        return write_out(name, out, result)
+    if type(out) is not type(result):
+        raise RuntimeError(
+            f"{name}(): the result has layout {result.layout!r}, but out= has layout {out.layout!r}"  # type: ignore[union-attr]
+        )
+    check_out(name, out, result.dtype, result.device, False)
+    out._adopt(result if result.dtype is out.dtype else result.to(out.dtype))
+    return out
+
+
+def _refusal(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
+    given = next((a for a in (*args, *kwargs.values()) if isinstance(a, SparseTensor)), None)
+    backend = "SparseCsrCPU" if isinstance(given, SparseCsr) else "SparseCPU"
+    return (
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This operator does not exist for"
+        f" sparse tensors; call to_dense() on them first if a strided result is what you want."
+    )

@@ -1,0 +1,22 @@
+"""Gradients that one backward step computes together: where one can be differentiated again, all can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.tensor import Tensor
+from .declare import internal
+
+
+def _shares(grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    return list(grads)
+
+
+@internal(grads={"parts": _shares}, label="TogetherBackward0")
+def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple(None if p is None else p._bare_alias() for p in parts)
+
+
+def together(*parts: Any) -> tuple[Any, ...]:
+    """The same tensors as outputs of one node, as PyTorch's fused backward functions return them."""
+    return tuple(_tied(list(parts)))

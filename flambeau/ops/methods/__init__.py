@@ -1,0 +1,1 @@
+"""Tensors as Python objects: attributes, operators, protocols."""

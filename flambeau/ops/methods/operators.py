@@ -1,0 +1,183 @@
+"""Python's operators on tensors: which operator each one is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...core import graph, modes
+from ...core.dtype import FROM_NUMPY
+from ...core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors
+from ...core.tensor import Tensor, copy_of_array
+from ..machinery.calls import general, run_inplace
+from ..machinery.faces import make_face
+from ..machinery.formula import Pointwise
+from ..machinery.record import OPS, Op
+
+_BINARY = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+# number - tensor and the like. The commutative ones are the operator itself; the rest exchange their operands.
+_REFLECTED = {
+    "add": "add", "mul": "mul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "sub": "rsub",
+    "truediv": "internal.rdiv",
+}  # fmt: skip
+_COMPARE = {"ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs"}
+# Those that overrides of operators know by the symbol's own method; the rest they know by the operator's function.
+_NAMED_BY_SYMBOL = {
+    "eq", "pow", "and", "or", "xor", "lshift", "rshift", "floordiv", "rsub", "rtruediv", "rfloordiv", "rmod", "rpow", "rmatmul",
+}  # fmt: skip
+_OPERANDS = (Tensor, bool, int, float, complex, np.generic)
+
+_active, _asking = modes.active, modes.asking
+
+
+def _general_operator(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+    if _takes(operands[1]):
+        return general(impl, operands, params, out, face)
+    return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented
+
+
+def _general_equal(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+    """The one comparison that also takes NumPy arrays."""
+    left, right = operands
+    if isinstance(right, np.ndarray) and right.dtype in FROM_NUMPY:
+        right = copy_of_array(right, FROM_NUMPY[right.dtype])
+    return _general_operator(impl, (left, right), params, out, face)
+
+
+def _general_quotient(impl: Pointwise, operands: tuple, params: tuple, out: Any, face: Any) -> Any:
+    """The one arithmetic operator with a NumPy array on its left that PyTorch takes: NumPy multiplies by the reciprocal."""
+    if isinstance(operands[1], np.ndarray):
+        return OPS["reciprocal"].function(operands[0]) * operands[1]
+    return _general_operator(impl, operands, params, out, face)
+
+
+def _intercept(op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """`modes.intercept`; where an override declines, the other operand may still know."""
+    try:
+        result = modes.intercept(op, function, args, kwargs)
+        if result is NotImplemented and discovers(args, kwargs):
+            return modes.intercept(op, function, args, kwargs)
+        return result
+    except TypeError:
+        refuse_real_tensors(args)
+        if not _takes(args[1]) or overriding_arguments(args, kwargs):
+            return NotImplemented
+        raise
+
+
+def _takes(other: Any) -> bool:
+    return isinstance(other, _OPERANDS)
+
+
+def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Callable:
+    """The operator as a special method: what it cannot take is left to the other operand."""
+    if not isinstance(op.impl, Pointwise):
+        return _checked(op.function)
+    face = make_face(op.impl, False, fallback)
+    face.op, face._make_unwatched = op, face.unwatched_twin
+    face.__globals__["_intercept"] = _intercept
+    if symbol in _NAMED_BY_SYMBOL:
+        face.__name__ = face.__qualname__ = f"__{symbol}__"
+    else:
+        face.__globals__["_face"] = op.function  # what overrides are asked about
+    return face
+
+
+def _checked(function: Callable) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        if _active and _asking():
+            return _intercept(function.op, function, (self, other), {})  # type: ignore[attr-defined]
+        if _takes(other):
+            return function(self, other)
+        return operator(self, other) if discovers((self, other), {}) else NotImplemented
+
+    FACE_CODES.add(operator.__code__)
+    return operator
+
+
+def _exchanged(function: Callable, symbol: str) -> Callable:
+    def operator(self: Tensor, other: Any) -> Any:
+        if _active and _asking():
+            return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
+        if _takes(other):
+            return function(other, self)
+        return operator(self, other) if discovers((self, other), {}) else NotImplemented
+
+    FACE_CODES.add(operator.__code__)
+    operator.__name__ = operator.__qualname__ = f"__{symbol}__"
+    operator.op = Op(operator.__name__, "composite", operator, ())  # type: ignore[attr-defined]
+    return operator
+
+
+def _reflected_quotient() -> Callable:
+    """number / tensor. Where it is recorded, the reciprocal is an operator of its own: its result is what the backward pass reads,
+    so that the tensor, and the quotient too, may be overwritten, as in PyTorch."""
+    fused = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)
+    reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if _active and _asking():
+            return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
+        if (self._autograd is not None or self._base is not None) and graph.grad_mode.enabled and _takes(other):
+            return product(reciprocal(self), other)
+        return fused(self, other)
+
+    FACE_CODES.add(operator.__code__)
+    operator.__name__ = operator.__qualname__ = "__rtruediv__"
+    operator.op = Op(operator.__name__, "composite", operator, ())  # type: ignore[attr-defined]
+    return operator
+
+
+def _inplace_operator(method: Any) -> Callable:
+    """A method in place as the operator of an augmented assignment: the same code, which leaves what it cannot take to the other
+    operand."""
+    space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
+    face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
+    face.__kwdefaults__ = method.__kwdefaults__
+    return face
+
+
+def _run_inplace_operator(impl: Pointwise, self: Tensor, operands: tuple, params: tuple, name: str, face: Any) -> Any:
+    if _takes(operands[1]):
+        return run_inplace(impl, self, operands, params, name, face)
+    return _intercept(face.op, face, operands, {}) if discovers(operands, {}) else NotImplemented
+
+
+def _inverted(self: Tensor) -> Tensor:
+    if self.dtype.category > 1:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return OPS["bitwise_not"].function(self)
+
+
+def bind_operators() -> None:
+    """Give tensors Python's operators, once, when all operators are declared."""
+    for symbol, name in _BINARY.items():
+        op = OPS[name]
+        setattr(Tensor, f"__{symbol}__", _operator(op, symbol))
+        other_way = f"r{symbol}"
+        reflected = (
+            _operator(OPS[_REFLECTED[symbol]], other_way)
+            if symbol in _REFLECTED
+            else _exchanged(op.function, other_way)
+        )
+        setattr(Tensor, f"__r{symbol}__", reflected)
+        if op.inplace is not None:
+            setattr(Tensor, f"__i{symbol}__", _inplace_operator(op.inplace))
+    Tensor.__rtruediv__ = _reflected_quotient()  # type: ignore[method-assign]
+    Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[attr-defined]
+    Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[attr-defined]
+    for symbol, name in _COMPARE.items():
+        setattr(Tensor, f"__{symbol}__", _operator(OPS[name], symbol))
+    Tensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)  # type: ignore[method-assign, assignment]
+    for symbol, name in _UNARY.items():
+        setattr(Tensor, f"__{symbol}__", OPS[name].function)
+    Tensor.__invert__ = _inverted  # type: ignore[method-assign]
+    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -1,0 +1,339 @@
+"""Tensors as Python objects: printing, numbers, iteration, NumPy and DLPack protocols, copying and pickling."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import struct
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...core import dlpack, printing
+from ...core import dtype as dt
+from ...core.device import cpu, default_device
+from ...core.dtype import dtype
+from ...core.float8 import readable
+from ...core.graph import grad_mode
+from ...core.object_state import object_state, set_object_state
+from ...core.overrides import DisableTorchFunctionSubclass
+from ...core.promotion import get_default_dtype
+from ...core.size import make_size
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
+from ...core.tensor import new_tensor as header
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+_C_TYPES: dict[dtype, Any] = {
+    dt.bool_: ctypes.c_bool, dt.uint8: ctypes.c_uint8, dt.int8: ctypes.c_int8, dt.int16: ctypes.c_int16,
+    dt.int32: ctypes.c_int32, dt.int64: ctypes.c_int64, dt.float32: ctypes.c_float, dt.float64: ctypes.c_double,
+    dt.uint16: ctypes.c_uint16, dt.uint32: ctypes.c_uint32, dt.uint64: ctypes.c_uint64,
+}  # fmt: skip
+_MEMORY_LETTERS: dict[dtype, Any] = {d: c._type_ for d, c in _C_TYPES.items()}  # what memoryview calls them
+_SMALL = 1 << 12  # bytes
+_READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
+
+
+def read_number(t: Tensor) -> Any:
+    """The element at t's first position, which must exist, as a Python number."""
+    address = t._storage.ptr + t._offset * t.dtype.itemsize
+    read = _READERS.get(t.dtype)
+    if read is not None:
+        return read(address).value
+    raw = ctypes.string_at(address, t.dtype.itemsize)
+    if t.dtype is dt.bfloat16:
+        return struct.unpack("f", b"\0\0" + raw)[0]
+    return readable(np.frombuffer(raw, t.dtype.numpy), t.dtype)[0].item()
+
+
+@composite(function=False)
+def item(self: Tensor) -> Any:
+    """The only element, as a Python number."""
+    if numel_of(self.shape) != 1:
+        raise RuntimeError(f"a Tensor with {numel_of(self.shape)} elements cannot be converted to Scalar")
+    if self.device is not cpu:
+        if self.device.type == "meta":
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        return read_number(self.detach().cpu())
+    return read_number(self)
+
+
+@composite(function=False)
+def tolist(self: Tensor) -> Any:
+    """Nested Python lists of the elements."""
+    if self.device is not cpu:
+        return tolist(self.detach().cpu())
+    shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
+    if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
+        raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
+        return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
+    return readable(self._array(), self.dtype).tolist()
+
+
+def to_bool(self: Tensor) -> bool:
+    n = numel_of(self.shape)
+    if n != 1:
+        kind = "no values" if n == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
+    return bool(item(self))
+
+
+def to_int(self: Tensor) -> int:
+    return int(_real_number(self))
+
+
+def to_float(self: Tensor) -> float:
+    return float(_real_number(self))
+
+
+def _real_number(self: Tensor) -> Any:
+    if numel_of(self.shape) != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    _warn_of_gradient(self)
+    value = item(self)
+    if isinstance(value, complex):
+        if value.imag != 0:
+            raise RuntimeError("value cannot be converted to type double without overflow")
+        return value.real
+    return value
+
+
+_warned_of_gradient: list[bool] = []
+
+
+def _warn_of_gradient(t: Tensor) -> None:
+    """Once: a number has no history, so what is computed from float(loss) has no gradient."""
+    if t._autograd is not None and not _warned_of_gradient and grad_mode.enabled and t.requires_grad:
+        _warned_of_gradient.append(True)
+        warnings.warn(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+            "Consider using tensor.detach() first.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def to_complex(self: Tensor) -> complex:
+    if numel_of(self.shape) != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    _warn_of_gradient(self)
+    return complex(item(self))
+
+
+def to_index(self: Tensor) -> int:
+    if self.dtype.category > 1 or numel_of(self.shape) != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(item(self))
+
+
+# -- containers ----------------------------------------------------------------------------------------------------
+
+
+def length(self: Tensor) -> int:
+    if not self.shape:
+        raise TypeError("len() of a 0-d tensor")
+    return self.shape[0]
+
+
+def iterate(self: Tensor) -> Any:
+    if not self.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def reverse(self: Tensor) -> Tensor:
+    """reversed(x): the first dimension in reverse order."""
+    return self.flip(0) if self.shape else self
+
+
+def contains(self: Tensor, element: Any) -> bool:
+    if isinstance(element, (Tensor, bool, int, float, complex)):
+        return bool((self == element).any().item())
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+def listing(self: Tensor) -> list[str]:
+    names = set(dir(type(self))) | set(self.__dict__)
+    return sorted(n for n in names if not n[:1].isdigit())
+
+
+# -- printing ------------------------------------------------------------------------------------------------------
+
+
+def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    with DisableTorchFunctionSubclass():
+        return _text(self, tensor_contents)
+
+
+def _text(self: Tensor, contents: str | None) -> str:
+    try:
+        grad_fn = self.grad_fn
+        grad_fn_name = None if grad_fn is None else grad_fn.name()
+    except RuntimeError:  # a view made in no_grad mode whose memory was changed since has no history to show
+        grad_fn_name = "Invalid"
+    plain = type(self) is Tensor or getattr(type(self), "_prints_as_tensor", False)
+    meta = self.device.type == "meta"
+    tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
+    where = None if self.device is (cpu if default_device() is cpu else default_device()) else str(self.device)
+    return printing.tensor_repr(
+        None if meta else (self if self.device is cpu else self.detach().cpu())._array(),
+        self.dtype,
+        default_float_dtype=get_default_dtype(),
+        requires_grad=self.requires_grad,
+        grad_fn_name=grad_fn_name,
+        device="meta" if meta else where,
+        shape=self.shape if meta else None,
+        contents=contents,
+        tangent=None if tangent is None else _text(tangent, None),
+        prefix="tensor(" if plain else f"{type(self).__name__}(",
+    )
+
+
+def formatted(self: Tensor, spec: str) -> str:
+    return printing.format_tensor(self, spec, Tensor)
+
+
+# -- NumPy and DLPack ----------------------------------------------------------------------------------------------
+
+
+@composite(function=False)
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
+    t = self.detach().cpu() if force else self
+    if grad_mode.enabled and t.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
+        raise TypeError(f"Got unsupported ScalarType {type_word(t.dtype)}")
+    t._storage.fix()
+    return t._array()
+
+
+def as_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = numpy(self)
+    if dtype is not None and array.dtype != np.dtype(dtype):
+        if copy is False:
+            raise ValueError("a copy is needed to convert the dtype, and copy=False was given")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def wrap_array(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What NumPy functions called on a tensor return."""
+    array = np.asarray(array)
+    return from_array(array.astype("uint8") if array.dtype == bool else array)
+
+
+def to_dlpack(
+    self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+) -> Any:
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if self.device is not cpu:
+        raise BufferError(f"Cannot pack tensors on {self.device}")
+    if stream is not None and not isinstance(stream, int):
+        raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
+    if stream not in (None, -1):
+        raise AssertionError(f"stream should be None on cpu, got {stream}")
+    if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
+        raise BufferError(f"cannot move a tensor from cpu to the DLPack device {dl_device}")
+    t = self.clone() if copy else self
+    versioned = max_version is not None and max_version[0] >= 1
+    t._storage.fix()
+    return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:
+    if self.device is not cpu:
+        raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
+    return (dlpack.CPU, 0)
+
+
+# -- copying and pickling ------------------------------------------------------------------------------------------
+
+
+def rebuild_tensor(
+    storage: UntypedStorage,
+    d: dtype,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool,
+) -> Tensor:
+    """The inverse of pickling: a leaf tensor over `storage`."""
+    t = header(
+        storage, make_size(shape), tuple(strides), offset, d, storage.device, is_contiguous_layout(shape, strides)
+    )
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tensor:
+    """A tensor of class `cls`, with the attributes it had."""
+    t = function(*args)
+    if type(t) is not cls:
+        t = t.as_subclass(cls) if not t.requires_grad else Tensor._make_subclass(cls, t.detach(), True)
+    return set_object_state(t, state)
+
+
+def reduce_ex(self: Tensor, protocol: int) -> tuple:
+    args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
+    state = object_state(self)
+    if type(self) is Tensor and not state:
+        return (rebuild_tensor, args)
+    return (rebuild_subclass, (rebuild_tensor, type(self), args, state))
+
+
+def set_state(self: Tensor, state: Any) -> None:
+    self.__dict__.update(state)
+
+
+def shallow_copy(self: Tensor) -> Tensor:
+    """copy.copy: another tensor object over the same memory."""
+    function, args = reduce_ex(self, 2)
+    return function(*args)
+
+
+def deep_copy(self: Tensor, memo: dict) -> Tensor:
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            " If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage,"
+            " see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    storage = self._storage
+    fresh_storage = memo.get(id(storage))
+    if fresh_storage is None:
+        fresh_storage = memo[id(storage)] = storage.clone()
+        memo.setdefault(id(memo), []).append(storage)  # its id must stay taken
+    t: Tensor = object.__new__(type(self))
+    plain = rebuild_tensor(fresh_storage, self.dtype, self._offset, self.shape, self._strides, False)
+    t._adopt(plain)
+    t._autograd = t._base = None
+    if self.requires_grad:
+        t.requires_grad = True
+    if self.grad is not None:
+        t._ensure_autograd().grad = copy.deepcopy(self.grad, memo)
+    memo[id(self)] = t
+    state = object_state(self)
+    return set_object_state(t, copy.deepcopy(state, memo)) if state else t
+
+
+_SPECIAL = {
+    "__bool__": to_bool, "__int__": to_int, "__float__": to_float, "__complex__": to_complex, "__index__": to_index,
+    "__len__": length, "__iter__": iterate, "__reversed__": reverse, "__contains__": contains, "__dir__": listing, "__repr__": text,
+    "__format__": formatted, "__array__": as_array, "__array_wrap__": wrap_array, "__dlpack__": to_dlpack,
+    "__dlpack_device__": dlpack_device, "__reduce_ex__": reduce_ex, "__setstate__": set_state, "__copy__": shallow_copy,
+    "__deepcopy__": deep_copy,
+}  # fmt: skip
+
+for _name, _function in _SPECIAL.items():
+    _function.__name__ = _name  # an override of operators asks by it
+    setattr(Tensor, _name, _function)
+Tensor.__array_priority__ = 1000

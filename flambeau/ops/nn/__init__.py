@@ -1,0 +1,1 @@
+"""What nn.functional adds: layers, losses, attention, pooling, normalisation."""

@@ -1,0 +1,273 @@
+"""scaled_dot_product_attention and multi_head_attention_forward."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...backends.cuda import attention_kernels
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.dtype import opmath
+from ...core.graph import grad_mode
+from ...core.layout import broadcast_two, expand_strides
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty, empty_strided, numel_of
+from ...kernels.library import attention as kernels
+from ...kernels.library import flash_attention as flash
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import type_word
+from ..machinery.memory import dense
+from ..machinery.plan import NATIVE
+from ..machinery.primitive import Saved
+from .dropout import dropped
+
+# -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
+
+
+@internal(
+    grads={
+        "grad": lambda v, weights, scale, causal: attention_weights_backward(v, weights, scale, causal),
+        "weights": lambda v, grad, weights, scale: (
+            (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
+        ),
+    }
+)
+def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
+    grad_scores = empty(weights.shape, weights.dtype, weights.device)
+    length, n = weights.shape[-2:]
+    if weights.device is cpu and numel_of(weights.shape):
+        rows = numel_of(weights.shape[:-1])
+        kernels.attention_weights_backward(
+            grad_scores, dense(grad), dense(weights), scale, rows, length, n, causal=causal
+        )
+    return grad_scores
+
+
+def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:
+    return attention_weights_backward(g, out, scale, causal)
+
+
+def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
+    return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)  # type: ignore[attr-defined]
+
+
+@internal(grads={"scores": _scores_grad, "mask": _mask_grad}, label="SafeSoftmaxBackward0")
+def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> Tensor:
+    """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
+    out = empty(scores.shape, scores.dtype, scores.device)
+    if scores.device is not cpu or not numel_of(scores.shape):
+        return out
+    length, n = scores.shape[-2:]
+    lead = scores.shape[:-2]
+    # Up to two batch dimensions keep their own step in the mask; more are folded by copying it.
+    batch, heads = (1, 1, *lead)[-2:] if len(lead) < 3 else (numel_of(lead), 1)
+    steps: tuple[int, ...] = (0, 0, 0, 0)
+    if mask is not None:
+        mask = mask._bare_alias()
+        if len(lead) > 2:
+            mask = dense(mask.expand(scores.shape)).reshape(batch, 1, length, n)
+        steps = expand_strides(mask.shape, mask._strides, (batch, heads, length, n))
+    kernels.attention_weights(
+        out, dense(scores), mask, scale, batch, heads, length, n, *steps, causal=causal
+    )  # fmt: skip
+    return out
+
+
+# -- all in one kernel ----------------------------------------------------------------------------------------------------
+
+_WIDEST = 256  # features; blocks of more would not fit the stack comfortably
+
+
+def _steps(t: Tensor) -> tuple[int, ...]:
+    return t._strides[:3]
+
+
+def _rows(t: Any) -> Any:
+    """A tensor whose features are adjacent, without history."""
+    return t if t._strides[-1] == 1 or t.shape[-1] == 1 else dense(t)
+
+
+def _new_like(like: Tensor, features: int) -> Tensor:
+    """A new (batch, heads, rows, features) tensor whose heads and rows lie in memory in the order of like's: where
+    queries are a transposed view, concatenating the heads of the result moves nothing."""
+    batch, heads, rows, _ = like.shape
+    shape = make_size((batch, heads, rows, features))
+    if like._strides[1] >= like._strides[2]:
+        return empty(shape, like.dtype, like.device)
+    return empty_strided(shape, (rows * heads * features, features, heads * features, 1), like.dtype, like.device)
+
+
+def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
+    length = query.shape[2]
+    lanes = 64 if length > 32 else 32 if length > 16 else 16
+    return {"lanes": lanes, "dim": query.shape[3], "value_dim": value.shape[3], "causal": causal}
+
+
+def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
+    if mask is None:
+        return 0, 0, 0, 0
+    return expand_strides(mask.shape, mask._strides, (*query.shape[:3], key.shape[2]))
+
+
+def _flash_gradients(
+    g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool, out: Any, logs: Tensor
+) -> tuple:
+    if grad_mode.enabled:  # a graph of the gradient is wanted: make it of operators
+        return _plain_gradients(g, query, key, value, mask, scale, causal)
+    g, q, k, v, out = (_rows(t) for t in (g, query, key, value, out))
+    batch, heads, length, dim = q.shape
+    shared, source = k.shape[1:3]
+    grads = (_new_like(query, dim), _new_like(key, dim), _new_like(value, v.shape[3]))
+    steps = [s for t in (*grads, g, out, q, k, v) for s in _steps(t)]
+    flash.flash_backward(
+        *grads, g, out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
+        *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
+    )  # fmt: skip
+    return grads
+
+
+def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> tuple:
+    group = query.shape[1] // key.shape[1]
+    keys, values = _repeated_heads(key, group), _repeated_heads(value, group)
+    weights = attention_weights(query.matmul(keys.transpose(-2, -1)), mask, scale, causal)
+    slopes = attention_weights_backward(g.matmul(values.transpose(-2, -1)), weights, scale, causal)
+    grad_key = slopes.transpose(-2, -1).matmul(query)  # type: ignore[attr-defined]
+    grad_value = weights.transpose(-2, -1).matmul(g)  # type: ignore[attr-defined]
+    if group > 1:
+        batch, shared = key.shape[:2]
+        grad_key = grad_key.reshape(batch, shared, group, *key.shape[2:]).sum(2)
+        grad_value = grad_value.reshape(batch, shared, group, *value.shape[2:]).sum(2)
+    return slopes.matmul(keys), grad_key, grad_value  # type: ignore[attr-defined]
+
+
+@internal(grads={("query", "key", "value"): _flash_gradients}, label="ScaledDotProductFlashAttentionForCpuBackward0")
+def flash_attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Saved:
+    """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
+    q, k, v = (_rows(t) for t in (query, key, value))
+    batch, heads, length, _ = q.shape
+    shared, source = k.shape[1:3]
+    out = _new_like(query, v.shape[3])
+    logs = empty(make_size((batch, heads, length)), q.dtype, q.device)
+    steps = [s for t in (out, q, k, v) for s in _steps(t)]
+    flash.flash_forward(
+        out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
+        *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
+    )  # fmt: skip
+    return Saved(out, logs=logs)
+
+
+def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
+    if not NATIVE or query.device is not cpu or query.dtype not in (dt.float32, dt.float64):
+        return False
+    shapes = (query.shape, key.shape, value.shape)
+    if any(len(s) != 4 or 0 in s for s in shapes) or max(query.shape[3], value.shape[3]) > _WIDEST:
+        return False
+    if key.shape[:3] != value.shape[:3] or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+        return False
+    if query.shape[1] != key.shape[1] and not grouped:
+        return False
+    if mask is None:
+        return True
+    full = (*query.shape[:3], key.shape[2])
+    return not mask.requires_grad and len(mask.shape) <= 4 and broadcast_two(mask.shape, full) == full
+
+
+# -- attention ----------------------------------------------------------------------------------------------------------
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: bool) -> None:
+    need_tensors("scaled_dot_product_attention", query=query, key=key, value=value)
+    if not query.dtype is key.dtype is value.dtype:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got"
+            f" query.dtype: {query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
+        )
+    if min(len(query.shape), len(key.shape), len(value.shape)) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got"
+            f" query.dim: {len(query.shape)}, key.dim: {len(key.shape)} and value.dim: {len(value.shape)} instead."
+        )
+    if mask is None:
+        return
+    if mask.dtype is not dt.bool_ and mask.dtype is not query.dtype:
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype:"
+            f" {mask.dtype} and  query.dtype: {query.dtype} instead."
+        )
+    if causal and len(query.shape) != 4:  # PyTorch's fused kernel for four dimensions takes both
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+
+
+def _repeated_heads(t: Any, times: int) -> Tensor:
+    if times == 1:
+        return t
+    *lead, heads, length, width = t.shape
+    spread = t.unsqueeze(-3).expand(*lead, heads, times, length, width)
+    return spread.reshape(*lead, heads * times, length, width)
+
+
+def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
+    if min(len(query.shape), len(key.shape), len(value.shape)) < 3:
+        raise RuntimeError("enable_gqa expects query, key and value with a dimension of heads before the last two")
+    heads = query.shape[-3]
+    for name, t in (("key", key), ("value", value)):
+        if not t.shape[-3] or heads % t.shape[-3]:
+            raise RuntimeError(
+                f"Number of heads in {name} must divide the number of heads in query, but got {t.shape[-3]} and {heads}"
+            )
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value, the heart of a transformer.
+
+    query (..., L, E), key (..., S, E), value (..., S, Ev); attn_mask broadcasts to (..., L, S): False hides, numbers are
+    added.
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    if enable_gqa:
+        _check_groups(query, key, value)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    given = query.dtype
+    wide = opmath(given)
+    if wide is not given:
+        query, key, value = query.to(wide), key.to(wide), value.to(wide)
+        attn_mask = attn_mask.to(wide) if attn_mask is not None and attn_mask.dtype is given else attn_mask
+    if attention_kernels["flash"] and dropout_p == 0 and _flash_takes(query, key, value, attn_mask, enable_gqa):
+        result = flash_attention(query, key, value, attn_mask, factor, is_causal)
+    elif not attention_kernels["math"]:
+        raise RuntimeError(
+            "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math"
+            " kernel and the fused kernels."
+        )
+    else:
+        if enable_gqa:
+            key, value = (_repeated_heads(t, query.shape[-3] // t.shape[-3]) for t in (key, value))
+        weights = attention_probabilities(query, key, attn_mask, factor, is_causal)
+        if dropout_p > 0:
+            weights = dropped(weights, dropout_p, True, False, False)
+        result = weights.matmul(value)  # type: ignore[attr-defined]
+    return result if wide is given else result.to(given)
+
+
+def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causal: bool) -> Tensor:
+    scores = query.matmul(key.transpose(-2, -1))
+    if not scores.dtype.is_floating_point:
+        raise NotImplementedError(f"scaled_dot_product_attention is not implemented for '{type_word(scores.dtype)}'")
+    if mask is not None:
+        shape = broadcast_two(scores.shape, mask.shape)
+        if shape != scores.shape:  # a mask with more batch dimensions than the scores
+            scores = scores.expand(shape)
+    return attention_weights(scores, mask, scale, causal)

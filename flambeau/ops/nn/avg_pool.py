@@ -1,0 +1,222 @@
+"""Average pooling: sliding, adaptive, and power-average."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.tensor import Tensor, copy_of_array
+from ..machinery.arguments import need_tensor
+from ..machinery.declare import composite
+from ..machinery.memory import is_computed
+from .band import Band, Outline
+from .max_pool import max_pool1d, max_pool2d, max_pool3d
+from .resample import Bands, resample, resampling_op
+from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
+
+_FUNCTIONAL = ("nn.functional",)
+_BOTH = ("nn.functional", "torch")
+
+_averages = {dims: resampling_op(f"AvgPool{dims}DBackward0") for dims in (2, 3)}
+_adaptive_averages = {dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0") for dims in (2, 3)}
+
+
+# -- sliding windows ------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(256)
+def _average_band(
+    size: int, count: int, kernel: int, stride: int, padding: int, include_padding: bool, divisor: int | None
+) -> Band:
+    first, inside = sliding(size, count, kernel, stride, padding, 1)
+    if divisor is not None:
+        divisors = np.full(count, float(divisor))
+    elif include_padding:
+        start = np.arange(count) * stride - padding
+        divisors = np.minimum(start + kernel, size + padding) - start
+    else:
+        divisors = inside
+    return Band(size, first, inside, divisors=divisors.astype(np.float64))
+
+
+def _average(name: str, input: Tensor, window: Window, include_padding: bool, divisor: Any) -> Tensor:
+    dims = len(window.kernel)
+    need_tensor(name, input)
+    if divisor is not None and divisor == 0:
+        raise RuntimeError("divisor must be not zero")
+    sizes = pool_sizes(name, input.shape, window)
+    if input.dtype is not dt.int64:
+        need_dtype(name, input)
+    bands: list[Band] = []
+    for n, count, kernel, stride, padding in zip(
+        input.shape[-dims:], sizes, window.kernel, window.stride, window.padding
+    ):
+        # A given divisor is that of the whole window: the first dimension carries it.
+        share = None if divisor is None else (1 if bands else int(divisor))
+        bands.append(_average_band(n, count, kernel, stride, padding, include_padding, share))
+    if input.dtype is dt.int64:
+        return _integer_average(input, tuple(bands))
+    return _averages[dims](input, tuple(bands))
+
+
+def _integer_average(input: Tensor, bands: Bands) -> Tensor:
+    """Sums, then a division that drops the remainder."""
+    total = resample(input, bands, divide=False)
+    divisors = np.ones((1,) * len(bands))
+    for i, band in enumerate(bands):
+        assert band.divisors is not None
+        divisors = divisors * band.divisors.reshape(-1, *(1,) * (len(bands) - 1 - i))
+    divisor = copy_of_array(divisors.astype(np.int64), dt.int64)
+    return total.div(divisor, rounding_mode="trunc")
+
+
+def check_signal(name: str, input: Tensor) -> None:
+    need_tensor(name, input)
+    if len(input.shape) not in (2, 3):
+        raise RuntimeError(
+            f"Expected 2 to 3 dimensions, but got {len(input.shape)}-dimensional tensor for argument #1 'self' (while checking"
+            f" arguments for {name})"
+        )
+
+
+@composite(method=False, namespaces=_BOTH)
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The average of every window of a signal (N, C, L) or (C, L)."""
+    check_signal("avg_pool1d", input)
+    (k,), (s,), (p,), _, ceil = read_window("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode)
+    window = Window((1, k), (1, s), (0, p), (1, 1), ceil)
+    flat = input.unsqueeze(-2)
+    return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)
+
+
+def _pooling(dims: int) -> Any:
+    name = f"avg_pool{dims}d"
+
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Tensor:
+        window = read_window(name, dims, kernel_size, stride, padding, 1, ceil_mode)
+        return _average(name, input, window, count_include_pad, divisor_override)
+
+    pool.__doc__ = (
+        f"The average of every window of {'images (N, C, H, W)' if dims == 2 else 'volumes (N, C, D, H, W)'}."
+    )
+    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact")
+
+
+avg_pool2d, avg_pool3d = map(_pooling, (2, 3))
+
+
+# -- adaptive -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(256)
+def _adaptive_band(size: int, count: int) -> Band:
+    first, inside = adaptive(size, count)
+    return Band(size, first, inside, divisors=inside.astype(np.float64))
+
+
+def adaptive_size(name: str, input: Tensor, output_size: Any, dims: int) -> tuple[int, ...]:
+    """The sizes asked for; None keeps the input's."""
+    if not isinstance(output_size, (tuple, list)):
+        return spread(output_size, dims, name, "output_size", 2)
+    if len(output_size) >= len(input.shape):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
+    sizes = input.shape[len(input.shape) - len(output_size) :]
+    found = tuple(n if wanted is None else wanted for wanted, n in zip(output_size, sizes))
+    if len(found) != dims:
+        if dims == 1:
+            raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(found)})")
+        raise RuntimeError(f"{name}: output_size must be {dims}")
+    return spread(found, dims, name, "output_size", 2)
+
+
+def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> Tensor:
+    need_tensor(name, input)
+    sizes = adaptive_size(name, input, output_size, dims)
+    if min(sizes) < 0:
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
+        )
+    if sizes == (1,) * dims and len(input.shape) >= dims:
+        return input.mean(list(range(-dims, 0)), keepdim=True)
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}")
+    for i in range(1, dims + 1):
+        if input.shape[-i] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes"
+                f" {list(input.shape)} with dimension {len(input.shape) - i} being empty"
+            )
+    need_dtype(name, input)
+    make: Any = _adaptive_band if is_computed(input) else Outline
+    return _adaptive_averages[dims](input, tuple(map(make, input.shape[-dims:], sizes)))
+
+
+@composite(method=False, namespaces=_BOTH)
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages over `output_size` windows that cover a signal evenly."""
+    check_signal("adaptive_avg_pool1d", input)
+    size = spread(output_size, 1, "adaptive_avg_pool1d", "output_size", 2)
+    flat = input.unsqueeze(-2)
+    return _adaptive_average("adaptive_avg_pool2d", flat, (1, *size), 2).squeeze(-2)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages over windows that cover images evenly."""
+    return _adaptive_average("adaptive_avg_pool2d", input, output_size, 2)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Averages over windows that cover volumes evenly."""
+    return _adaptive_average("adaptive_avg_pool3d", input, output_size, 3)
+
+
+# -- power averages -------------------------------------------------------------------------------------------------------
+
+
+def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool, dims: int) -> Tensor:
+    """(sum of x ** p over each window) ** (1 / p)."""
+    name = f"avg_pool{dims}d"
+    need_tensor(f"lp_pool{dims}d", input)
+    pool: Any = (avg_pool1d, avg_pool2d, avg_pool3d)[dims - 1]
+    kernel = spread(kernel_size, dims, name, "kernel_size", 2)
+    if norm_type in (math.inf, -math.inf):  # the largest or the smallest
+        largest: Any = (max_pool1d, max_pool2d, max_pool3d)[dims - 1]
+        size = input.abs()
+        if norm_type > 0:
+            return largest(size, kernel_size, stride, 0, 1, ceil_mode)
+        return -largest(-size, kernel_size, stride, 0, 1, ceil_mode)
+    count = int(np.prod(kernel))
+    average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)
+
+
+def _power_pooling(dims: int) -> Any:
+    def pool(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+        return _power_average(input, norm_type, kernel_size, stride, ceil_mode, dims)
+
+    pool.__doc__ = f"The p-norm of every window of {('a signal', 'images', 'volumes')[dims - 1]}."
+    return composite(pool, name=f"lp_pool{dims}d", method=False, namespaces=_FUNCTIONAL)
+
+
+lp_pool1d, lp_pool2d, lp_pool3d = map(_power_pooling, (1, 2, 3))

@@ -1,0 +1,338 @@
+"""Batch and instance normalisation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...core.dtype import float32, opmath
+from ...core.graph import grad_mode
+from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.library import batch_norm as kernels
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
+from ..machinery.memory import bare, is_computed, is_last, new_like, without_gaps
+from ..machinery.together import together
+
+_ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
+_FUNCTIONAL = ("nn.functional",)
+
+
+def _packed(t: Any) -> Any:
+    """An optional parameter as kernels read it."""
+    return None if t is None else bare(t)
+
+
+# -- the recorded operator ------------------------------------------------------------------------------------------------
+
+
+def _planes(x: Tensor) -> tuple[int, int, int]:
+    return x.shape[0], x.shape[1], numel_of(x.shape[2:])
+
+
+def _has_columns(x: Tensor) -> bool:
+    """Whether the channels of x lie next to each other."""
+    return is_last(x) or (x._contig and numel_of(x.shape[2:]) == 1)
+
+
+def _columns(x: Tensor) -> tuple[int, int, int]:
+    """Rows, channels, and the number of chunks."""
+    rows = x.shape[0] * numel_of(x.shape[2:])
+    return rows, x.shape[1], -(-rows // _ROWS) if rows > _ROWS else min(rows, 2)
+
+
+def _in_format(t: Tensor, like: Tensor) -> Tensor:
+    """t laid out as `like` is."""
+    if t._strides == like._strides:
+        return t._bare_alias()
+    return new_like(like, t.shape, t.dtype).copy_(t._bare_alias())
+
+
+def _backward(
+    g: Tensor,
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Tensor,
+    rstd: Tensor,
+    training: bool,
+    eps: float,
+    needs: dict,
+) -> tuple:
+    if grad_mode.enabled:
+        return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
+    input, kept = without_gaps(input), mean.dtype
+    channels = input.shape[1]
+    dw, db = empty((channels,), kept), empty((channels,), kept)
+    dx = new_like(input, input.shape) if needs["input"] else None
+    if not is_computed(input):
+        pass
+    elif input.numel() == 0:
+        dx, dw, db = None if dx is None else dx.zero_(), dw.zero_(), db.zero_()
+    elif _has_columns(input):
+        rows, _, chunks = _columns(input)
+        partial, factors = empty((chunks, 2, channels), kept), empty((3, channels), kept)
+        kernels.backward_columns(
+            dx, dw, db, partial, factors, _in_format(g, input), input._bare_alias(), mean, rstd, _packed(weight),
+            rows, channels, chunks, training=training,
+        )  # fmt: skip
+    else:
+        kernels.backward_planes(
+            dx, dw, db, bare(g), bare(input), mean, rstd, _packed(weight), *_planes(input), training=training
+        )
+    narrow = input.dtype if weight is None else weight.dtype
+    return dx, dw.to(narrow) if needs["weight"] else None, db.to(narrow) if needs["bias"] else None
+
+
+def _composed(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, training: bool, eps: float
+) -> tuple:
+    """The gradients out of differentiable operators, for second derivatives."""
+    dims = [0, *range(2, len(input.shape))]
+    view = [1, -1] + [1] * (len(input.shape) - 2)
+    if training:
+        centred = input - input.mean(dims, keepdim=True)
+        r = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    else:
+        centred, r = input - mean.reshape(view), rstd.reshape(view)
+    hat = centred * r
+    scaled = g if weight is None else g * weight.reshape(view)
+    if training:
+        dx = r * (scaled - scaled.mean(dims, keepdim=True) - hat * (scaled * hat).mean(dims, keepdim=True))
+    else:
+        dx = scaled * r
+    return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
+
+
+@internal(grads={("input", "weight", "bias"): _backward}, label="NativeBatchNormBackward0")
+def normalised(
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Tensor,
+    rstd: Tensor,
+    running: tuple[Any, Any],
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones follow;
+    in evaluation `mean` is given."""
+    input = without_gaps(input)
+    out = new_like(input, input.shape)
+    if is_computed(input) and input.numel():
+        if training:
+            _train(out, mean, rstd, input, weight, bias, running, momentum, eps)
+        else:
+            _evaluate(out, mean, rstd, input, weight, bias, running[1], eps)
+    return out
+
+
+def _train(
+    out: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running: tuple,
+    momentum: float,
+    eps: float,
+) -> None:
+    parameters = (_packed(weight), _packed(bias), *map(_packed, running))
+    if _has_columns(input):
+        rows, channels, chunks = _columns(input)
+        partial, factors = empty((chunks, 2, channels), mean.dtype), empty((2, channels), mean.dtype)
+        kernels.normalise_columns(
+            out, mean, rstd, partial, factors, input._bare_alias(), *parameters, rows, channels, chunks, momentum, eps
+        )
+    else:
+        kernels.normalise_planes(out, mean, rstd, bare(input), *parameters, *_planes(input), momentum, eps)
+    for statistics, written in zip(running, parameters[2:]):
+        if statistics is not None:
+            if written._storage is not statistics._storage:
+                statistics._bare_alias().copy_(written)
+            statistics._bump("batch_norm")
+
+
+def _evaluate(
+    out: Tensor, mean: Tensor, rstd: Tensor, input: Tensor, weight: Any, bias: Any, var: Tensor, eps: float
+) -> None:
+    if _has_columns(input):
+        rows, channels, _ = _columns(input)
+        factors = empty((2, channels), rstd.dtype)
+        kernels.apply_columns(
+            out,
+            rstd,
+            factors,
+            input._bare_alias(),
+            mean,
+            _packed(var),
+            _packed(weight),
+            _packed(bias),
+            rows,
+            channels,
+            eps,
+        )
+    else:
+        kernels.apply_planes(
+            out, rstd, bare(input), mean, _packed(var), _packed(weight), _packed(bias), *_planes(input), eps
+        )
+
+
+# -- public functions -----------------------------------------------------------------------------------------------------
+
+
+def _check(input: Tensor, parameters: dict[str, Any], training: bool) -> None:
+    if not input.dtype.is_floating_point:
+        raise unsupported("batch_norm", input.dtype)
+    if len(input.shape) < 2:
+        if input.numel() == 0:
+            return
+        raise RuntimeError(f"Expected 2D or more input to batch_norm, got input of size {list(input.shape)}")
+    channels = input.shape[1]
+    for name, t in parameters.items():
+        if t is not None and t.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+    if training:
+        if channels and input.numel() == channels:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    elif parameters["running_mean"] is None or parameters["running_var"] is None:
+        raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: Any,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Any, Any]:
+    parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _check(input, parameters, bool(training))
+    if input.numel():
+        check_parameter_dtypes(input, *parameters.values())
+    if len(input.shape) < 2:
+        return input.clone(), None, None
+    kept = opmath(input.dtype)
+    shape = (input.shape[1],)
+    rstd = empty(shape, kept, input.device)
+    mean = empty(shape, kept, input.device) if training else _packed(running_mean.detach().to(kept))
+    if training and not input.numel():
+        mean.zero_()
+        rstd.fill_(eps**-0.5 if eps > 0 else math.inf)
+    running = (running_mean, running_var)
+    out = normalised(input, weight, bias, mean, rstd, running, bool(training), float(momentum), float(eps))
+    return out, mean, rstd
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def batch_norm(
+    input: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise every channel over batch and space: by the batch's statistics in training, else by the running ones."""
+    if eps < 0 or (training and eps == 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+@composite(method=False, name="batch_norm")
+def torch_batch_norm(
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """batch_norm with the argument order of torch.batch_norm."""
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+@composite(method=False)
+def native_batch_norm(
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple:
+    """batch_norm together with the mean and 1/std of the batch (nothing in evaluation)."""
+    out, mean, rstd = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    given = next((t for t in (weight, running_mean) if t is not None), input)
+    if not training or mean is None:
+        return out, input.new_empty(0, dtype=given.dtype), input.new_empty(0, dtype=given.dtype)
+    return out, mean.to(given.dtype), rstd.to(given.dtype)
+
+
+def _repeated(running: Any, n: int, kept: Any) -> Any:
+    """Running statistics for n samples, in the dtype that goes with the input; float32 goes with half-width ones too."""
+    if running is None:
+        return None
+    narrow = running.dtype is float32 and kept.itemsize < 4
+    return running.detach().to(running.dtype if narrow else kept).repeat(n)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def instance_norm(
+    input: Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise every channel of every sample by itself."""
+    if len(input.shape) < 2:
+        raise RuntimeError(f"instance_norm expects at least two dimensions, got input of size {list(input.shape)}")
+    n, channels = input.shape[:2]
+    if use_input_stats and numel_of(input.shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    merged = input.reshape(1, n * channels, *input.shape[2:])
+    kept = input.dtype if weight is None else weight.dtype
+    mean, variance = statistics = [_repeated(t, n, kept) for t in (running_mean, running_var)]
+    w, b = (None if t is None else t.repeat(n) for t in (weight, bias))
+    out = _batch_norm(merged, mean, variance, w, b, use_input_stats, momentum, eps)[0]
+    if use_input_stats:
+        for running, repeated in zip((running_mean, running_var), statistics):
+            if running is not None and repeated is not None:
+                running._bare_alias().copy_(repeated.reshape(n, channels).mean(0))
+                running._bump("instance_norm")
+    return out.reshape(input.shape)
+
+
+@composite(method=False, name="instance_norm")
+def torch_instance_norm(
+    input: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """instance_norm with the argument order of torch.instance_norm."""
+    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)

@@ -1,0 +1,467 @@
+"""Convolutions of one to three dimensions, and their transposes.
+
+Three operations are enough, each the derivative of the others: the convolution itself, its gradient with respect to the
+input (which is also the transposed convolution), and its gradient with respect to the weight. A fourth computes all gradients in one
+pass where nobody will differentiate them again.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from ...backends.cpu import heavy
+from ...core import dtype as dt
+from ...core.graph import grad_mode
+from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
+from ...core.tensor import Tensor
+from ..creation.filled import fill_raw
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import unsupported
+from ..machinery.inplace import raw_copy
+from ..machinery.together import together
+
+Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
+
+
+def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * dims
+    values = tuple(map(int, value))
+    if len(values) == 1:
+        return values * dims
+    if len(values) != dims:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={list(values)}"
+        )
+    return values
+
+
+@lru_cache(1024)
+def output_size(shape: tuple[int, ...], kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    stride, padding, dilation, _ = window
+    return tuple(
+        (n + low + high - d * (k - 1) - 1) // s + 1
+        for n, k, s, (low, high), d in zip(shape, kernel, stride, padding, dilation)
+    )
+
+
+def _like(shape: tuple[int, ...], like: Tensor, weight: Tensor | None = None) -> tuple:
+    """The layout of a result in the memory format of `like`: channels last if those of the weight lie so, too."""
+    if suggests_channels_last(like.shape, like._strides) or (
+        weight is not None and suggests_channels_last(weight.shape, weight._strides)
+    ):
+        return shape, like.dtype, like.device, channels_last_strides(shape)
+    return shape, like.dtype, like.device
+
+
+# -- the operations -------------------------------------------------------------------------------------------------------
+
+
+def _conj(t: Any) -> Any:
+    """Gradients of complex convolutions meet the conjugates of the other operand."""
+    return t.conj().resolve_conj() if t.dtype.is_complex else t
+
+
+def _conv_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+    if grad_mode.enabled or input.dtype.is_complex:  # the gradients will be differentiated again, or need conjugates
+        return together(
+            conv_input_grad(g, _conj(weight), input.shape, window) if needs["input"] else None,
+            conv_weight_grad(_conj(input), g, weight.shape, window) if needs["weight"] else None,
+            _bias_grad(g) if needs["bias"] else None,
+        )
+    if 0 in g._strides and has_internal_overlap(g.shape, g._strides):
+        g = g.contiguous()  # the gradient of a mean or a sum: the library wants every element in a place of its own
+    # Of the library's own gradients, the bias's comes with the weight's; alone it is a sum.
+    wants = (needs["input"], needs["weight"], needs["bias"] and needs["weight"])
+    found = iter(conv_grads(g, input, weight, window, wants) if any(wants) else ())
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    return dx, dw, _bias_grad(g) if needs["bias"] and db is None else db
+
+
+def _bias_grad(g: Tensor) -> Tensor:
+    return g.sum([0, *range(2, len(g.shape))])
+
+
+def _conv_layout(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> tuple:
+    shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
+    return _like(shape, input, weight)
+
+
+@internal(layout=_conv_layout, grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
+def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+    """The convolution of input with weight, plus bias."""
+
+
+@conv_forward.on("cpu")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> None:
+    if 0 in input.shape or 0 in weight.shape:
+        raw_copy(out, 0 if bias is None else bias.reshape(-1, *(1,) * (len(out.shape) - 2)))
+    else:
+        heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
+
+
+def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> list:
+    every = (
+        _like(input.shape, input, weight),
+        (weight.shape, weight.dtype, weight.device),
+        ((weight.shape[0],), weight.dtype, weight.device),
+    )
+    return [layout for layout, wanted in zip(every, wants) if wanted]
+
+
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
+    """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
+
+
+@conv_grads.on("cpu")
+def _(
+    out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
+) -> None:
+    if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    found = iter(out)
+    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
+
+
+def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
+    return _like(tuple(shape), dy)
+
+
+@internal(
+    layout=_input_grad_layout,
+    grads={
+        "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
+        "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
+    },
+    label="ConvolutionBackward0",
+)
+def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
+
+
+@conv_input_grad.on("cpu")
+def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> None:
+    if 0 in dy.shape or 0 in weight.shape:
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_input(out, dy, weight, *window)
+
+
+def _weight_grad_layout(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
+    return tuple(shape), input.dtype, input.device
+
+
+@internal(
+    layout=_weight_grad_layout,
+    grads={
+        "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
+        "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
+    },
+    label="ConvolutionBackward0",
+)
+def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+    """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
+
+
+@conv_weight_grad.on("cpu")
+def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> None:
+    if 0 in input.shape or 0 in dy.shape:
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_weight(out, None, dy, input, *window)
+
+
+def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
+    parts = (
+        conv_forward(g, _conj(weight), None, window) if needs["input"] else None,
+        conv_weight_grad(g, _conj(input), weight.shape, window) if needs["weight"] else None,
+        _bias_grad(g) if needs["bias"] else None,
+    )
+    return together(*parts) if grad_mode.enabled else parts
+
+
+def _transpose_layout(input: Tensor, weight: Tensor, bias: Any, shape: tuple[int, ...], window: Window) -> tuple:
+    return _like(tuple(shape), input)
+
+
+@internal(layout=_transpose_layout, grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
+def conv_transpose_forward(
+    input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
+) -> Tensor:
+    """The transposed convolution of input, with a result of `shape`."""
+
+
+@conv_transpose_forward.on("cpu")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window) -> None:
+    if 0 in input.shape or 0 in weight.shape:
+        fill_raw(out, 0)
+    else:
+        heavy.conv_backward_input(out, input, weight, *window)
+    if bias is not None:
+        out.add_(bias.reshape(-1, *(1,) * (len(shape) - 2)))
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_operands(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int) -> None:
+    """PyTorch's errors about types, ranks and dtypes."""
+    for label, t in (("input", input), ("weight", weight)):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments: {label} must be Tensor, not {type(t).__name__}"
+            )
+    rank = len(weight.shape)
+    if rank < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if rank != dims + 2:
+        raise RuntimeError(
+            f"Expected {rank}-dimensional input for {rank}-dimensional weight {list(weight.shape)}, but got"
+            f" {len(input.shape)}-dimensional input of size {list(input.shape)} instead"
+        )
+    if len(input.shape) not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but got input of size: {list(input.shape)}"
+        )
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(f"Input type ({input.type()}) and weight type ({weight.type()}) should be the same")
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(f"Input type ({input.type()}) and bias type ({bias.type()}) should be the same")
+
+
+def _check_channels(
+    name: str, input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, groups: int, transposed: bool
+) -> bool:
+    """PyTorch's errors about groups and channels; whether the input is batched."""
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    if weight.shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size"
+            f" {list(weight.shape)} instead"
+        )
+    if weight.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size"
+            f" {list(weight.shape)} instead"
+        )
+    batched = len(input.shape) == dims + 2
+    channels = input.shape[1 if batched else 0]
+    expected = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != expected:
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size {list(weight.shape)}, expected input{list(input.shape)} to have {expected} channels,"
+            f" but got {channels} channels instead"
+        )
+    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and bias.shape != (out_channels,):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {out_channels} elements, but got bias of size"
+            f" {list(bias.shape)} instead"
+        )
+    if input.dtype is dt.bool_:
+        raise unsupported(name, input.dtype)
+    return batched
+
+
+def _window(dims: int, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int) -> Window:
+    stride = _tuple(stride, dims, "stride")
+    dilation = _tuple(dilation, dims, "dilation")
+    if not isinstance(padding, str):
+        padding = _tuple(padding, dims, "padding")
+    return _checked_window(kernel, stride, padding, dilation, groups)
+
+
+@lru_cache(1024)
+def _checked_window(
+    kernel: tuple[int, ...], stride: tuple[int, ...], padding: Any, dilation: tuple[int, ...], groups: int
+) -> Window:
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError("dilation should be greater than zero")
+    if isinstance(padding, str):
+        if padding == "valid":
+            pads = ((0, 0),) * len(kernel)
+        elif padding == "same":
+            if any(s != 1 for s in stride):
+                raise RuntimeError("padding='same' is not supported for strided convolutions")
+            pads = tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation))
+        else:
+            raise RuntimeError(f"Invalid padding string: {padding!r}; it should be 'valid' or 'same'")
+    else:
+        if any(p < 0 for p in padding):
+            raise RuntimeError("negative padding is not supported")
+        pads = tuple((p, p) for p in padding)
+    if 0 in kernel:
+        sizes = " x ".join(map(str, kernel)) + " (TxHxW)"
+        if len(kernel) < 3:
+            height, width = (1, *kernel)[-2:]
+            sizes = f"kernel_height: {height} kernel_width: {width}"
+        raise RuntimeError(f"kernel size should be greater than zero, but got{':' * (len(kernel) > 2)} {sizes}")
+    return stride, pads, dilation, groups
+
+
+def _convolve(
+    name: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    _check_operands(name, input, weight, bias, dims)
+    window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = _check_channels(name, input, weight, bias, dims, groups, False)
+    x = input if batched else input.unsqueeze(0)
+    sizes = output_size(x.shape[2:], weight.shape[2:], window)
+    if any(n <= 0 for n in sizes):
+        padded = " x ".join(str(n + low + high) for n, (low, high) in zip(x.shape[2:], window[1]))
+        effective = " x ".join(str(d * (k - 1) + 1) for k, d in zip(weight.shape[2:], window[2]))
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({padded}). Kernel size: ({effective}). Kernel size can't be greater than actual"
+            " input size"
+        )
+    out: Any = conv_forward(x, weight, bias, window)
+    if not x.shape[1]:
+        out = out.narrow(1, 0, 0)  # PyTorch makes no channels of none, whatever the weight says
+    return out if batched else out.squeeze(0)
+
+
+def _transpose(
+    name: str,
+    dims: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
+    _check_operands(name, input, weight, bias, dims)
+    stride, pads, dilation, _ = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
+    batched = _check_channels(name, input, weight, bias, dims, groups, True)
+    extra = _tuple(output_padding, dims, "output_padding")
+    for p, s, d in zip(extra, stride, dilation):
+        if p < 0:
+            raise RuntimeError("negative output_padding is not supported")
+        if p >= s and p >= d:
+            raise RuntimeError(
+                f"output padding must be smaller than either stride or dilation, but got output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
+            )
+    x = input if batched else input.unsqueeze(0)
+    sizes = tuple(
+        (n - 1) * s - low - high + d * (k - 1) + e + 1
+        for n, s, (low, high), d, k, e in zip(x.shape[2:], stride, pads, dilation, weight.shape[2:], extra)
+    )
+    if any(n <= 0 for n in sizes):
+        raise RuntimeError(
+            f"Given input size per channel: {list(x.shape[2:])}. Calculated output size per channel: {list(sizes)}. Output size is too small"
+        )
+    shape = (x.shape[0], weight.shape[1] * groups, *sizes)
+    window = (stride, tuple((low, high - e) for (low, high), e in zip(pads, extra)), dilation, groups)
+    out = conv_transpose_forward(x, weight, bias, shape, window)
+    return out if batched else out.squeeze(0)
+
+
+# -- the public functions ---------------------------------------------------------------------------------------------------
+
+_BOTH = ("nn.functional", "torch")
+
+
+_SIZES = {1: "L", 2: "H, W", 3: "D, H, W"}
+
+
+def _convolution(dims: int) -> Any:
+    name = f"conv{dims}d"
+
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return _convolve(name, dims, input, weight, bias, stride, padding, dilation, groups)
+
+    convolve.__doc__ = f"Convolution of input (N, C, {_SIZES[dims]}) with a weight (O, C / groups, kernel sizes)."
+    return composite(convolve, name=name, method=False, namespaces=_BOTH)
+
+
+def _transposed_convolution(dims: int) -> Any:
+    name = f"conv_transpose{dims}d"
+
+    def convolve(
+        input: Tensor,
+        weight: Tensor,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        return _transpose(name, dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    convolve.__doc__ = (
+        f"The transpose of conv{dims}d: input (N, C, {_SIZES[dims]}), weight (C, O / groups, kernel sizes)."
+    )
+    return composite(convolve, name=name, method=False, namespaces=_BOTH)
+
+
+conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_transposed_convolution, (1, 2, 3))
+
+
+def _check_tbc(input: Tensor, weight: Tensor, bias: Tensor) -> None:
+    if len(input.shape) != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if len(weight.shape) != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if len(bias.shape) != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if input.shape[2] != weight.shape[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if weight.shape[2] != bias.shape[0]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+
+
+@composite(namespaces=_BOTH)
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Tensor:
+    """conv1d of sequences with time first: input (T, N, C), weight (K, C, O)."""
+    _check_tbc(input, weight, bias)
+    out: Any = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return out.permute(2, 0, 1).contiguous()
+
+
+@composite(method=False)
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """A convolution, or its transpose, over as many dimensions as the weight has beyond two."""
+    dims = len(weight.shape) - 2
+    if not 1 <= dims <= 3:
+        raise RuntimeError(f"convolution: expected a weight of 3 to 5 dimensions, but got {len(weight.shape)}")
+    if transposed:
+        return _transpose("convolution", dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _convolve("convolution", dims, input, weight, bias, stride, padding, dilation, groups)

@@ -1,0 +1,387 @@
+"""Losses over classes: cross_entropy, fused with its softmax, and nll_loss."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.caching import remember
+from ...core.device import cpu
+from ...core.dtype import opmath
+from ...core.graph import grad_mode
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.library import loss as kernels
+from ..linalg.matmul import linear
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.memory import dense
+from ..machinery.primitive import Saved
+from .loss_arguments import read_reduction
+from .softmax import softmax_backward
+
+_accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
+_SMALL_NUMBER = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
+
+
+def _layout(input: Tensor) -> tuple[int, int, int]:
+    """Scores as (outer, classes, inner): classes are the second dimension, or the only one."""
+    shape = input.shape
+    if len(shape) < 2:
+        return 1, shape[0] if shape else 1, 1
+    return shape[0], shape[1], numel_of(shape[2:])
+
+
+def _target_shape(input: Tensor) -> tuple[int, ...]:
+    return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
+
+
+def _result(input: Tensor, reduction: str) -> Tensor:
+    return empty(make_size(_target_shape(input) if reduction == "none" else ()), input.dtype, input.device)
+
+
+def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
+    """Raise if the kernel met a target that is no class."""
+    place = stats._storage.ptr + (stats.shape[0] - 1) * stats.dtype.itemsize
+    if _SMALL_NUMBER[stats.dtype].from_address(place).value:
+        values = target._array()
+        bad = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
+        raise IndexError(f"Target {bad.flat[0]} is out of bounds.")
+
+
+def _statistics(input: Tensor, count: int) -> Tensor:
+    return empty(make_size((3 * count + kernels.TOTALS,)), opmath(input.dtype), input.device)
+
+
+# -- cross entropy with class indices -----------------------------------------------------------------------------------
+
+
+def _kept_gradient(
+    v: Tensor,
+    grad: Tensor,
+    soft: Tensor,
+    target: Tensor,
+    weight: Any,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """Second derivatives, made of ordinary operators: gradients of `grad` and of the probabilities."""
+    classes = 1 if len(soft.shape) > 1 else 0
+    hit, spread, level = _shares(soft, target, weight, reduction, ignore_index, smoothing)
+    scale = grad.unsqueeze(classes) if reduction == "none" else grad
+    inner = soft * level - spread - hit
+    to_grad = (v * inner).sum(classes) if reduction == "none" else (v * inner).sum()
+    return to_grad, v * level * scale
+
+
+def _shares(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of the loss is softmax * level - spread - hit; these three, for one incoming unit of gradient."""
+    classes = 1 if len(input.shape) > 1 else 0
+    n = input.shape[classes]
+    kept = (target != ignore_index).unsqueeze(classes)
+    index = target.to(dt.int64).unsqueeze(classes).where(kept, 0)
+    weights = input.new_ones((n,)) if weight is None else weight
+    per_class = weights.reshape([n if d == classes else 1 for d in range(len(input.shape))]).expand(input.shape)
+    own = per_class.gather(classes, index) * kept
+    unit = 1 / own.sum() if reduction == "mean" else input.new_ones(())
+    hit = input.new_zeros(input.shape).scatter(classes, index, own * ((1 - smoothing) * unit))
+    spread = per_class * kept * (smoothing / n * unit)
+    return hit, spread, hit.sum(classes, True) + spread.sum(classes, True)
+
+
+@internal(
+    grads={
+        ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
+            v, grad, soft, target, weight, reduction, ignore_index, smoothing
+        )
+    }
+)
+def cross_entropy_backward(
+    grad: Tensor,
+    soft: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> Tensor:
+    """The gradient with respect to the scores, from the probabilities and statistics the forward kernel kept."""
+    grad_input = empty(soft.shape, soft.dtype, soft.device)
+    outer, n, inner = _layout(soft)
+    if soft.device is not cpu or not outer * n * inner:
+        return grad_input
+    p, g, t = dense(soft), dense(grad), dense(target)
+    w = None if weight is None else dense(weight)
+    options = {"reduction": reduction, "smooth": smoothing > 0}
+    if inner == 1:
+        kernels.cross_entropy_backward_rows(
+            grad_input, g, stats, p, t, w, outer, n, ignore_index, float(smoothing), **options
+        )
+    else:
+        kernels.cross_entropy_backward_columns(
+            grad_input, g, stats, p, t, w, outer, n, inner, ignore_index, float(smoothing), **options
+        )
+    return grad_input
+
+
+def _indices_gradient(
+    g: tuple,
+    hidden: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> Any:
+    """From the gradients of the loss and, in second derivatives, of the probabilities."""
+    of_loss, of_soft = g
+    share: Any = None
+    if of_loss is not None:
+        share = cross_entropy_backward(of_loss, hidden, target, weight, stats, reduction, ignore_index, smoothing)
+    if of_soft is None:
+        return share
+    other = softmax_backward(of_soft, hidden, 1 if len(hidden.shape) > 1 else 0, hidden.dtype)
+    return other if share is None else share + other
+
+
+@internal(grads={"input": _indices_gradient}, label="NllLossBackward0")
+def cross_entropy_indices(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, kept: bool
+) -> Any:
+    """Softmax and negative log-likelihood in one pass over the scores. With `kept` the probabilities are for the backward
+    pass, which reads them and not the scores: those may be overwritten."""
+    loss = _result(input, reduction)
+    outer, n, inner = _layout(input)
+    stats = _statistics(input, outer * inner)
+    soft = empty(input.shape, input.dtype, input.device) if kept else None
+    if input.device is not cpu:
+        return Saved(loss, stats=stats, hidden=soft)
+    x, t = dense(input), dense(target)
+    w = None if weight is None else dense(weight)
+    options = {"reduction": reduction, "smooth": smoothing > 0}
+    if inner == 1:
+        kernels.cross_entropy_rows(loss, stats, soft, x, t, w, outer, n, ignore_index, float(smoothing), **options)
+    else:
+        kernels.cross_entropy_columns(
+            loss, stats, soft, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options
+        )
+    _check_targets(stats, target, n, ignore_index)
+    return Saved(loss, stats=stats, hidden=soft)
+
+
+# -- cross entropy with probabilities -----------------------------------------------------------------------------------
+
+
+def _cross_entropy_probabilities(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, smoothing: float
+) -> Tensor:
+    if not target.dtype.is_floating_point:
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {type_word(target.dtype)}"
+        )
+    classes = 1 if len(input.shape) > 1 else 0
+    n = input.shape[classes]
+    if weight is not None and (len(weight.shape) != 1 or weight.shape[0] != n):
+        raise RuntimeError(
+            "cross_entropy: weight tensor should be defined either for all"
+            f" {n} classes or no classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / n
+    product = input.log_softmax(classes) * target
+    if weight is not None:
+        product = product * weight.reshape([n if d == classes else 1 for d in range(len(input.shape))])
+    if reduction == "none":
+        return -product.sum(classes)
+    total = -product.sum()
+    return total / (numel_of(input.shape) // n if n else 0) if reduction == "mean" else total
+
+
+def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> None:
+    """Shapes and dtypes of a loss with class indices."""
+    shape = input.shape
+    if not input.dtype.is_floating_point:
+        raise unsupported(f"{name}_out_frame", input.dtype)
+    if len(shape) == 0:
+        raise RuntimeError(f"{name}: input tensor should be 1D or more, got a tensor with no dimensions")
+    expected = _target_shape(input)
+    if len(shape) == 1 and target.shape not in ((), (1,)):
+        if len(target.shape) != 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}")
+    if len(shape) > 1 and target.shape != expected:
+        if len(shape) == 2 and len(target.shape) > 1 and target.shape[0] == shape[0]:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        if len(target.shape) != len(expected):
+            raise (ValueError if target.shape[:1] != shape[:1] or not target.shape else RuntimeError)(
+                f"Expected target size {list(expected)}, got {list(target.shape)}"
+            )
+        if target.shape[0] != shape[0]:
+            raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
+    if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {type_word(target.dtype)}")
+    if weight is None:
+        return
+    n = shape[min(1, len(shape) - 1)]
+    if len(weight.shape) != 1 or weight.shape[0] != n:
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {n} classes or no classes but got weight tensor of shape:"
+            f" {list(weight.shape)}"
+        )
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(f"expected scalar type {type_word(input.dtype)} but found {type_word(weight.dtype)}")
+
+
+def _check_smoothing(label_smoothing: float) -> None:
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The loss of scores `input` (N, C, ...) against class indices (N, ...) or class probabilities (N, C, ...)."""
+    if not isinstance(input, Tensor) or not isinstance(target, Tensor):
+        need_tensors("cross_entropy_loss", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    if input.shape == target.shape and len(input.shape) > 0:
+        _check_smoothing(label_smoothing)
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
+        return _cross_entropy_probabilities(input, target, weight, reduction, label_smoothing)
+    key = (input.shape, input.dtype, target.shape, target.dtype)
+    if weight is not None or label_smoothing or key not in _accepted:
+        _check_smoothing(label_smoothing)
+        _check_classes("nll_loss", input, target, weight)
+        remember(_accepted, key, True)
+    kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
+    return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing, kept)
+
+
+# -- negative log-likelihood ----------------------------------------------------------------------------------------------
+
+
+def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
+    """The loss is linear in its input, so the gradient's gradient is the loss of `v`."""
+    return _nll(v, target, weight, reduction, ignore_index)
+
+
+@internal(grads={"grad": _nll_second})
+def nll_loss_backward(
+    grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
+) -> Tensor:
+    grad_input = empty(input.shape, input.dtype, input.device)
+    outer, n, inner = sizes = _layout(input)
+    if input.device is cpu and outer * n * inner:
+        w = None if weight is None else dense(weight)
+        kernels.nll_backward(
+            grad_input, dense(grad), stats, dense(target), w, *sizes, ignore_index, reduction=reduction
+        )
+    return grad_input
+
+
+def _run_nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
+    loss = _result(input, reduction)
+    outer, n, inner = _layout(input)
+    stats = _statistics(input, outer * inner)
+    if input.device is not cpu:
+        return Saved(loss, stats=stats)
+    w = None if weight is None else dense(weight)
+    kernels.nll(loss, stats, dense(input), dense(target), w, outer, n, inner, ignore_index, reduction=reduction)
+    _check_targets(stats, target, n, ignore_index)
+    return Saved(loss, stats=stats)
+
+
+def _nll_rule(
+    g: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
+) -> Tensor:
+    return nll_loss_backward(g, input, target, weight, stats, reduction, ignore_index)
+
+
+@internal(grads={"input": _nll_rule}, label="NllLossBackward0")
+def nll_loss_rows(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
+    return _run_nll(input, target, weight, reduction, ignore_index)
+
+
+@internal(grads={"input": _nll_rule}, label="NllLoss2DBackward0")
+def nll_loss_planes(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
+    return _run_nll(input, target, weight, reduction, ignore_index)
+
+
+def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
+    chosen = nll_loss_planes if len(input.shape) > 2 else nll_loss_rows
+    return chosen(input, target, weight, reduction, ignore_index)
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Tensor:
+    """The negative log-likelihood of class indices (N, ...) under log-probabilities (N, C, ...)."""
+    need_tensors("nll_loss_nd", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    if not input.shape:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    _check_classes("nll_loss", input, target, weight)
+    return _nll(input, target, weight, reduction, ignore_index)
+
+
+@composite(namespaces=("nn.functional",), method=False)
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: Any = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """cross_entropy(linear(input, linear_weight, linear_bias), target); `options` of chunking are accepted, not needed."""
+    need_tensors("linear_cross_entropy", input=input, linear_weight=linear_weight, target=target)
+    if len(input.shape) not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(input.shape)}")
+    if len(linear_weight.shape) < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {len(linear_weight.shape)}")
+    *outputs, features = linear_weight.shape
+    if input.shape[-1] != features:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got"
+            f" {input.shape[-1]} and {features}, respectively"
+        )
+    if len(outputs) > 1 and len(input.shape) < 2:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input,"
+            f" (N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    scores = linear(input, linear_weight.reshape(-1, features))
+    scores = scores.reshape(*input.shape[:-1], *outputs)
+    if linear_bias is not None:
+        missing = len(outputs) - len(linear_bias.shape)
+        scores = scores + linear_bias.reshape(*linear_bias.shape, *(1,) * missing)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(scores, target, weight, None, ignored, None, reduction, label_smoothing)

@@ -1,0 +1,197 @@
+"""Dropout and its relatives, with PyTorch's masks for the same seed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import random_algorithms as algorithms
+from ...core.device import cpu
+from ...core.generator import default_generator
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty, numel_of
+from ..creation.filled import empty_as
+from ..machinery.declare import composite, primitive
+from ..machinery.dtype_rules import type_word
+from ..machinery.primitive import Saved
+from ..random.random_fill import fill, store
+from ..random.samplers import Bernoulli
+
+_ALPHA = 1.7580993408473766  # minus the limit of selu towards -infinity
+
+
+def _check(p: Any, error: type[Exception]) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise error(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _noise_shape(input: Tensor, features: bool) -> tuple[int, ...]:
+    """One number for each element, or for each sample and channel."""
+    if not features:
+        return input.shape
+    if len(input.shape) < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    return (*input.shape[:2], *(1 for _ in input.shape[2:]))
+
+
+def _noise(input: Tensor, features: bool) -> Tensor:
+    return empty(make_size(_noise_shape(input, True)), input.dtype, input.device) if features else empty_as(input)
+
+
+def _kept(p: float, input: Tensor) -> float:
+    """1 / (1 - p), rounded as arithmetic of the input's dtype does."""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {type_word(input.dtype)}")
+    return 1.0 / (1.0 - p) if input.dtype is dt.float64 else float(np.float32(1) / np.float32(1.0 - p))
+
+
+def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
+    _check(p, RuntimeError)
+    if p == 0 or not train or numel_of(input.shape) == 0:
+        return input
+    if p == 1:
+        noise = input.new_zeros(())  # type: ignore[attr-defined]
+    else:
+        noise = fill(_noise(input, features), default_generator, Bernoulli(1.0 - p, _kept(p, input)))
+    return input.mul_(noise) if inplace else input.mul(noise)  # type: ignore[attr-defined]
+
+
+def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
+    _check(p, RuntimeError)
+    if p == 0 or not train or numel_of(input.shape) == 0:
+        return input
+    if p == 1:
+        zero = input.new_zeros(())  # type: ignore[attr-defined]
+        return input.mul_(zero) if inplace else input.mul(zero)  # type: ignore[attr-defined]
+    scale, shift = _noise(input, features), _noise(input, features)
+    if scale.device is cpu:
+        first, second = algorithms.alpha_dropout_noise(default_generator, numel_of(scale.shape), scale.dtype, p)
+        store(scale, first)
+        store(shift, second)
+    scaled = input.mul_(scale) if inplace else input.mul(scale)  # type: ignore[attr-defined]
+    return scaled.add_(shift)
+
+
+# -- flambeau.* -----------------------------------------------------------------------------------------------------------
+
+
+def _declare(name: str, run: Any, features: bool) -> None:
+    """name(input, p, train) and name_(input, p, train)."""
+
+    def plain(input: Tensor, p: float, train: bool) -> Tensor:
+        return run(input, p, train, features, False)
+
+    def changed(input: Tensor, p: float, train: bool) -> Tensor:
+        return run(input, p, train, features, True)
+
+    plain.__doc__ = f"`nn.functional.{name}` with all arguments given."
+    changed.__doc__ = f"`{name}` in place."
+    composite(plain, kind="random", name=name, method=False)
+    composite(changed, kind="random", name=name + "_", method=False)
+
+
+_declare("dropout", dropped, False)
+_declare("feature_dropout", dropped, True)
+_declare("alpha_dropout", _alpha_dropped, False)
+_declare("feature_alpha_dropout", _alpha_dropped, True)
+
+
+@primitive(grads={"input": lambda g, mask, scale: g * mask * scale}, kind="random", method=False)
+def native_dropout(input: Tensor, p: float, train: bool | None) -> Saved:
+    """Dropout and its mask: (input * mask / (1 - p), mask). Unlike dropout it always draws when training."""
+    if numel_of(input.shape) == 0:
+        return Saved((input, empty_as(input)), mask=input, scale=1.0)
+    mask = empty_as(input, dt.bool_)
+    if train is not None and not train:
+        mask.fill_(True)  # type: ignore[attr-defined]
+        return Saved((input.clone(), mask), mask=mask, scale=1.0)  # type: ignore[attr-defined]
+    _check(p, RuntimeError)
+    fill(mask, default_generator, Bernoulli(1.0 - p))
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    noise = mask.to(input.dtype).mul_(scale)  # type: ignore[attr-defined]
+    return Saved((input.mul(noise), mask), mask=mask, scale=scale)  # type: ignore[attr-defined]
+
+
+# -- flambeau.nn.functional.* ---------------------------------------------------------------------------------------------
+
+_FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False, "kind": "random"}
+
+
+@composite(**_FUNCTIONAL)
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """While training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
+    _check(p, ValueError)
+    return dropped(input, p, training, False, inplace)
+
+
+@composite(**_FUNCTIONAL)
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout that keeps mean and variance of normalised inputs, for selu networks."""
+    _check(p, ValueError)
+    return _alpha_dropped(input, p, training, False, inplace)
+
+
+@composite(**_FUNCTIONAL)
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """alpha_dropout of whole channels."""
+    _check(p, ValueError)
+    return _alpha_dropped(input, p, training, True, inplace)
+
+
+def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched: bool) -> Tensor:
+    if not unbatched:
+        return dropped(input, p, training, True, inplace)
+    result = dropped(input.unsqueeze(0), p, training, True, inplace)  # type: ignore[attr-defined]
+    return input if inplace else result.squeeze(0)  # type: ignore[attr-defined]
+
+
+@composite(**_FUNCTIONAL)
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of (N, C, L) or (C, L) with probability `p`."""
+    _check(p, ValueError)
+    rank = len(input.shape)
+    if rank not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to provide"
+            " channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch"
+            " dimension (i.e. 2D or 3D inputs)."
+        )
+    return _channels(input, p, training, inplace, rank == 2)
+
+
+def _warn_of_rank(name: str, rank: int, spatial: int) -> None:
+    warnings.warn(
+        f"{name}: Received a {rank}-D input to {name}, which is deprecated and will result in an error in a future"
+        f" release: channels of {spatial + 1}D or {spatial + 2}D inputs are expected. To retain the behavior and silence"
+        " this warning, please use dropout instead.",
+        stacklevel=4,
+    )
+
+
+@composite(**_FUNCTIONAL)
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of (N, C, H, W) with probability `p`. Three dimensions are taken as (N, C, L)."""
+    _check(p, ValueError)
+    rank = len(input.shape)
+    if rank not in (3, 4):
+        _warn_of_rank("dropout2d", rank, 2)
+    if rank == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired -"
+            " input is interpreted as shape (N, C, L), where C is the channel dim. Please use dropout1d instead.",
+            stacklevel=3,
+        )
+    return _channels(input, p, training, inplace, False)
+
+
+@composite(**_FUNCTIONAL)
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`."""
+    _check(p, ValueError)
+    rank = len(input.shape)
+    if rank not in (4, 5):
+        _warn_of_rank("dropout3d", rank, 3)
+    return _channels(input, p, training, inplace, rank != 5)

@@ -1,0 +1,169 @@
+"""unfold and fold: images as columns of sliding blocks, and back. Each is the derivative of the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.dtype import opmath
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty
+from ...kernels.library import fold as kernels
+from ..machinery.arguments import as_ints, is_int, need_tensor
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import unsupported
+from ..machinery.memory import bare, is_computed
+from ..shape.complex_views import view_as_complex, view_as_real
+from ..shape.joining import stack
+from .windows import Window
+
+_FUNCTIONAL = ("nn.functional",)
+
+
+def _pair(value: Any, name: str, argument: str, position: int) -> tuple[int, ...]:
+    if is_int(value):
+        return (int(value),) * 2
+    values = as_ints(value, name, argument, position)
+    if len(values) != 2:
+        raise RuntimeError(f"It is expected {argument} equals to 2, but got size {len(values)}")
+    return values
+
+
+def _read(name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Window:
+    window = Window(
+        _pair(kernel_size, name, "kernel_size", 2),
+        _pair(stride, name, "stride", 5),
+        _pair(padding, name, "padding", 4),
+        _pair(dilation, name, "dilation", 3),
+    )
+    for values, word, sides in (
+        (window.kernel, "kernel size", "kernel"),
+        (window.dilation, "dilation", "dilation"),
+        (window.stride, "stride", "stride"),
+    ):
+        if min(values) <= 0:
+            shown = f"{sides}_height: {values[0]} {sides}_width: {values[1]}"
+            raise RuntimeError(f"{word} should be greater than zero, but got {shown}")
+    if min(window.padding) < 0:
+        shown = f"pad_height: {window.padding[0]} pad_width: {window.padding[1]}"
+        raise RuntimeError(f"padding should be non-negative, but got {shown}")
+    return window
+
+
+def _blocks(sizes: tuple[int, ...], window: Window) -> tuple[int, int]:
+    """How many blocks there are down and across."""
+    rows, columns = (
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(sizes, window.kernel, window.stride, window.padding, window.dilation)
+    )
+    return rows, columns
+
+
+def _geometry(sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    return (*sizes, *_blocks(sizes, window), *window.kernel, *window.stride, *window.padding, *window.dilation)
+
+
+@internal(
+    grads={"input": lambda g, input_shape, window: columns_to_images(g, input_shape[-2:], window)},
+    label="Im2ColBackward0",
+)
+def images_to_columns(input: Tensor, window: Window) -> Tensor:
+    """Every block of images (..., C, H, W) as a column (..., C * kh * kw, blocks)."""
+    *lead, channels, h, w = input.shape
+    rows, columns = _blocks((h, w), window)
+    area = window.kernel[0] * window.kernel[1]
+    out = empty(make_size((*lead, channels * area, rows * columns)), input.dtype, input.device)
+    if is_computed(input) and out.numel():
+        planes = out.numel() // (area * rows * columns)
+        kernels.unfold_planes(out, bare(input), planes, *_geometry((h, w), window))
+    return out
+
+
+@internal(grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0")
+def columns_to_images(input: Tensor, sizes: Any, window: Window) -> Tensor:
+    """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
+    h, w = sizes
+    *lead, rows, _ = input.shape
+    channels = rows // (window.kernel[0] * window.kernel[1])
+    shape = make_size((*lead, channels, h, w))
+    kept = dt.uint8 if input.dtype is dt.bool_ else opmath(input.dtype)
+    out = empty(shape, kept, input.device)
+    if is_computed(input) and out.numel():
+        kernels.fold_planes(out, bare(input), out.numel() // (h * w), *_geometry((h, w), window))
+    return out.to(input.dtype)
+
+
+def _by_parts(operator: Any, input: Any, *rest: Any) -> Tensor:
+    """A linear operator of a complex tensor: of its real and imaginary parts."""
+    parts = view_as_real(input.resolve_conj())
+    return view_as_complex(stack([operator(parts.select(-1, i), *rest) for i in range(2)], -1))
+
+
+def _need_dtype(kernel: str, input: Tensor) -> None:
+    if input.dtype.category == 1:
+        raise unsupported(f"{kernel}", input.dtype)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """Sliding blocks of images (N, C, H, W) as columns (N, C * kh * kw, blocks)."""
+    need_tensor("im2col", input)
+    if len(input.shape) < 3:
+        raise IndexError(
+            f"unfold: Expected 3D or 4D (batch mode) tensor for input, but got: {list(input.shape)} (dimension out of range)"
+        )
+    window = _read("im2col", kernel_size, dilation, padding, stride)
+    if len(input.shape) > 4 or 0 in input.shape[-3:]:
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but"
+            f" got: {list(input.shape)}"
+        )
+    sizes = tuple(input.shape[-2:])
+    blocks = _blocks(sizes, window)
+    if min(blocks) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {sizes}, kernel_size={window.kernel}, dilation={window.dilation},"
+            f" padding={window.padding}, calculated shape of the array of sliding blocks as {blocks}, but its components must"
+            " be at least one."
+        )
+    _need_dtype("im2col_out_cpu", input)
+    if input.dtype.is_complex:
+        return _by_parts(images_to_columns, input, window)
+    return images_to_columns(input, window)
+
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
+    """Images (N, C, H, W) of `output_size` from columns of sliding blocks (N, C * kh * kw, blocks), overlaps added."""
+    need_tensor("col2im", input)
+    window = _read("col2im", kernel_size, dilation, padding, stride)
+    sizes = _pair(output_size, "col2im", "output_size", 2)
+    _check_columns(input, sizes, window)
+    _need_dtype("col2im_out_cpu", input)
+    if input.dtype.is_complex:
+        return _by_parts(columns_to_images, input, sizes, window)
+    return columns_to_images(input, sizes, window)
+
+
+def _check_columns(input: Tensor, sizes: tuple[int, ...], window: Window) -> None:
+    if len(input.shape) not in (2, 3) or 0 in input.shape[-2:]:
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but"
+            f" got: {list(input.shape)}"
+        )
+    d = len(input.shape) - 2
+    rows, columns = input.shape[-2:]
+    if rows % (window.kernel[0] * window.kernel[1]):
+        raise RuntimeError(
+            f"Expected size of input's dimension {d} to be divisible by the product of kernel_size, but got"
+            f" input.size({d})={rows} and kernel_size={window.kernel}."
+        )
+    down, across = _blocks(sizes, window)
+    if down * across != columns or min(down, across) < 1:
+        raise RuntimeError(
+            f"Given output_size={sizes}, kernel_size={window.kernel}, dilation={window.dilation}, padding={window.padding},"
+            f" stride={window.stride}, expected size of input's dimension {d + 1} to match the calculated number of sliding"
+            f" blocks {down} * {across} = {down * across}, but got input.size({d + 1})={columns}."
+        )

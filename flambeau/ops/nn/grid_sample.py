@@ -1,0 +1,206 @@
+"""grid_sample: images and volumes looked up at points, and affine_grid, which makes such points."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import opmath
+from ...core.graph import grad_mode as recording_mode
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...kernels.library import sample as kernels
+from ..machinery.arguments import as_ints, need_tensor, need_tensors
+from ..machinery.declare import composite, internal, primitive
+from ..machinery.dtype_rules import unsupported
+from ..machinery.memory import bare, is_computed
+from .grid_points import Points, composed_gradients
+from .max_pool import in_format_of
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+_DEFAULT_CHANGED = (
+    "Default {name} behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old"
+    " behavior is desired. See the documentation of grid_sample for details."
+)
+
+
+def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
+    out = empty(make_size((*input.shape[:2], *grid.shape[1:-1])), input.dtype, input.device)
+    if not is_computed(input) or not out.numel():
+        return out
+    points = Points(input, grid, mode, padding, align, False)
+    kernels.sample_planes(out, bare(input), points.index, points.weights, *points.geometry, taps=points.taps)
+    return in_format_of(input, out)
+
+
+def _sample_backward(
+    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs: tuple[bool, bool]
+) -> tuple[Any, Any]:
+    dx = empty(input.shape, opmath(input.dtype), input.device) if needs[0] else None
+    dgrid = empty(grid.shape, grid.dtype, grid.device) if needs[1] else None
+    if not is_computed(input):
+        return dx, dgrid
+    if not g.numel():
+        return input.new_zeros(input.shape) if needs[0] else None, grid.new_zeros(grid.shape) if needs[1] else None
+    points = Points(input, grid, mode, padding, align, needs[1])
+    grad = bare(g)
+    if dx is not None:
+        kernels.sample_planes_backward(dx, grad, points.index, points.weights, *points.geometry, taps=points.taps)
+        dx = dx.to(input.dtype)
+    if dgrid is not None:
+        kernels.sample_grid_backward(
+            dgrid, grad, bare(input), points.index, points.slopes, *points.geometry, taps=points.taps, dims=points.dims
+        )
+    return dx, dgrid
+
+
+def _grads(
+    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, needs: dict
+) -> tuple[Any, Any]:
+    if recording_mode.enabled:  # the gradients will be differentiated again
+        return composed_gradients(g, input, grid, mode, padding, align)
+    return _sample_backward(g, input, grid, mode, padding, align, (needs["input"], needs["grid"]))
+
+
+def _declared(dims: int) -> Any:
+    def run(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
+        return _sample(input, grid, mode, padding, align)
+
+    return internal(
+        run,
+        grads={("input", "grid"): _grads},
+        label=f"GridSampler{dims}DBackward0",
+        name=f"grid_sampler_{dims}d_points",
+    )
+
+
+_SAMPLERS = {dims: _declared(dims) for dims in (2, 3)}
+
+
+def _check(input: Tensor, grid: Tensor, mode: str) -> None:
+    name = "grid_sampler()"
+    need_tensors("grid_sampler", input=input, grid=grid)
+    shapes = f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+    if input.dtype is not grid.dtype:
+        raise RuntimeError(
+            f"{name}: expected input and grid to have same dtype, but input has {input.dtype.name} and grid has"
+            f" {grid.dtype.name}"
+        )
+    if len(input.shape) not in (4, 5) or len(input.shape) != len(grid.shape):
+        raise RuntimeError(f"{name}: expected 4D or 5D input and grid with same number of dimensions, {shapes}")
+    if input.shape[0] != grid.shape[0]:
+        raise RuntimeError(f"{name}: expected grid and input to have same batch size, {shapes}")
+    if grid.shape[-1] != len(input.shape) - 2:
+        raise RuntimeError(
+            f"{name}: expected grid to have size {len(input.shape) - 2} in last dimension, but got grid with sizes"
+            f" {list(grid.shape)}"
+        )
+    for d in range(2, len(input.shape)):
+        if input.shape[d] == 0:
+            raise RuntimeError(
+                f"{name}: expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)} with"
+                f" dimension {d} being empty"
+            )
+    if mode == "bicubic" and len(input.shape) != 4:
+        raise RuntimeError(f"{name}: bicubic interpolation only supports 4D input")
+    if not input.dtype.is_floating_point:
+        kernel = f"grid_sampler_{len(input.shape) - 2}d_cpu"
+        raise unsupported(f"{kernel}", input.dtype)
+
+
+def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -> Tensor:
+    _check(input, grid, mode)
+    return _SAMPLERS[len(input.shape) - 2](input, grid, mode, padding, align)
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
+) -> Tensor:
+    """Look images (N, C, H, W) or volumes up at the points of a grid (N, H', W', 2), whose coordinates go from -1 to 1."""
+    if mode not in _MODES:
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in _PADDINGS:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got:"
+            f" '{padding_mode}'"
+        )
+    if align_corners is None:
+        warnings.warn(_DEFAULT_CHANGED.format(name="grid_sample and affine_grid"), stacklevel=3)
+    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
+
+
+@composite(method=False, aliases=("grid_sampler_2d", "grid_sampler_3d"))
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """grid_sample with its modes as numbers."""
+    for name, value, known in (("interpolation", interpolation_mode, _MODES), ("padding", padding_mode, _PADDINGS)):
+        if not 0 <= value < len(known):
+            raise RuntimeError(f"grid_sampler(): {name} mode must be between 0 and {len(known) - 1}, but got {value}")
+    return _sampled(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], bool(align_corners))
+
+
+# -- affine_grid ----------------------------------------------------------------------------------------------------------
+
+
+def _base_points(sizes: tuple[int, ...], align: bool, like: Tensor) -> Tensor:
+    """All places of an image or volume as rows (x, y, (z,) 1), x running fastest."""
+    lines = []
+    for n in sizes:
+        line = np.linspace(-1, 1, n) if n > 1 else np.zeros(n)
+        lines.append(line if align else line * (n - 1) / max(n, 1))
+    axes = np.meshgrid(*lines, indexing="ij")
+    columns = [a.reshape(-1) for a in reversed(axes)]
+    base = np.stack([*columns, np.ones(numel_of(sizes))], 1)
+    kept = opmath(like.dtype)
+    return copy_of_array(base.astype(kept.numpy), kept).to(like.dtype)
+
+
+def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
+    base = _base_points(tuple(size[2:]), align_corners, g)
+    flat = g.reshape(g.shape[0], -1, g.shape[-1])
+    return flat.transpose(1, 2) @ base
+
+
+@primitive(grads={"theta": _affine_backward}, method=False)
+def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
+    """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
+    sizes = tuple(size[2:])
+    base = _base_points(sizes, align_corners, theta)
+    points = base @ theta.transpose(1, 2)
+    return points.reshape(theta.shape[0], *sizes, len(sizes))
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def affine_grid(theta: Tensor, size: Any, align_corners: Any = None) -> Tensor:
+    """The grid for grid_sample that turns, shifts, scales or shears images by `theta`."""
+    need_tensor("affine_grid", theta)
+    if align_corners is None:
+        warnings.warn(_DEFAULT_CHANGED.format(name="grid_sample and affine_grid"), stacklevel=3)
+    if not theta.dtype.is_floating_point:
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    shape = as_ints(size, "affine_grid", "size", 2)
+    if len(shape) not in (4, 5):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size"
+            f" {list(shape)}."
+        )
+    dims = len(shape) - 2
+    if len(theta.shape) != 3 or theta.shape[1:] != (dims, dims + 1):
+        raise ValueError(
+            f"Expected a batch of {dims}D affine matrices of shape Nx{dims}x{dims + 1} for size {list(shape)}. Got"
+            f" {theta.shape}."
+        )
+    if min(shape) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {list(shape)}")
+    if shape[0] != theta.shape[0]:
+        raise RuntimeError(
+            f"affine_grid: expected size[0] to be {theta.shape[0]}, the number of matrices, but got {shape[0]}"
+        )
+    return affine_grid_generator(theta, shape, bool(align_corners))

@@ -1,0 +1,289 @@
+"""Losses of nn.functional that compare two tensors element by element."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from ...core.device import cpu
+from ...core.graph import unrecorded
+from ...core.tensor import Tensor, numel_of
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word, unsupported
+from . import element_loss as losses
+from .element_loss import broadcast, same_shapes
+from .loss_arguments import numbered_form, read_reduction, reduce_loss
+
+_FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
+
+
+def _need_floating(name: str, *tensors: Tensor) -> None:
+    for t in tensors:
+        if t.dtype.is_floating_point:
+            return
+    raise unsupported(f"{name}", tensors[0].dtype)
+
+
+def _check_weight(input: Tensor, weight: Tensor) -> None:
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+
+
+def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    """Losses times weights; their mean is relative to the sum of the weights."""
+    product = loss * weight  # type: ignore[operator]
+    if reduction == "mean":
+        return product.sum() / weight.sum()  # type: ignore[attr-defined]
+    return reduce_loss(product, reduction)
+
+
+@composite(**_FUNCTIONAL)
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    weight: Any = None,
+) -> Tensor:
+    """The squared difference of input and target.
+
+    >>> mse_loss(tensor([1., 2.]), tensor([1., 4.]))
+    tensor(2.)
+    """
+    need_tensors("mse_loss", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    input, target = same_shapes(input, target)
+    _need_floating("mse_cpu", input, target)
+    if weight is None:
+        return losses.squared(input, target, reduction=reduction)
+    _check_weight(input, weight)
+    return _weighted(losses.squared(input, target, reduction="none"), weight, reduction)
+
+
+@composite(**_FUNCTIONAL)
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    weight: Any = None,
+) -> Tensor:
+    """The absolute difference of input and target."""
+    need_tensors("l1_loss", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    input, target = same_shapes(input, target)
+    if weight is not None:
+        _check_weight(input, weight)
+        return _weighted((input - target).abs(), weight, reduction)  # type: ignore[operator]
+    if input.dtype.is_complex or target.dtype.is_complex:
+        return reduce_loss((input - target).abs(), reduction)  # type: ignore[operator]
+    return losses.absolute(input, target, reduction=reduction)
+
+
+@composite(**_FUNCTIONAL)
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """Squared where input and target differ by less than `beta`, absolute elsewhere."""
+    need_tensors("smooth_l1_loss", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    input, target = same_shapes(input, target)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0:
+        return losses.absolute(input, target, reduction=reduction)
+    _need_floating("smooth_l1_cpu", input, target)
+    return losses.smooth_absolute(input, target, float(beta), reduction=reduction)
+
+
+@composite(**_FUNCTIONAL)
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
+) -> Tensor:
+    """Squared where input and target differ by less than `delta`, `delta` times absolute elsewhere."""
+    need_tensors("huber_loss", input=input, target=target)
+    if not isinstance(delta, (int, float)):
+        raise TypeError(f"delta must be a float or int, got: {type(delta)}")
+    reduction = read_reduction(reduction)
+    input, target = same_shapes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _need_floating("huber_cpu", input, target)
+    if weight is None:
+        return losses.huber(input, target, float(delta), reduction=reduction)
+    _check_weight(input, weight)
+    return reduce_loss(losses.huber(input, target, float(delta), reduction="none") * weight, reduction)  # type: ignore[operator]
+
+
+# -- binary -----------------------------------------------------------------------------------------------------------
+
+
+def _check_unit(input: Tensor, target: Tensor) -> None:
+    if input.device is not cpu or numel_of(input.shape) == 0:
+        return
+    for name, t in (("input", input), ("target", target)):
+        if losses.outside_unit.over((t._bare_alias(),)).item():  # type: ignore[attr-defined]
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+
+
+@composite(**_FUNCTIONAL)
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Tensor:
+    """Cross entropy of probabilities `input` against targets between 0 and 1."""
+    need_tensors("binary_cross_entropy", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. Please"
+            " ensure they have the same size."
+        )
+    _need_floating("binary_cross_entropy", input)
+    for other in (target, weight):
+        if other is not None and other.dtype is not input.dtype:
+            raise RuntimeError(f"Found dtype {type_word(other.dtype)} but expected {type_word(input.dtype)}")
+    _check_unit(input, target)
+    if weight is None:
+        return losses.binary(input, target, reduction=reduction)
+    if broadcast(input, weight)[0].shape != input.shape:
+        raise RuntimeError(f"weight of shape {list(weight.shape)} does not broadcast to {list(input.shape)}")
+    return losses.weighted_binary(input, target, weight, reduction=reduction)
+
+
+@composite(**_FUNCTIONAL)
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    pos_weight: Any = None,
+) -> Tensor:
+    """Cross entropy of sigmoid(input) against targets, without losing digits of large inputs."""
+    need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
+    reduction = read_reduction(reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    return _logits(input, target, weight, pos_weight, reduction)
+
+
+@numbered_form("binary_cross_entropy_with_logits")
+def _logits(
+    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: str = "none"
+) -> Tensor:
+    need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
+    if not target.dtype.is_floating_point and input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"result type {type_word(input.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"
+        )
+    for extra in (weight, pos_weight):
+        if extra is not None:  # a weight may also be what enlarges the result
+            input, target = broadcast(input, target, extra)[:2]
+    if weight is None and pos_weight is None:
+        return losses.logits(input, target, reduction=reduction)
+    if pos_weight is None:
+        return losses.logits_weight(input, target, weight, reduction=reduction)
+    if weight is None:
+        return losses.logits_positive(input, target, pos_weight, reduction=reduction)
+    return losses.logits_both(input, target, weight, pos_weight, reduction=reduction)
+
+
+# -- distributions ----------------------------------------------------------------------------------------------------
+
+
+@composite(**_FUNCTIONAL)
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target * (log target - input), input being log-probabilities; "batchmean" divides by the first dimension."""
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only"
+            " by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as"
+            " 'batchmean' in the next major release.",
+            stacklevel=3,
+        )
+    by_batch = reduction == "batchmean" and size_average is None and reduce is None
+    chosen = "sum" if by_batch else read_reduction(reduction, size_average, reduce)
+    loss = _kl_div(input, target, chosen, log_target=log_target)
+    return loss / input.shape[0] if by_batch and len(input.shape) else loss  # type: ignore[operator]
+
+
+@numbered_form("kl_div")
+def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_target: bool = False) -> Tensor:
+    need_tensors("kl_div", input=input, target=target)
+    input, target = broadcast(input, target)
+    return (losses.kl_log if log_target else losses.kl)(input, target, reduction=reduction)
+
+
+@composite(**_FUNCTIONAL)
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: Any = None,
+    eps: float = 1e-8,
+    reduce: Any = None,
+    reduction: Any = "mean",
+) -> Tensor:
+    """The negative log-likelihood of counts under a Poisson distribution with rate `input` (or its exponential)."""
+    return _poisson(input, target, log_input, full, eps, read_reduction(reduction, size_average, reduce))
+
+
+@numbered_form("poisson_nll_loss")
+def _poisson(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: str) -> Tensor:
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduce_loss(loss, reduction)
+
+
+@composite(**_FUNCTIONAL)
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """The negative log-likelihood of targets under normal distributions with mean `input` and variance `var`."""
+    if not isinstance(var, Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = input.new_full(input.shape, var)  # type: ignore[attr-defined]
+    elif (var < 0).any().item():  # type: ignore[operator]
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif not (
+            len(var.shape) == len(input.shape)
+            and sum(v != n for v, n in zip(var.shape, input.shape)) == 1
+            and all(v in (n, 1) for v, n in zip(var.shape, input.shape))
+        ):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    var = unrecorded(var.clone().clamp_, min=eps)  # the bound takes no part in the derivative
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)  # type: ignore[operator]
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduce_loss(loss, reduction)

@@ -1,0 +1,64 @@
+"""What all losses share: the reduction argument, its legacy forms, and how a loss is reduced."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ...core.tensor import Tensor
+from ..machinery.arguments import as_int
+from ..machinery.declare import composite
+from ..machinery.parameters import parameter_names
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> str:
+    """ "none", "mean" or "sum", from PyTorch's argument of today or from the two that came before it."""
+    if size_average is not None or reduce is not None:
+        average = True if size_average is None else size_average
+        reduction = "none" if reduce is not None and not reduce else "mean" if average else "sum"
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+            UserWarning,
+            stacklevel=4,
+        )
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def numbered_form(name: str) -> Callable[[Callable], Callable]:
+    """Declare what computes `nn.functional.NAME` as `torch.NAME` too, where the reduction is a number. Its default is
+    "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean."""
+
+    def declare(loss: Callable) -> Callable:
+        place = parameter_names(loss).index("reduction")
+
+        @functools.wraps(loss)
+        def by_number(*args: Any, **kwargs: Any) -> Tensor:
+            if len(args) > place:
+                args = (*args[:place], _numbered(name, args[place], place), *args[place + 1 :])
+            elif "reduction" in kwargs:
+                kwargs["reduction"] = _numbered(name, kwargs["reduction"], place)
+            return loss(*args, **kwargs)
+
+        by_number.__doc__ = f"`nn.functional.{name}` with the reduction as a number."
+        composite(name=name, method=False)(by_number)
+        return loss
+
+    return declare
+
+
+def _numbered(name: str, reduction: Any, place: int) -> str:
+    """Unknown numbers mean none."""
+    number = as_int(reduction, name, "reduction", place + 1)
+    return _REDUCTIONS[number] if 0 <= number < 3 else "none"
+
+
+def reduce_loss(loss: Tensor, reduction: str) -> Any:
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss

@@ -1,0 +1,225 @@
+"""Normalisation of layers, groups and neighbouring channels, and by root mean squares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.dtype import dtype, opmath
+from ...core.graph import grad_mode
+from ...core.numeric_limits import finfo
+from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.library import layer_norm as row_kernels
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
+from ..machinery.primitive import Saved
+from ..machinery.together import together
+from .group_norm import group_norm_apply
+
+_BOTH = ("nn.functional", "torch")
+
+
+def _statistics_dtype(d: dtype) -> dtype:
+    return opmath(d)
+
+
+def _packed(t: Any) -> Any:
+    """An optional parameter as kernels read it."""
+    return None if t is None else t.contiguous()
+
+
+def _need_float(name: str, t: Tensor) -> None:
+    if not t.dtype.is_floating_point:
+        raise unsupported(name, t.dtype)
+
+
+# -- layer norm -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
+    n = numel_of(shape[len(shape) - inner :])
+    return (numel_of(shape) // n if n else 0), n
+
+
+def _layer_norm_backward(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
+) -> tuple:
+    if grad_mode.enabled:
+        return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
+    rows, n = _rows(input.shape, inner)
+    dx = empty(input.shape, input.dtype) if needs["input"] else None
+    affine = needs["weight"] or needs["bias"]
+    if rows == 0 or n == 0:
+        zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
+        return input.new_zeros(input.shape), *zeros
+    chunks = min(rows, 32)
+    partial = empty((chunks, 2, n), mean.dtype) if affine else None
+    row_kernels.layer_norm_backward(
+        dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks
+    )
+    dw = db = None
+    if partial is not None:
+        dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
+        db = empty(bias.shape, bias.dtype) if needs["bias"] else None
+        row_kernels.add_pairs(dw, db, partial, chunks, n)
+    return dx, dw, db
+
+
+def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
+    """The same gradient out of differentiable operators, for second derivatives."""
+    dims = list(range(len(input.shape) - inner, len(input.shape)))
+    outer = list(range(len(input.shape) - inner))
+    centred = input - input.mean(dims, keepdim=True)
+    rstd = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    hat = centred * rstd
+    scaled = g if weight is None else g * weight
+    dx = rstd * (scaled - scaled.mean(dims, keepdim=True) - hat * (scaled * hat).mean(dims, keepdim=True))
+    dw = None if weight is None else ((g * hat).sum(outer) if outer else g * hat)
+    db = None if bias is None else (g.sum(outer) if outer else g)
+    return dx, dw, db
+
+
+@internal(grads={("input", "weight", "bias"): _layer_norm_backward}, label="NativeLayerNormBackward0")
+def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
+    """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+    _need_float("LayerNormKernelImpl", input)
+    rows, n = _rows(input.shape, inner)
+    kept = _statistics_dtype(input.dtype)
+    out, mean, rstd = empty(input.shape, input.dtype), empty((rows,), kept), empty((rows,), kept)
+    if rows and n:
+        row_kernels.layer_norm(
+            out, mean, rstd, input.contiguous(), _packed(weight),
+            _packed(bias), rows, n, float(eps),
+        )  # fmt: skip
+    return Saved(out, mean=mean, rstd=rstd)
+
+
+def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError(
+            f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {list(shape)}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(t.shape)} and normalized_shape = {list(shape)}"
+            )
+    if len(input.shape) < len(shape) or tuple(input.shape[len(input.shape) - len(shape) :]) != shape:
+        stars = ", ".join(["*", *map(str, shape)])
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [{stars}], but got input of size{list(input.shape)}"
+        )
+    return shape
+
+
+@composite(method=False, namespaces=_BOTH)
+def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalise over the last dimensions, then scale and shift."""
+    shape = _check_normalized(input, normalized_shape, weight, bias)
+    check_parameter_dtypes(input, weight, bias)
+    return layer_norm_rows(input, weight, bias, len(shape), eps)
+
+
+@composite(method=False)
+def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    """layer_norm together with the mean and 1/std it used."""
+    shape = _check_normalized(input, normalized_shape, weight, bias)
+    dims = list(range(len(input.shape) - len(shape), len(input.shape)))
+    kept = input.dtype if weight is None else weight.dtype
+    wide = input.detach().to(_statistics_dtype(input.dtype))
+    mean = wide.mean(dims, keepdim=True)
+    rstd = (wide.var(dims, correction=0, keepdim=True) + eps).rsqrt()
+    return layer_norm(input, shape, weight, bias, eps), mean.to(kept), rstd.to(kept)
+
+
+@composite(method=False, namespaces=_BOTH)
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
+    """Divide by the root mean square of the last dimensions, then scale."""
+    shape = _check_normalized(input, normalized_shape, weight, None)
+    dims = list(range(len(input.shape) - len(shape), len(input.shape)))
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise unsupported("rms_norm", input.dtype)
+    computed = opmath(input.dtype)
+    if eps is None:
+        eps = finfo(computed).eps
+    wide = input.to(computed)
+    result = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
+    return (result if weight is None else result * weight).to(input.dtype)
+
+
+# -- groups and neighbours ------------------------------------------------------------------------------------------------
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalise groups of channels of every sample."""
+    if len(input.shape) >= 2:
+        per_group = input.shape[0] * input.shape[1] // num_groups  # ZeroDivisionError for no groups, as PyTorch
+        if per_group * numel_of(input.shape[2:]) == 1:
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {list(input.shape)}"
+            )
+    return _group_norm(input, num_groups, weight, bias, eps)
+
+
+@composite(method=False, namespaces=("torch",), name="group_norm")
+def torch_group_norm(
+    input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Tensor:
+    """Normalise groups of channels of every sample, even of one element."""
+    return _group_norm(input, num_groups, weight, bias, eps)
+
+
+def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: float) -> Tensor:
+    if len(input.shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(input.shape)}")
+    channels = input.shape[1]
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if channels % num_groups:
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    check_parameter_dtypes(input, weight, bias)
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and (len(t.shape) != 1 or t.numel() != channels):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
+            )
+    return group_norm_apply(input, weight, bias, num_groups, float(eps))[0]
+
+
+@composite(method=False)
+def native_group_norm(
+    input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """group_norm together with the mean and 1/std of every group."""
+    if input.numel() != N * C * HxW or group <= 0 or C % group:
+        raise RuntimeError(
+            f"Expected input of {N} * {C} * {HxW} elements in groups that divide {C}, but got {list(input.shape)} and {group}"
+        )
+    out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps))
+    return out.reshape(input.shape), mean, rstd
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Divide by a power of the mean square of neighbouring channels."""
+    dims = len(input.shape)
+    if dims < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {dims} dimensions)")
+    if input.numel() == 0:
+        return input
+    squares = (input * input).movedim(1, -1)
+    low, high = size // 2, (size - 1) // 2
+    padded = _pad_last(squares, low, high)
+    total = padded.unfold(-1, size, 1).sum(-1)
+    average = total // size if input.dtype.category == 1 else total / size
+    return input / (average.movedim(-1, 1) * alpha + k) ** beta
+
+
+def _pad_last(t: Tensor, low: int, high: int) -> Tensor:
+    shape = list(t.shape)
+    n = shape[-1]
+    shape[-1] = n + low + high
+    return t.new_zeros(shape).slice_scatter(t, -1, low, low + n)

@@ -1,0 +1,95 @@
+"""Activations that draw random numbers while training: rrelu and gumbel_softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...core.device import cpu
+from ...core.generator import Generator
+from ...core.layout import contiguous_format
+from ...core.random_samplers import rrelu_noise
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...expr import functions as f
+from ..creation.filled import empty_as
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import unsupported
+from ..machinery.formula import Pointwise
+from ..machinery.inplace import assign, check_writable
+from ..machinery.primitive import Saved
+from ..random.random_fill import as_generator
+
+_leaky = Pointwise("leaky_relu", lambda x, slope: f.where(x > 0, x, x * slope))
+_leaky_grad = Pointwise("leaky_relu_backward", lambda g, x, slope: f.where(x > 0, g, g * slope))
+
+
+def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Any) -> Tensor:
+    if noise is not None:
+        return g * noise  # type: ignore[operator]
+    return _leaky_grad.call((g, input, (lower + upper) / 2))
+
+
+@internal(grads={"input": _rrelu_grad}, label="RreluWithNoiseBackward0")
+def _rrelu_slopes(input: Tensor, lower: float, upper: float, training: bool, generator: Generator) -> Any:
+    """Negative elements times a slope: random between the bounds while training, else their mean."""
+    if not training:
+        if not input.dtype.is_floating_point:
+            raise unsupported("leaky_relu_cpu", input.dtype)
+        return Saved(_leaky.call((input._bare_alias(), (lower + upper) / 2)), noise=None)
+    if not input.dtype.is_floating_point or input.dtype.name == "float16":
+        raise unsupported("rrelu_with_noise_out_cpu", input.dtype)
+    if input.device is not cpu or not numel_of(input.shape):
+        return Saved(empty(input.shape, input.dtype, input.device), noise=None)
+    values = input.contiguous()._array().reshape(-1)  # type: ignore[attr-defined]
+    output, noise = rrelu_noise(generator, values, input.dtype, lower, upper)
+    result, slopes = (copy_of_array(x.reshape(input.shape), input.dtype) for x in (output, noise))
+    # With equal bounds PyTorch takes the derivative of the fixed slope.
+    return Saved(result, noise=slopes if upper - lower > 1e-6 else None)
+
+
+def _rrelu(name: str, input: Any, lower: float, upper: float, training: bool, generator: Any) -> Tensor:
+    need_tensors(name, input=input)
+    for bound, value in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(value):
+            raise RuntimeError(f"rrelu: {bound} bound must be finite, got {value}")
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    return _rrelu_slopes(input, float(lower), float(upper), training, as_generator(generator, name))
+
+
+@composite(method=False, kind="random")
+def rrelu(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Tensor:
+    """A leaky relu whose slope is random while training."""
+    return _rrelu("rrelu", input, lower, upper, training, generator)
+
+
+@composite(method=False, kind="random", namespaces=("torch", "nn.functional"))
+def rrelu_(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Tensor:
+    """`rrelu` in place."""
+    check_writable(input)
+    return assign(input, _rrelu("rrelu_", input, lower, upper, training, generator), "rrelu_")
+
+
+@composite(name="rrelu", namespaces=("nn.functional",), method=False, kind="random")
+def _rrelu_functional(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """A leaky relu whose slope is random while training."""
+    return (rrelu_ if inplace else rrelu)(input, lower, upper, training)
+
+
+@composite(namespaces=("nn.functional",), method=False, kind="random")
+def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A sample of the relaxed categorical distribution; `hard` makes it one-hot, with the soft one's derivative."""
+    noise = empty_as(logits, fmt=contiguous_format).exponential_().log()  # type: ignore[attr-defined]
+    soft = ((logits - noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    one_hot = soft.detach().new_zeros(logits.shape).scatter_(dim, index, 1.0)
+    return one_hot - soft.detach() + soft

@@ -1,0 +1,397 @@
+"""Recurrent layers: LSTM, GRU and plain RNN over whole sequences, packed or not, and their single-step cells.
+
+A layer in one direction is one operator: the input's share of all gates is one matrix product over all time steps, each
+step adds the hidden state's share and runs one fused kernel, and the weights' gradients are again one product over all
+steps."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from ...backends.cpu import heavy
+from ...core.device import cpu
+from ...core.graph import grad_mode
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty, new_tensor
+from ...kernels.library import rnn as kernels
+from ..creation.filled import fill_raw
+from ..linalg.matmul import linear
+from ..machinery.declare import composite, primitive
+from ..machinery.primitive import Saved
+from ..shape.joining import cat, stack
+from .dropout import dropout as apply_dropout
+
+GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+Steps = tuple[tuple[int, int], ...]  # (first row, rows) of every time step, in the order they are computed
+
+
+class Weights(NamedTuple):
+    """What a layer learns: weights and biases (or None) of all gates, for the input and for the hidden state."""
+
+    w_ih: Tensor
+    w_hh: Tensor
+    b_ih: Any = None
+    b_hh: Any = None
+
+
+def _rows(t: Tensor, start: int, count: int) -> Tensor:
+    """A part of a packed matrix. It is taken at every step, outside any graph: no need for `narrow`'s checks."""
+    step = t._strides[0]
+    return new_tensor(
+        t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, cpu, True
+    )
+
+
+def _first_rows(t: Tensor, count: int) -> Tensor:
+    return t if count == t.shape[0] else _rows(t, 0, count)
+
+
+def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> Steps:
+    starts = tuple(zip(itertools.accumulate(batch_sizes, initial=0), batch_sizes))
+    return starts[::-1] if reverse else starts
+
+
+def _check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, steps: Steps) -> None:
+    """Kernels trust these shapes: a state or a bias that is too short would be read and written past its end."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    if input.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}")
+    sizes = [n for _, n in steps]
+    hidden_size, batch = w_hh.shape[1], max(sizes, default=0)
+    if sum(sizes) != input.shape[0]:
+        raise RuntimeError(f"Expected {sum(sizes)} rows for the batch sizes {sizes}, but got {input.shape[0]}")
+    for i, state in enumerate((h,) if c is None else (h, c)):
+        if state.shape[-1] != hidden_size:
+            raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {hidden_size}")
+        if batch != state.shape[0]:
+            raise RuntimeError(f"Input batch size {batch} doesn't match hidden{i} batch size {state.shape[0]}")
+    gates = GATES[kind]
+    for name, weight in (("weight_ih", w_ih), ("weight_hh", w_hh)):
+        if weight.shape[0] != gates * hidden_size:
+            times = f"{gates} * hidden_size" if gates > 1 else "hidden_size"
+            raise RuntimeError(f"{name} first dim must be {times} = {gates * hidden_size}, but got {weight.shape[0]}")
+    for name, bias in (("b_ih", b_ih), ("b_hh", b_hh)):
+        if bias is not None and tuple(bias.shape) != (gates * hidden_size,):
+            raise RuntimeError(f"{name} must have {gates * hidden_size} elements, but has the shape {list(bias.shape)}")
+
+
+def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> dict:
+    w_ih, w_hh, b_ih, b_hh = weights
+    rows, hidden, width = data.shape[0], h0.shape[1], GATES[kind] * h0.shape[1]
+    d = data.dtype
+    pre = empty((rows, width), d)
+    heavy.matmul(pre, data, w_ih.t(), b_ih)
+    kept = {"out": empty((rows, hidden), d), "h_before": empty((rows, hidden), d), "h": h0.contiguous().clone()}
+    if kind == "lstm":
+        kept.update(c=c0.contiguous().clone(), c_before=empty((rows, hidden), d), cells=empty((rows, hidden), d))
+    if kind in ("lstm", "gru"):
+        kept["gates"] = empty((rows, 4 * hidden), d)
+    recurrent = empty((h0.shape[0], width), d)
+    weight = w_hh.t()
+    out, h, c, h_before, gates = (kept.get(name) for name in ("out", "h", "c", "h_before", "gates"))
+    for start, n in steps:
+        heavy.matmul(_first_rows(recurrent, n), _first_rows(kept["h"], n), weight, b_hh)
+        if kind == "lstm":
+            before, cells = kept["c_before"], kept["cells"]
+            kernels.lstm_step(out, h, c, gates, h_before, before, cells, pre, recurrent, start, n, hidden)
+        elif kind == "gru":
+            kernels.gru_step(out, h, gates, h_before, pre, recurrent, start, n, hidden)
+        else:
+            kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
+    return kept
+
+
+def _layer_backward(
+    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
+    kept: dict, needs: dict,
+) -> tuple:  # fmt: skip
+    if grad_mode.enabled:
+        return _composed_backward(g, kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
+    rows, hidden = kept["out"].shape
+    width = GATES[kind] * hidden
+    d = data.dtype
+    dout = fill_raw(empty((rows, hidden), d), 0) if dout is None else dout.contiguous()
+    dh = fill_raw(empty(h0.shape, d), 0) if dhn is None else dhn.contiguous().clone()
+    dc: Any = None
+    if kind == "lstm":
+        dc = fill_raw(empty(h0.shape, d), 0) if dcn is None else dcn.contiguous().clone()
+    grad_pre = empty((rows, width), d)
+    grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
+    carry: Any = empty(h0.shape, d) if kind == "gru" else None
+    for start, n in reversed(steps):
+        if kind == "lstm":
+            kernels.lstm_step_backward(
+                grad_pre, dc, dout, dh, kept["gates"], kept["cells"], kept["c_before"], start, n, hidden
+            )
+        elif kind == "gru":
+            kernels.gru_step_backward(
+                grad_pre, grad_rec, carry, dout, dh, kept["gates"], kept["h_before"], start, n, hidden
+            )
+        else:
+            kernels.plain_step_backward(grad_pre, dout, dh, kept["out"], start, n, hidden, relu=kind == "relu")
+        state = _first_rows(dh, n)
+        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
+        if carry is not None:
+            state.add_(_first_rows(carry, n))
+    return (
+        grad_pre.mm(w_ih) if needs["data"] else None,
+        dh,
+        dc,
+        grad_pre.t().mm(data) if needs["w_ih"] else None,
+        grad_rec.t().mm(kept["h_before"]) if needs["w_hh"] else None,
+        grad_pre.sum(0) if needs["b_ih"] else None,
+        grad_rec.sum(0) if needs["b_hh"] else None,
+    )
+
+
+@primitive(
+    grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
+    label="RnnLayerBackward0",
+    function=False,
+    method=False,
+)
+def rnn_layer(
+    kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
+) -> Any:
+    """One layer in one direction over rows of `data`, time steps one after another."""
+    biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
+    weights = Weights(w_ih.contiguous(), w_hh.contiguous(), *biases)
+    _check_shapes(kind, data, h0, c0, weights, steps)
+    kept = _run_forward(kind, data.contiguous(), h0, c0, weights, steps)
+    result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
+    saved = {k: v for k, v in kept.items() if k not in ("h", "c")}
+    saved["out"] = kept["out"]._bare_alias()
+    return Saved(result, kept=saved)
+
+
+# -- the same out of differentiable operators, for second derivatives and projections -------------------------------------
+
+
+def _cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
+    """One step: (new h, new c)."""
+    if kind == "lstm":
+        i, f, u, o = (pre + rec).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * u.tanh()
+        return o.sigmoid() * c.tanh(), c
+    if kind == "gru":
+        ri, zi, ni = pre.chunk(3, -1)
+        rh, zh, nh = rec.chunk(3, -1)
+        z = (zi + zh).sigmoid()
+        u = (ni + (ri + rh).sigmoid() * nh).tanh()
+        return (1 - z) * u + z * h, None
+    total = pre + rec
+    return (total.tanh() if kind == "tanh" else total.relu()), None
+
+
+def _composed_layer(
+    kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps, w_hr: Any = None
+) -> tuple:
+    """rnn_layer step by step with ordinary operators."""
+    pre = linear(data, weights.w_ih, weights.b_ih)
+    h, c = h0, c0
+    outputs: dict[int, Tensor] = {}
+    for start, n in steps:
+        rec = linear(h[:n], weights.w_hh, weights.b_hh)
+        new_h, new_c = _cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
+        if w_hr is not None:
+            new_h = new_h.mm(w_hr.t())
+        outputs[start] = new_h
+        h = _joined(new_h, h[n:])
+        c = None if c is None else _joined(new_c, c[n:])
+    out = cat([outputs[k] for k in sorted(outputs)], 0)
+    return (out, h, c) if kind == "lstm" else (out, h)
+
+
+def _joined(a: Tensor, b: Tensor) -> Tensor:
+    return a if b.shape[0] == 0 else cat([a, b], 0)
+
+
+def _composed_backward(g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> tuple:
+    """Back-propagation through time written out with differentiable operators."""
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
+    w_ih, w_hh, b_ih, b_hh = weights
+    pre = linear(data, w_ih, b_ih)
+    h, c = h0, c0
+    trail = []
+    for start, n in steps:
+        x, hp, cp = pre[start : start + n], h[:n], None if c is None else c[:n]
+        rec = linear(hp, w_hh, b_hh)
+        new_h, new_c = _cell_step(kind, x, rec, hp, cp)
+        trail.append((start, n, x, rec, hp, cp, new_h, new_c))
+        h = _joined(new_h, h[n:])
+        c = None if c is None else _joined(new_c, c[n:])
+    dh = h0.new_zeros(h0.shape) if dhn is None else dhn
+    dc = None if c0 is None else (c0.new_zeros(c0.shape) if dcn is None else dcn)
+    grads_pre: dict[int, Tensor] = {}
+    grads_rec: dict[int, Tensor] = {}
+    befores: dict[int, Tensor] = {}
+    for start, n, x, rec, hp, cp, new_h, new_c in reversed(trail):
+        d = dh[:n] if dout is None else dh[:n] + dout[start : start + n]
+        gp, gr, past, dcell = _step_backward(kind, x, rec, hp, cp, new_h, new_c, d, None if dc is None else dc[:n])
+        grads_pre[start], grads_rec[start], befores[start] = gp, gr, hp
+        back = gr.mm(w_hh)
+        dh = _joined(back if past is None else back + past, dh[n:])
+        dc = None if dc is None else _joined(dcell, dc[n:])
+    order = sorted(grads_pre)
+    gp, gr = cat([grads_pre[k] for k in order], 0), cat([grads_rec[k] for k in order], 0)
+    before = cat([befores[k] for k in order], 0)
+    return (
+        gp.mm(w_ih), dh, dc, gp.t().mm(data), gr.t().mm(before),
+        None if b_ih is None else gp.sum(0), None if b_hh is None else gr.sum(0),
+    )  # fmt: skip
+
+
+def _step_backward(
+    kind: str, x: Tensor, rec: Tensor, hp: Tensor, cp: Any, new_h: Tensor, new_c: Any, d: Tensor, dc: Any
+) -> tuple:
+    """(gradient of pre, gradient of rec, what flows straight to the previous h, gradient of the previous c)"""
+    if kind == "lstm":
+        i, f, u, o = (x + rec).chunk(4, -1)
+        i, f, u, o, t = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid(), new_c.tanh()
+        dcell = dc + d * o * (1 - t * t)
+        parts = [dcell * u * i * (1 - i), dcell * cp * f * (1 - f), dcell * i * (1 - u * u), d * t * o * (1 - o)]
+        g = cat(parts, 1)
+        return g, g, None, dcell * f
+    if kind == "gru":
+        ri, zi, ni = x.chunk(3, -1)
+        rh, zh, nh = rec.chunk(3, -1)
+        r, z = (ri + rh).sigmoid(), (zi + zh).sigmoid()
+        u = (ni + r * nh).tanh()
+        du = d * (1 - z) * (1 - u * u)
+        dr, dz = du * nh * r * (1 - r), d * (hp - u) * z * (1 - z)
+        return cat([dr, dz, du], 1), cat([dr, dz, du * r], 1), d * z, None
+    g = d * (1 - new_h * new_h) if kind == "tanh" else d * (new_h > 0).to(d.dtype)
+    return g, g, None, None
+
+
+# -- whole networks ---------------------------------------------------------------------------------------------------------
+
+
+def _run_stack(
+    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple, composed: bool
+) -> tuple[Tensor, Tensor, Any]:
+    """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
+    params, has_biases, num_layers, dropout, train, bidirectional = settings
+    projected = c0 is not None and h0.shape[2] != c0.shape[2]
+    orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
+    per = (4 if has_biases else 2) + projected
+    final_h: list[Tensor] = []
+    final_c: list[Tensor] = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction, steps in enumerate(orders):
+            index = layer * len(orders) + direction
+            w = list(params[index * per : (index + 1) * per])
+            w_hr = w.pop() if projected else None
+            weights, c = Weights(*w), None if c0 is None else c0[index]
+            if composed or projected:
+                result = _composed_layer(kind, data, h0[index], c, weights, steps, w_hr)
+            else:
+                result = rnn_layer(kind, data, h0[index], c, *weights, steps)
+            outputs.append(result[0])
+            final_h.append(result[1])
+            final_c += result[2:]
+        data = outputs[0] if len(outputs) == 1 else cat(outputs, 1)
+        if dropout > 0 and train and layer < num_layers - 1:
+            data = apply_dropout(data, dropout, True)
+    return data, stack(final_h, 0), stack(final_c, 0) if final_c else None
+
+
+def _sequence(input: Tensor, batch_first: bool) -> tuple[Tensor, tuple[int, ...]]:
+    """(rows, sizes) of a dense (T, B, F) input."""
+    x = input.transpose(0, 1) if batch_first else input
+    t, b, f = x.shape
+    return x.reshape(t * b, f), (b,) * t
+
+
+def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
+    """The two call forms of torch.lstm and its relatives: dense, or packed with batch sizes."""
+    if len(args) != 9:
+        raise TypeError(
+            f"{kind}() takes (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first) or"
+            f" (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional), but got {len(args)}"
+            " arguments"
+        )
+    if isinstance(args[1], Tensor) and isinstance(args[3], (tuple, list)):  # data, batch_sizes, hx, params, ...
+        data, batch_sizes, hx, *settings = args
+        sizes = tuple(int(n) for n in batch_sizes.tolist())
+        shape, batch_first = None, False
+    else:
+        input, hx, *settings, batch_first = args
+        data, sizes = _sequence(input, batch_first)
+        shape = (len(sizes), sizes[0] if sizes else 0)
+    h0, c0 = (hx[0], hx[1]) if kind == "lstm" else (hx, None)
+    out, hn, cn = _run_stack(kind, data, sizes, h0, c0, tuple(settings), composed)
+    if shape is not None:
+        out = out.reshape(*shape, out.shape[-1])
+        out = out.transpose(0, 1) if batch_first else out
+    return (out, hn, cn) if kind == "lstm" else (out, hn)
+
+
+@composite(method=False)
+def lstm(*args: Any) -> tuple:
+    """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed:
+    lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
+    return _network("lstm", args)
+
+
+@composite(method=False)
+def gru(*args: Any) -> tuple:
+    """Gated recurrent units; arguments as for lstm, with one hidden state."""
+    return _network("gru", args)
+
+
+@composite(method=False)
+def rnn_tanh(*args: Any) -> tuple:
+    """A plain recurrent network with tanh; arguments as for gru."""
+    return _network("tanh", args)
+
+
+@composite(method=False)
+def rnn_relu(*args: Any) -> tuple:
+    """A plain recurrent network with relu; arguments as for gru."""
+    return _network("relu", args)
+
+
+def composed_network(kind: str, *args: Any) -> tuple:
+    """lstm and its relatives out of ordinary operators, each of which may choose its precision."""
+    return _network(kind, args, composed=True)
+
+
+def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any) -> Any:
+    """lstm_cell and its relatives out of ordinary operators."""
+    h, c = hx if kind == "lstm" else (hx, None)
+    w = Weights(*weights, **named)
+    _check_shapes(kind, input, h, c, w, _steps((input.shape[0],), False))
+    new_h, new_c = _cell_step(kind, linear(input, w.w_ih, w.b_ih), linear(h, w.w_hh, w.b_hh), h, c)
+    return (new_h, new_c) if kind == "lstm" else new_h
+
+
+def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
+    return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
+
+
+@composite(method=False)
+def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
+    """One LSTM step: (h, c)."""
+    return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
+
+
+@composite(method=False)
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One GRU step."""
+    return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@composite(method=False)
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One step of a plain recurrent network with tanh."""
+    return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@composite(method=False)
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
+    """One step of a plain recurrent network with relu."""
+    return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

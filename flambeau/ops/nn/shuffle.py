@@ -1,0 +1,134 @@
+"""Exchanging channels with pixels and with each other, and products of two inputs: pixel_shuffle, bilinear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.layout import channels_last, suggests_channels_last
+from ...core.tensor import Tensor, numel_of
+from ..creation.convert import clone
+from ..machinery.arguments import as_int, need_tensors
+from ..machinery.declare import composite, internal
+
+_BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
+
+
+def _check_pixels(name: str, input: Any, factor: Any, argument: str) -> int:
+    need_tensors(name, input=input)
+    factor = as_int(factor, name, argument, 2)
+    if len(input.shape) < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {len(input.shape)} dimension(s)"
+        )
+    if factor <= 0:
+        raise RuntimeError(f"{name} expects a positive {argument}, but got {factor}")
+    return factor
+
+
+@internal(grads={"input": lambda g, factor: pixel_unshuffle(g, factor)}, label="PixelShuffleBackward0")
+def _to_pixels(input: Any, factor: int) -> Tensor:
+    *lead, channels, height, width = input.shape
+    out = channels // (factor * factor)
+    rank = len(lead)
+    split = input.reshape(*lead, out, factor, factor, height, width)
+    order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
+    return _copied(split.permute(*order), (*lead, out, height * factor, width * factor), input)
+
+
+@internal(grads={"input": lambda g, factor: pixel_shuffle(g, factor)}, label="PixelUnshuffleBackward0")
+def _to_channels(input: Any, factor: int) -> Tensor:
+    *lead, channels, height, width = input.shape
+    rank = len(lead)
+    split = input.reshape(*lead, channels, height // factor, factor, width // factor, factor)
+    order = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
+    shape = (*lead, channels * factor * factor, height // factor, width // factor)
+    return _copied(split.permute(*order), shape, input)
+
+
+def _copied(t: Any, shape: Any, like: Tensor) -> Tensor:
+    """A new tensor of this shape in the memory format of `like`: these operators never return views."""
+    copy: Any = clone(t).contiguous().reshape(*shape)._bare_alias()  # type: ignore[attr-defined]
+    return (
+        copy.contiguous(memory_format=channels_last)
+        if suggests_channels_last(like.shape, like._strides) and len(shape) == 4
+        else copy
+    )
+
+
+@composite(**_BOTH)
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C * r * r, H, W) rearranged to (..., C, H * r, W * r)."""
+    factor = _check_pixels("pixel_shuffle", input, upscale_factor, "upscale_factor")
+    if factor * factor >= 1 << 63:
+        raise ValueError(f"upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={factor}")
+    if input.shape[-3] % (factor * factor):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but"
+            f" input.size(-3)={input.shape[-3]} is not divisible by {factor * factor}"
+        )
+    return _to_pixels(input, factor)
+
+
+@composite(**_BOTH)
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H * r, W * r) rearranged to (..., C * r * r, H, W)."""
+    factor = _check_pixels("pixel_unshuffle", input, downscale_factor, "downscale_factor")
+    for name, dim in (("height", -2), ("width", -1)):
+        if input.shape[dim] % factor:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but input.size({dim})="
+                f"{input.shape[dim]} is not divisible by {factor}"
+            )
+    return _to_channels(input, factor)
+
+
+@internal(
+    grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
+    label="ChannelShuffleBackward0",
+)
+def _mixed(input: Any, groups: int) -> Tensor:
+    samples, channels, *rest = input.shape
+    split = input.reshape(samples, groups, channels // groups, *rest)
+    return _copied(split.transpose(1, 2), input.shape, input)
+
+
+@composite(**_BOTH, aliases=("native_channel_shuffle",))
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels of (N, groups * C, ...) interleaved: one of each group in turn."""
+    need_tensors("channel_shuffle", input=input)
+    groups = as_int(groups, "channel_shuffle", "groups", 2)
+    if len(input.shape) <= 2:
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}")
+    if groups <= 0:
+        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if input.shape[1] % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {input.shape[1]} channels and {groups} groups."
+        )
+    return _mixed(input, groups)
+
+
+@composite(**_BOTH)
+def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
+    """sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]."""
+    need_tensors("bilinear", input1=input1, input2=input2, weight=weight)
+    if len(input1.shape) != len(input2.shape):
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {len(input1.shape)} and {len(input2.shape)}"
+        )
+    for d, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1])):
+        if a != b:
+            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {d}: got {a} and {b}")
+    for name, t, d in (("input1", input1, 1), ("input2", input2, 2)):
+        if t.shape[-1] != weight.shape[d]:
+            raise RuntimeError(
+                f"bilinear(): {name} size does not match weight size: got {t.shape[-1]} but expected {weight.shape[d]}"
+            )
+    out, first, second = weight.shape
+    if bias is not None and bias.shape[0] != out:
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}")
+    lead = input1.shape[:-1]
+    rows = numel_of(lead)
+    half = input1.reshape(rows, first).matmul(weight.transpose(0, 1).reshape(first, out * second))
+    result = half.reshape(rows, out, second).matmul(input2.reshape(rows, second, 1)).reshape(*lead, out)
+    return result if bias is None else result + bias

@@ -1,0 +1,1 @@
+"""Operators that are a formula per element."""

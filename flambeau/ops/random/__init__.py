@@ -1,0 +1,1 @@
+"""Random tensors and what is drawn from distributions."""

@@ -1,0 +1,98 @@
+"""Native samplers that take a varying number of draws per element: contiguous tensors of parameters in, samples out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core import random_math as rm
+from ...core.generator import Generator
+from ...core.random_samplers import STIRLING_TAIL, check_race, check_weights
+from ...core.size import Size
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...kernels.library import random_varying as kernels
+from .random_fill import fill
+from .samplers import Exponential
+
+_TAIL = copy_of_array(np.array(STIRLING_TAIL), dt.float64)
+
+
+@contextmanager
+def _drawing(generator: Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The engine, scratch words and the kept normal sample, while nobody else draws."""
+    with generator.lock:
+        engine, words, kept, values = generator.native()
+        waiting = generator.kept_normal
+        values[0], values[1] = waiting is not None, waiting or 0.0
+        yield engine, words, kept
+        generator.kept_normal = float(values[1]) if values[0] else None
+
+
+def poisson_samples(generator: Generator, rates: Tensor) -> Tensor:
+    if not (rm.widen(rates._array(), rates.dtype) >= 0).all():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    out = empty(rates.shape, rates.dtype)
+    with _drawing(generator) as (engine, _, _):
+        kernels.poisson(out, rates, engine, numel_of(rates.shape))
+    return out
+
+
+def binomial_samples(generator: Generator, counts: Tensor, chances: Tensor) -> Tensor:
+    out = empty(counts.shape, counts.dtype)
+    with _drawing(generator) as (engine, _, _):
+        kernels.binomial(out, counts, chances, _TAIL, engine, numel_of(counts.shape))
+    return out
+
+
+def gamma_samples(generator: Generator, alpha: Tensor) -> Tensor:
+    out = empty(alpha.shape, alpha.dtype)
+    least = float(np.finfo(alpha.dtype.numpy).tiny)
+    with _drawing(generator) as (engine, _, kept):
+        kernels.gamma(out, alpha, engine, kept, numel_of(alpha.shape), least)
+    return out
+
+
+def dirichlet_samples(generator: Generator, alpha: Tensor, k: int) -> Tensor:
+    """Of k outcomes each, along the last dimension."""
+    out = empty(alpha.shape, alpha.dtype)
+    limits = np.finfo(alpha.dtype.numpy)
+    parts = empty((k,), dt.float64)
+    with _drawing(generator) as (engine, _, kept):
+        kernels.dirichlet(
+            out, alpha, parts, engine, kept, numel_of(alpha.shape) // k, k, float(limits.tiny), 1 - float(limits.epsneg)
+        )
+    return out
+
+
+def multinomial_samples(generator: Generator, weights: Tensor, num_samples: int, shape: Size) -> Tensor:
+    """With replacement, from each row of `weights`."""
+    k = weights.shape[-1]
+    rows = numel_of(weights.shape) // k
+    check_weights(rm.widen(weights._array(), weights.dtype).reshape(rows, k))
+    out = empty(shape, dt.int64)
+    with _drawing(generator) as (engine, words, _):
+        kernels.multinomial(out, weights, empty((k,), dt.float64), engine, words, rows, k, num_samples)
+    return out
+
+
+def winner_samples(generator: Generator, weights: Tensor, shape: Size) -> Tensor:
+    """One draw from each row: the largest weight / exponential noise."""
+    k = weights.shape[-1]
+    rows = numel_of(weights.shape) // k
+    check_race(rm.widen(weights._array(), weights.dtype).reshape(rows, k))
+    noise = fill(empty(weights.shape, weights.dtype), generator, Exponential())
+    out = empty(shape, dt.int64)
+    kernels.race(out, weights, noise, rows, k)
+    return out
+
+
+def bernoulli_samples(generator: Generator, out: Tensor, chances: Tensor) -> None:
+    """Fills `out`; both are contiguous, of one shape."""
+    values = rm.widen(chances._array(), chances.dtype)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise RuntimeError("bernoulli expects every element of p to be in [0, 1]")
+    with _drawing(generator) as (engine, words, _):
+        kernels.bernoulli_each(out, chances, engine, words, numel_of(out.shape))

@@ -1,0 +1,1 @@
+"""Operators that fold dimensions: sums, extremes, norms, statistics, scans, counts."""

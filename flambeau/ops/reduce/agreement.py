@@ -1,0 +1,126 @@
+"""Questions about whole tensors: equal, allclose; the trace of a matrix; a hash of the bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.layout import broadcast_two
+from ...core.tensor import Tensor, copy_of_array, numel_of
+from ...expr import functions as f
+from ..creation.convert import to
+from ..machinery.arguments import need_tensor, need_tensors
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.record import lookup
+from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
+from ..machinery.reduction_faces import plain_dim
+from ..methods.python_protocol import read_number
+from .sums import sum_
+
+_all_equal = Reduction("equal", lambda x, y: x == y, "all", rule=to_bool)
+_all_close = Reduction(
+    "allclose",
+    lambda x, y, rtol, atol: (x == y) | (f.isfinite(f.abs_(y)) & (f.abs_(x - y) <= atol + rtol * f.abs_(y))),
+    "all",
+    rule=to_bool,
+)
+_all_close_or_nan = Reduction(
+    "allclose",
+    lambda x, y, rtol, atol: (
+        (x == y) | (f.isfinite(f.abs_(y)) & (f.abs_(x - y) <= atol + rtol * f.abs_(y))) | ((x != x) & (y != y))
+    ),
+    "all",
+    rule=to_bool,
+)
+
+
+def _tensor_pair(name: str, input: Any, other: Any) -> None:
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        need_tensors(name, input=input, other=other)
+    if input.device is not other.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {input.device} and {other.device}!"
+        )
+    if input.device is not cpu:
+        raise NotImplementedError(f"{name}(): the values of tensors on device {input.device} cannot be looked at")
+
+
+@composite
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements."""
+    _tensor_pair("equal", input, other)
+    if input.shape != other.shape:
+        return False
+    if not numel_of(input.shape):
+        return True
+    x, y = input, other
+    if x.dtype is not y.dtype:
+        common = lookup("promote_types").function(input.dtype, other.dtype)
+        x, y = to(x._bare_alias(), common), to(y._bare_alias(), common)
+    return bool(read_number(_all_equal.over((x, y))))
+
+
+@composite
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether |input - other| <= atol + rtol * |other| everywhere."""
+    _tensor_pair("allclose", input, other)
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{type_word(input.dtype)} did not match {type_word(other.dtype)}")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
+    shape = broadcast_two(input.shape, other.shape)
+    x, y = input._bare_alias().expand(shape), other._bare_alias()
+    if input.dtype.category < 2:
+        x, y = to(x, dt.float64), to(y, dt.float64)
+    reduction = _all_close_or_nan if equal_nan else _all_close
+    return bool(reduction.over((x, y, float(rtol), float(atol))).item())
+
+
+# -- trace -------------------------------------------------------------------------------------------------------------
+
+
+def _trace_grad(g: Tensor, shape: Any) -> Tensor:
+    return g * lookup("eye").function(shape[0], shape[1], dtype=g.dtype, device=g.device)
+
+
+@composite
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    need_tensor("trace", input)
+    if len(input.shape) != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {len(input.shape)}")
+    if input.dtype is dt.bool_:
+        raise unsupported("trace", dt.bool_)
+    return trace_of(input, input.shape)
+
+
+@internal(grads={"input": _trace_grad}, label="TraceBackward0")
+def trace_of(input: Tensor, shape: Any) -> Tensor:
+    n = min(input.shape)
+    return sum_(input._view((n,), (input._strides[0] + input._strides[1],), input._offset))
+
+
+# -- hash --------------------------------------------------------------------------------------------------------------
+
+
+@composite(out="exact")
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+    """The exclusive or of the elements' bits, as 64-bit numbers, over the given dimensions."""
+    need_tensor("hash_tensor", input)
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    if input.dtype.is_complex:
+        raise unsupported("xor_sum_cpu", input.dtype)
+    dims = reduced_dims(plain_dim(dim), len(input.shape), "hash_tensor")
+    shape = reduced_shape(input.shape, dims, keepdim)
+    wide = to(input._bare_alias(), dt.float64 if input.dtype.is_floating_point else dt.int64)
+    if input.device is not cpu:
+        return lookup("empty").function(shape, dtype=dt.uint64, device=input.device)
+    bits = np.ascontiguousarray(wide._array()).view(np.uint64).reshape(input.shape)
+    return copy_of_array(np.bitwise_xor.reduce(bits, axis=dims).reshape(shape), dt.uint64)

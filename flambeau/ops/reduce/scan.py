@@ -1,0 +1,224 @@
+"""Running sums, products and extremes along a dimension, differences, and integrals by the trapezoid rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.layout import wrap_dim
+from ...core.numeric_limits import finfo
+from ...core.return_types import named_result
+from ...core.tensor import Tensor, empty, numel_of
+from ...core.typenames import type_name
+from ...expr import functions as f
+from ...kernels.library import scan as kernels
+from ..machinery.along import LineOperator, split_at
+from ..machinery.arguments import as_dtype, is_int, need_tensor
+from ..machinery.declare import composite, internal, primitive
+from ..machinery.dtype_rules import unsupported
+from ..machinery.formula import Pointwise
+from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
+from ..machinery.memory import bare
+from ..machinery.primitive import Saved
+from ..machinery.record import lookup
+from ..machinery.reduction import Reduction, to_bool
+
+
+def one_dim(name: str, dim: Any, rank: int) -> int:
+    if not is_int(dim):
+        raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type_name(dim)}")
+    return wrap_dim(int(dim), rank)
+
+
+def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
+    if op == "logsumexp" and input.dtype.is_complex:
+        op = "complex logsumexp"
+    return _RUNNING[op, reverse].one(input, dim)
+
+
+_RUNNING = {
+    (op, reverse): LineOperator(None, kernels.cumulate, 1, op=op, reverse=reverse)
+    for op in ("sum", "prod", "logsumexp", "complex logsumexp")
+    for reverse in (False, True)
+}
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+@internal(grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)}, label="CumsumBackward0")
+def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
+    """The sum of everything up to (from, if `reverse`) each element."""
+    return _running(input, dim, "sum", reverse)
+
+
+def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
+    """The input in the dtype the result will have: dtype=, out's dtype, int64 for integers."""
+    need_tensor(name, input)
+    if dtype is not None:
+        dtype = as_dtype(dtype, name)
+    if isinstance(out, Tensor):
+        check_unrecorded(name, out, input)
+        if dtype is not None:
+            check_out_dtype(out, dtype)
+        dtype = out.dtype
+    if dtype is None:
+        dtype = dt.int64 if input.dtype.category < 2 else input.dtype
+    if dtype is dt.bool_:
+        raise unsupported(f"{name}_out_cpu", dt.bool_)
+    return input if input.dtype is dtype else input.to(dtype)
+
+
+@composite
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The sum of everything up to each element along a dimension."""
+    x = _prepared("cumsum", input, dtype, out)
+    result = running_sum(x, one_dim("cumsum", dim, len(x.shape)), False)
+    return result if out is None else write_out("cumsum", out, result)
+
+
+@composite(function=False)
+def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumsum into the tensor itself."""
+    check_writable(self)
+    return assign(self, cumsum(self, dim, dtype=dtype or self.dtype), "cumsum_")
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+_any_zero = Reduction("any_zero", lambda x: x == 0, "any", rule=to_bool)
+
+
+def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
+    if g.dtype.is_floating_point and not g.requires_grad and not input.requires_grad:
+        return _fused_cumprod_backward(g, out, input, dim)
+    return _cumprod_grad_from_parts(g, input, dim)
+
+
+def _fused_cumprod_backward(g: Tensor, out: Tensor, input: Tensor, dim: int) -> Tensor:
+    result = empty(input.shape, g.dtype, g.device)
+    if g.device is cpu and numel_of(input.shape):
+        x, y, grad = bare(input), bare(out), bare(g)
+        kernels.cumprod_backward(result, grad, y, x, *split_at(input.shape, dim))
+    return result
+
+
+def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    """Of differentiable operators, for second derivatives and complex numbers."""
+    if not input.shape:
+        return g
+    x, n = input.conj(), input.shape[dim]
+    if not numel_of(input.shape):
+        return g
+    if not _any_zero.call(input._bare_alias()).item():
+        return running_sum(running_product(x, dim) * g, dim, True) / x
+    parts = []
+    for k in range(n):  # the products that hold element k, without it
+        before = x.narrow(dim, 0, k).prod(dim, True)
+        products = before.expand([1 if d == dim else s for d, s in enumerate(x.shape)])
+        if k + 1 < n:
+            after = running_product(x.narrow(dim, k + 1, n - k - 1), dim)
+            products = lookup("cat").function([products, products * after], dim)
+        parts.append((g.narrow(dim, k, n - k) * products).sum(dim, True))
+    return lookup("cat").function(parts, dim)
+
+
+@internal(grads={"input": _cumprod_grad}, label="CumprodBackward0")
+def running_product(input: Tensor, dim: int) -> Tensor:
+    """The product of everything up to each element."""
+    return _running(input, dim, "prod", False)
+
+
+@composite
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The product of everything up to each element along a dimension."""
+    x = _prepared("cumprod", input, dtype, out)
+    result = running_product(x, one_dim("cumprod", dim, len(x.shape)))
+    return result if out is None else write_out("cumprod", out, result)
+
+
+@composite(function=False)
+def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumprod into the tensor itself."""
+    check_writable(self)
+    return assign(self, cumprod(self, dim, dtype=dtype or self.dtype), "cumprod_")
+
+
+# -- logarithms of sums of exponentials --------------------------------------------------------------------------------
+
+_log_part = Pointwise("log_part", lambda g, x, sign, least: f.where(g * sign > 0, f.log(f.abs_(g)), least) - x)
+
+
+def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
+    """sum over later j of g[j] * exp(x - out[j]), in logarithms for each sign of g."""
+    if not numel_of(input.shape):
+        return g
+    if g.dtype.is_complex:
+        return (running_logsumexp(g.conj().log() - out, dim, True) + input).exp().conj()
+    least = finfo(g.dtype).min  # not -inf: second derivatives subtract it from itself
+    positive = running_logsumexp(_log_part.call((g, out, 1.0, least)), dim, True)
+    negative = running_logsumexp(_log_part.call((g, out, -1.0, least)), dim, True)
+    return (positive + input).exp() - (negative + input).exp()
+
+
+@internal(
+    grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
+    label="LogcumsumexpBackward0",
+)
+def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
+    return _running(input, dim, "logsumexp", reverse)
+
+
+def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: bool) -> Tensor:
+    if not reverse:
+        return _logcumsumexp_grad(g, input, out, dim)
+    flip = lookup("flip").function
+    return flip(_logcumsumexp_grad(flip(g, (dim,)), flip(input, (dim,)), flip(out, (dim,)), dim), (dim,))
+
+
+@composite(out="exact")
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the sum of the exponentials of everything up to each element."""
+    need_tensor("logcumsumexp", input)
+    d = one_dim("logcumsumexp", dim, len(input.shape))
+    if input.dtype.category < 2:
+        raise unsupported("logcumsumexp_out_cpu", input.dtype)
+    return running_logsumexp(input, d, False)
+
+
+# -- extremes ----------------------------------------------------------------------------------------------------------
+
+
+def _extreme_grad(g: tuple, index: Tensor, shape: Any, dim: int) -> Tensor:
+    values = g[0]
+    if not shape or not numel_of(shape):
+        return values
+    return values.new_zeros(shape).scatter_add(dim, index, values)
+
+
+def _running_extreme(name: str, input: Tensor, dim: int, largest: bool) -> Saved:
+    need_tensor(name, input)
+    d = one_dim(name, dim, len(input.shape))
+    if input.dtype.is_complex:
+        raise unsupported(f"{name}_cpu", input.dtype)
+    values = empty(input.shape, input.dtype, input.device)
+    index = empty(input.shape, dt.int64, input.device)
+    if input.device is cpu and numel_of(input.shape):
+        kernels.cumulate_extreme(values, index, bare(input), *split_at(input.shape, d), largest=largest)
+    return Saved(_EXTREME_RESULTS[name]((values, index)), index=index, shape=input.shape)
+
+
+_EXTREME_RESULTS = {name: named_result(name, "values", "indices") for name in ("cummax", "cummin")}
+
+
+@primitive(grads={"input": _extreme_grad}, out=True)
+def cummax(input: Tensor, dim: int) -> Any:
+    """The largest element so far along a dimension, and where it is (the latest of equals)."""
+    return _running_extreme("cummax", input, dim, True)
+
+
+@primitive(grads={"input": _extreme_grad}, out=True)
+def cummin(input: Tensor, dim: int) -> Any:
+    """The smallest element so far along a dimension, and where it is (the latest of equals)."""
+    return _running_extreme("cummin", input, dim, False)

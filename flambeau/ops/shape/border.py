@@ -1,0 +1,208 @@
+"""pad: constants, reflection, replication or wrapping around the borders of a tensor."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.dtype import opmath
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.typenames import type_name
+from ...kernels.library import border as kernels
+from ..machinery.arguments import as_ints, as_number, need_tensor
+from ..machinery.declare import composite, internal
+from ..machinery.dtype_rules import unsupported
+from ..machinery.memory import bare, is_computed
+from ..nn.max_pool import in_format_of
+from .complex_views import view_as_complex, view_as_real
+from .joining import stack
+from .rearrange import constant_pad_nd
+
+_COMBINATIONS = """Supported combinations for non-constant padding:
+  - 2D or 3D input: padding size = 2 (pads last dimension)
+  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)
+  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"""
+
+
+class Border(NamedTuple):
+    """Where each output along one dimension comes from (`table`); those in [low, high) from their own place less `shift`."""
+
+    size: int
+    out: int
+    table: Tensor
+    low: int
+    high: int
+    shift: int
+
+
+@lru_cache(512)
+def _border(mode: str, size: int, before: int, after: int) -> Border:
+    out = size + before + after
+    place = np.arange(out) - before
+    if mode == "reflect":
+        place = np.abs(place)
+        index = np.where(place >= size, 2 * (size - 1) - place, place)
+    elif mode == "replicate":
+        index = np.clip(place, 0, size - 1)
+    else:
+        cut = max(-before, 0)  # negative padding cuts off first; what is left wraps around
+        left = size - cut - max(-after, 0)
+        index = cut + (np.arange(out) - max(before, 0)) % max(left, 1)
+    low = max(before, 0)
+    high = max(out - max(after, 0), low)
+    return Border(size, out, copy_of_array(index.astype(np.int64), dt.int64), low, high, before)
+
+
+def _geometry(borders: tuple[Border, ...]) -> tuple:
+    last = borders[-1]
+    return (*(b.size for b in borders), *(b.out for b in borders), last.low, last.high, last.shift)
+
+
+def _in_three(borders: tuple[Border, ...]) -> tuple[Border, ...]:
+    return (_border("replicate", 1, 0, 0),) * (3 - len(borders)) + borders
+
+
+def pad_raw(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
+    dims = len(borders)
+    lead = input.shape[: len(input.shape) - dims]
+    out = empty(make_size((*lead, *(b.out for b in borders))), input.dtype, input.device)
+    if is_computed(input) and out.numel():
+        three = _in_three(borders)
+        kernels.pad_planes(out, bare(input), *(b.table for b in three), numel_of(lead), *_geometry(three))
+    return out
+
+
+def pad_transposed(g: Tensor, borders: tuple[Border, ...]) -> Tensor:
+    dims = len(borders)
+    lead = g.shape[: len(g.shape) - dims]
+    out = empty(make_size((*lead, *(b.size for b in borders))), opmath(g.dtype), g.device)
+    if is_computed(g) and out.numel():
+        three = _in_three(borders)
+        kernels.pad_planes_backward(out, bare(g), *(b.table for b in three), numel_of(lead), *_geometry(three))
+    return out.to(g.dtype)
+
+
+def _padding_op(label: str) -> Any:
+    name = label.removesuffix("Backward0")
+
+    def run(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
+        return in_format_of(input, pad_raw(input, borders))
+
+    def run_back(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
+        return pad_transposed(input, borders)
+
+    forward: Any = internal(run, grads={"input": lambda g, borders: backward(g, borders)}, label=label, name=name)
+    backward: Any = internal(
+        run_back,
+        grads={"input": lambda g, borders: forward(g, borders)},
+        label=f"{name}BackwardBackward0",
+        name=f"{name}_backward",
+    )
+    return forward
+
+
+_NAMES = {"reflect": "reflection_pad", "replicate": "replication_pad", "circular": "_pad_circular"}
+_OPS = {
+    **{("reflect", d): _padding_op(f"ReflectionPad{d}DBackward0") for d in (1, 2, 3)},
+    **{("replicate", d): _padding_op(f"ReplicationPad{d}DBackward0") for d in (1, 2, 3)},
+    **{("circular", d): _padding_op(f"PadCircular{d}DBackward0") for d in (1, 2, 3)},
+}
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_circular(sizes: tuple[int, ...], widths: tuple[int, ...]) -> None:
+    for i, size in enumerate(reversed(sizes)):
+        before, after = widths[2 * i], widths[2 * i + 1]
+        if before > size or after > size:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if size + before + after < 0:
+            raise RuntimeError("Negative padding value is resulting in an empty dimension")
+
+
+def _check_mirror(mode: str, input: Tensor, widths: tuple[int, ...]) -> None:
+    dims = len(widths) // 2
+    rank = len(input.shape)
+    if 0 in input.shape[1 if rank == dims + 2 else 0 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions"
+            f" for input, but got: {list(input.shape)}"
+        )
+    if mode == "reflect":
+        for i in range(dims):
+            before, after, d = widths[2 * i], widths[2 * i + 1], rank - 1 - i
+            if before >= input.shape[d] or after >= input.shape[d]:
+                raise RuntimeError(
+                    f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got:"
+                    f" padding ({before}, {after}) at dimension {d} of input {list(input.shape)}"
+                )
+    sizes = input.shape[rank - dims :]
+    wanted = [n + widths[2 * (dims - 1 - i)] + widths[2 * (dims - 1 - i) + 1] for i, n in enumerate(sizes)]
+    if max(wanted) < 1 or min(wanted) < 0:
+        axes = "DHW"[-dims:]
+        shown = [" ".join(f"{a}: {n}" for a, n in zip(axes, values)) for values in (sizes, wanted)]
+        raise RuntimeError(f"input ({shown[0]}) is too small. Calculated output {shown[1]}")
+    if input.dtype is dt.bool_:
+        raise unsupported(f"{_NAMES[mode]}{dims}d", input.dtype)
+
+
+def _pad_by_itself(input: Tensor, widths: tuple[int, ...], mode: str) -> Tensor:
+    rank, dims = len(input.shape), len(widths) // 2
+    if not (1 <= dims <= 3 and rank in (dims + 1, dims + 2)):
+        raise NotImplementedError(
+            f"Padding size {len(widths)} is not supported for {rank}D input tensor.\n{_COMBINATIONS}"
+        )
+    sizes = tuple(input.shape[rank - dims :])
+    if mode == "circular":
+        _check_circular(sizes, widths)
+    else:
+        _check_mirror(mode, input, widths)
+    if input.dtype.is_complex:
+        return _complex_pad(input, widths, mode)
+    borders = tuple(
+        _border(mode, n, widths[2 * (dims - 1 - i)], widths[2 * (dims - 1 - i) + 1]) for i, n in enumerate(sizes)
+    )
+    return _OPS[mode, dims](input, borders)
+
+
+def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
+    """Both parts padded alike."""
+    parts = view_as_real(input.resolve_conj())
+    halves = [_pad_by_itself(parts.select(-1, i), widths, mode) for i in range(2)]
+    return view_as_complex(stack(halves, -1))
+
+
+# -- the public function --------------------------------------------------------------------------------------------------
+
+
+@composite(method=False, namespaces=("nn.functional",))
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+    """Elements around the last dimensions: pad is (before, after) of the last one, then of the one before it, ...
+
+    >>> pad(tensor([[1, 2, 3]]), (1, 2))
+    tensor([[0, 1, 2, 3, 0, 0]])
+    """
+    need_tensor("pad", input)
+    widths = as_ints(pad, "pad", "pad", 2)
+    if not isinstance(mode, str):
+        raise TypeError(f"pad(): argument 'mode' (position 3) must be str, not {type_name(mode)}")
+    if len(widths) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(widths) > 2 * len(input.shape):
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got padding length"
+            f" {len(widths)} and input of dimension {len(input.shape)}"
+        )
+    fill = 0 if value is None else as_number(value, "pad", "value", 4)
+    if mode == "constant":
+        return constant_pad_nd(input, widths, fill)
+    if fill != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in _NAMES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    return _pad_by_itself(input, widths, mode)

@@ -1,0 +1,162 @@
+"""Complex tensors and the pairs of real numbers they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.dtype import dtype
+from ...core.layout import broadcast_two, output_strides
+from ...core.size import make_size
+from ...core.tensor import Tensor
+from ...core.tensor import empty_strided as raw_empty_strided
+from ..machinery.arguments import need_tensors
+from ..machinery.declare import composite, internal, view
+from ..machinery.dtype_rules import type_word
+from ..machinery.inplace import raw_copy, write_out
+
+
+@view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False)
+def view_as_real(input: Tensor) -> Tensor:
+    """A complex tensor seen as pairs of real numbers in a new last dimension."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    out = input._view(make_size((*input.shape, 2)), (*(2 * s for s in input._strides), 1), 2 * input._offset)
+    out.dtype = input.dtype.to_real()
+    return out
+
+
+@view(grads={"input": lambda g: view_as_real(g.resolve_conj() if hasattr(g, "resolve_conj") else g)}, method=False)
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs of real numbers in the last dimension seen as complex numbers."""
+    if input.dtype not in (dt.float32, dt.float64):
+        raise RuntimeError(
+            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type:"
+            f" {type_word(input.dtype)}"
+        )
+    if not input.shape:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
+    if input._strides[-1] != 1:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % 2 for n, s in zip(input.shape[:-1], input._strides) if n > 1):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if input._offset % 2:
+        raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    strides = tuple(s // 2 for s in input._strides[:-1])
+    out = input._view(make_size(input.shape[:-1]), strides, input._offset // 2)
+    out.dtype = input.dtype.to_complex()
+    return out
+
+
+@composite
+def real(input: Tensor) -> Tensor:
+    """The real parts, as a view; a real tensor itself."""
+    return view_as_real(input).select(-1, 0) if input.dtype.is_complex else input
+
+
+@composite
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts, as a view."""
+    if not input.dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view_as_real(input).select(-1, 1)
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    real(self).copy_(_as_tensor(self, value))
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    imag(self).copy_(_as_tensor(self, value))
+
+
+def _as_tensor(like: Tensor, value: Any) -> Any:
+    return value if isinstance(value, Tensor) else like.new_tensor(value, dtype=like.dtype.to_real())
+
+
+Tensor.real = property(real, _set_real)
+Tensor.imag = property(imag, _set_imag)
+
+
+def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:
+    need_tensors(name, **dict(zip(names, (first, second))))
+    if not all(x.dtype in (dt.float16, dt.float32, dt.float64) for x in (first, second)):
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {type_word(first.dtype)} and"
+            f" {type_word(second.dtype)}"
+        )
+    if first.dtype is not second.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {type_word(first.dtype)} but got scalar type {type_word(second.dtype)}"
+            " for second argument"
+        )
+    return first.dtype.to_complex()
+
+
+def _join_parts(first: Tensor, second: Tensor, d: dtype) -> Tensor:
+    shape = broadcast_two(first.shape, second.shape)
+    strides = output_strides(shape, [(x.shape, x._strides) for x in (first, second)])
+    if first.device is not second.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices,"
+            f" {first.device} and {second.device}!"
+        )
+    out = raw_empty_strided(make_size(shape), strides, d, first.device)
+    if 0 not in shape:
+        pairs = view_as_real(out)
+        raw_copy(pairs.select(-1, 0), first)
+        raw_copy(pairs.select(-1, 1), second)
+    return out
+
+
+def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict) -> tuple:
+    return (
+        g.real.sum_to_size(real_shape) if needs["real"] else None,
+        g.imag.sum_to_size(imag_shape) if needs["imag"] else None,
+    )
+
+
+def _check_out(out: Any, d: dtype) -> None:
+    if isinstance(out, Tensor) and out.dtype is not d:
+        raise RuntimeError(
+            f"Expected object of scalar type {type_word(d)} but got scalar type {type_word(out.dtype)} for argument"
+            " 'out'"
+        )
+
+
+@internal(grads={("real", "imag"): _complex_backward}, label="ComplexBackward0")
+def joined(real: Tensor, imag: Tensor) -> Tensor:
+    return _join_parts(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
+
+
+@composite(name="complex", method=False)
+def complex_(real: Tensor, imag: Tensor, *, out: Any = None) -> Tensor:
+    """A complex tensor from its real and imaginary parts."""
+    if out is None:
+        return joined(real, imag)
+    _check_out(out, _check_parts("complex", ("real", "imag"), real, imag))
+    return write_out("complex", out, joined(real, imag))
+
+
+def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict) -> tuple:
+    cosine, sine = angle.cos(), angle.sin()
+    radial = (g.real * cosine + g.imag * sine).sum_to_size(abs.shape) if needs["abs"] else None
+    turning = (abs * (g.imag * cosine - g.real * sine)).sum_to_size(angle.shape) if needs["angle"] else None
+    return radial, turning
+
+
+@composite(method=False)
+def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
+    """A complex tensor from absolute values and angles."""
+    if out is None:
+        return turned(abs, angle)
+    _check_out(out, _check_parts("polar", ("abs", "angle"), abs, angle))
+    return write_out("polar", out, turned(abs, angle))
+
+
+@internal(grads={("abs", "angle"): _polar_backward}, label="PolarBackward0")
+def turned(abs: Any, angle: Any) -> Tensor:
+    d = _check_parts("polar", ("abs", "angle"), abs, angle)
+    return _join_parts(abs * angle.cos(), abs * angle.sin(), d)

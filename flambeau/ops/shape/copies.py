@@ -1,0 +1,39 @@
+"""`*_copy`: what a view would show, copied into memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.layout import contiguous_format
+from ...core.tensor import Tensor
+from ..creation.convert import alias, clone, detach
+from ..machinery.declare import composite
+from .complex_views import view_as_complex, view_as_real
+from .dimensions import expand, permute, select, slice_dim, squeeze, t, transpose, unsqueeze
+from .parts import unfold
+from .reshape import view_
+from .strided import as_strided
+
+
+def _copied(name: str, see: Callable) -> Any:
+    def copy(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return clone(see(input, *args, **kwargs), memory_format=contiguous_format)
+
+    copy.__doc__ = f"A copy of what {name.removesuffix('_copy')} shows."
+    return composite(copy, name=name, method=False, out="exact")
+
+
+def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    size = input.shape[dim]
+    first, last, _ = slice(start, end).indices(size)
+    return slice_dim(input, dim % len(input.shape), first, max(first, last), step)
+
+
+for _name, _see in {
+    "alias_copy": alias, "detach_copy": detach, "as_strided_copy": as_strided, "expand_copy": expand, "permute_copy": permute,
+    "select_copy": select, "slice_copy": _slice, "squeeze_copy": squeeze, "t_copy": t, "transpose_copy": transpose,
+    "unfold_copy": unfold, "unsqueeze_copy": unsqueeze, "view_as_complex_copy": view_as_complex,
+    "view_as_real_copy": view_as_real, "view_copy": view_,
+}.items():  # fmt: skip
+    _copied(_name, _see)

@@ -1,0 +1,336 @@
+"""Joining tensors: cat, stack and the forms that add a dimension first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.caching import remember
+from ...core.device import cpu, device
+from ...core.dtype import dtype
+from ...core.layout import channels_last_strides, suggests_channels_last, wrap_dim
+from ...core.promotion import can_cast, result_dtype
+from ...core.size import Size, make_size
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor, numel_of
+from ...core.tensor import empty as raw_empty
+from ...core.typenames import type_name
+from ..creation.convert import copy_raw
+from ..machinery.declare import composite, internal, primitive
+from ..machinery.dtype_rules import type_word
+from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
+from .dimensions import atleast_1d, atleast_2d, atleast_3d, slice_dim
+
+
+def tensor_list(tensors: Any, name: str) -> list[Tensor]:
+    """A list argument, checked."""
+    if not isinstance(tensors, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type_name(tensors)}")
+    for i, t in enumerate(tensors):
+        if type(t) is not Tensor and not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type_name(t)}")
+    return list(tensors)
+
+
+def _is_skipped(t: Tensor) -> bool:
+    """PyTorch ignores one-dimensional empty tensors whatever the others' shapes."""
+    return t.shape == (0,)
+
+
+def _check_devices(tensors: list[Tensor]) -> device:
+    where = tensors[0].device
+    for t in tensors:
+        if t.device is not where:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {where} and"
+                f" {t.device}!"
+            )
+    return where
+
+
+def _cat_shape(tensors: list[Tensor], dim: int) -> tuple[list[Tensor], int, Size]:
+    """The tensors that take part, the wrapped dimension and the result's shape."""
+    for i, t in enumerate(tensors):
+        if not t.shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    parts = [t for t in tensors if not _is_skipped(t)]
+    if not parts:
+        return [], 0, make_size((0,))  # whatever the dimension: nothing says how many there are
+    first = parts[0].shape
+    d = wrap_dim(dim, len(first))
+    total = 0
+    for i, t in enumerate(tensors):
+        if _is_skipped(t):
+            continue
+        if len(t.shape) != len(first):
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(t.shape)}")
+        for k, (want, have) in enumerate(zip(first, t.shape)):
+            if want != have and k != d:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {d}. Expected size {want} but got size {have} for"
+                    f" tensor number {i} in the list."
+                )
+        total += t.shape[d]
+    return parts, d, make_size((*first[:d], total, *first[d + 1 :]))
+
+
+def _channels_last(parts: list[Tensor]) -> bool:
+    return bool(parts) and all(suggests_channels_last(t.shape, t._strides) for t in parts)
+
+
+class JoinPlan:
+    """Where each tensor goes in the joined one, and the kernel that copies it there."""
+
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    contig: bool
+    nbytes: int
+    device: device
+    copies: list[tuple[int, Any, Any, int]]  # position in the list, kernel, its first argument, byte offset
+    others: list[tuple[int, Size, tuple[int, ...], int]]  # what has no kernel: position, shape, strides, offset
+
+    def lay_out(self, given: list[Tensor], shape: Size, channels_last: bool) -> None:
+        self.device = _check_devices(given)
+        d = given[0].dtype
+        self.dtype = d if all(t.dtype is d for t in given) else result_dtype(tuple(given))
+        self.shape = shape
+        self.strides = channels_last_strides(shape) if channels_last else contiguous_strides(shape)
+        self.contig = is_contiguous_layout(shape, self.strides)
+        self.nbytes = numel_of(shape) * self.dtype.itemsize
+        self.copies, self.others = [], []
+
+    def add(self, position: int, t: Tensor, shape: Any, strides: tuple[int, ...], offset: int) -> None:
+        """Tensor number `position` goes where this view of the result is."""
+        if 0 in shape or self.device is not cpu:
+            return
+        size = make_size(shape)
+        target = new_tensor(
+            UntypedStorage(0), size, strides, offset, self.dtype, cpu, is_contiguous_layout(size, strides)
+        )
+        fn, first = copy_kernel(target, t)
+        if fn is not None:
+            self.copies.append((position, fn, first, offset * self.dtype.itemsize))
+        else:
+            self.others.append((position, size, strides, offset))
+
+    def run(self, given: list[Tensor]) -> Tensor:
+        storage = UntypedStorage(self.nbytes, self.device)
+        out = new_tensor(storage, self.shape, self.strides, 0, self.dtype, self.device, self.contig)
+        self.run_into(out, given)
+        return out
+
+    def run_into(self, out: Tensor, given: list[Tensor]) -> None:
+        """`out` has this plan's layout and starts its storage."""
+        start = out._storage.ptr
+        for i, fn, first, offset in self.copies:
+            t = given[i]
+            fn(first, start + offset, t._storage.ptr + t._offset * t.dtype.itemsize)
+        for i, shape, strides, at in self.others:
+            raw_copy(out._view(shape, strides, at), given[i])
+
+
+_cat_plans: dict[tuple, JoinPlan] = {}
+_stack_plans: dict[tuple, JoinPlan] = {}
+
+
+def _plan(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> JoinPlan:
+    first = given[0]
+    shape, strides, d, where = first.shape, first._strides, first.dtype, first.device
+    for t in given:
+        if t.dtype is not d or t._strides != strides or t.shape != shape or t.device is not where:
+            key: tuple = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in given])
+            break
+    else:
+        key = (dim, len(given), shape, strides, d, where)
+    plan = plans.get(key)
+    if plan is None:
+        plan = remember(plans, key, make(given, dim))
+    return plan
+
+
+def _join(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> Tensor:
+    return _plan(plans, make, given, dim).run(given)
+
+
+def stack_into(out: Tensor, given: list[Tensor]) -> None:
+    """stack(given), outside any graph, into new memory: a contiguous CPU tensor of that shape and dtype."""
+    _plan(_stack_plans, _stack_plan, given, 0).run_into(out, given)
+
+
+def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
+    shares: list = []
+    start = 0
+    axis = 0 if all(shape == (0,) for shape in tensors_shape) else wrap_dim(dim, len(g.shape))
+    for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
+        if shape == (0,):
+            shares.append(g.new_zeros((0,)) if wanted else None)
+            continue
+        stop = start + shape[axis]
+        shares.append(_share(slice_dim(g, axis, start, stop, 1), d) if wanted else None)
+        start = stop
+    return shares
+
+
+@composite(method=False, aliases=("concat", "concatenate"))
+def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
+    """The tensors one after another along a dimension they already have.
+
+    >>> cat([ones(1, 2), zeros(1, 2)])
+    tensor([[1., 1.],
+            [0., 0.]])
+    """
+    if out is None:
+        return _cat(tensors, dim)
+    for i, t in enumerate(tensors):
+        if isinstance(t, Tensor) and isinstance(out, Tensor) and (t is out or needs_copy_before_write(out, t)):
+            raise RuntimeError(
+                "unsupported operation: the input tensors cannot refer to any of the output memory locations. Found"
+                f" overlap in input tensor {i}"
+            )
+    result = joined(tensors, dim)
+    if isinstance(out, Tensor) and not can_cast(result.dtype, out.dtype):
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {type_word(out.dtype)}")
+    return write_out("cat", out, result)
+
+
+@internal(grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")
+def joined(tensors: Any, dim: int) -> Tensor:
+    given = tensor_list(tensors, "cat")
+    if not given:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    return _join(_cat_plans, _cat_plan, given, dim)
+
+
+_cat = joined.op.impl  # cat itself has asked the modes already
+
+
+def _cat_plan(given: list[Tensor], dim: int) -> JoinPlan:
+    parts, axis, shape = _cat_shape(given, dim)
+    plan = JoinPlan()
+    plan.lay_out(given, shape, _channels_last(parts))
+    offset = 0
+    for i, t in enumerate(given):
+        if not _is_skipped(t):
+            n = t.shape[axis]
+            plan.add(i, t, (*shape[:axis], n, *shape[axis + 1 :]), plan.strides, offset)
+            offset += n * plan.strides[axis]
+    return plan
+
+
+def _share(part: Tensor, d: dtype) -> Tensor:
+    """A part of the gradient for a tensor of dtype `d`."""
+    return (part.real if part.dtype.is_complex and not d.is_complex else part).to(d)
+
+
+def _stack_backward(g: Tensor, tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
+    axis = wrap_dim(dim, len(g.shape))
+    wanted = zip(tensors_dtype, needs["tensors"])
+    return [_share(g.select(axis, i), d) if yes else None for i, (d, yes) in enumerate(wanted)]
+
+
+@primitive(grads={"tensors": _stack_backward}, out=True, method=False)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    """The tensors side by side along a new dimension."""
+    given = tensor_list(tensors, "stack")
+    if not given:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    return _join(_stack_plans, _stack_plan, given, dim)
+
+
+def _stack_plan(given: list[Tensor], dim: int) -> JoinPlan:
+    first = given[0].shape
+    axis = wrap_dim(dim, len(first) + 1)
+    for i, t in enumerate(given):
+        if t.shape != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at"
+                f" entry {i}"
+            )
+    plan = JoinPlan()
+    plan.lay_out(given, make_size((*first[:axis], len(given), *first[axis:])), False)
+    strides = (*plan.strides[:axis], *plan.strides[axis + 1 :])
+    for i, t in enumerate(given):
+        plan.add(i, t, first, strides, i * plan.strides[axis])
+    return plan
+
+
+def _non_empty(tensors: Any, name: str) -> list[Tensor]:
+    given = tensor_list(tensors, name)
+    if not given:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    return given
+
+
+@composite(out=True, method=False)
+def hstack(tensors: Any) -> Tensor:
+    """Side by side: along the first dimension of vectors, the second of anything else."""
+    given = [atleast_1d(t) for t in _non_empty(tensors, "hstack")]
+    return cat(given, 0 if len(given[0].shape) == 1 else 1)
+
+
+@composite(out=True, method=False, aliases=("row_stack",))
+def vstack(tensors: Any) -> Tensor:
+    """One below the other."""
+    return cat([atleast_2d(t) for t in _non_empty(tensors, "vstack")], 0)
+
+
+@composite(out=True, method=False)
+def dstack(tensors: Any) -> Tensor:
+    """One behind the other, along the third dimension."""
+    return cat([atleast_3d(t) for t in _non_empty(tensors, "dstack")], 2)
+
+
+@composite(out=True, method=False)
+def column_stack(tensors: Any) -> Tensor:
+    """Side by side, vectors as columns."""
+    given = _non_empty(tensors, "column_stack")
+    columns = [t.reshape(t.numel(), 1) if len(t.shape) <= 1 else t for t in given]
+    return hstack(columns)
+
+
+def _block_diag_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], needs: dict) -> list:
+    shares: list = []
+    row = column = 0
+    for shape, d, wanted in zip(tensors_shape, tensors_dtype, needs["tensors"]):
+        height, width = _matrix_shape(shape)
+        part = slice_dim(slice_dim(g, 0, row, row + height, 1), 1, column, column + width, 1) if wanted else None
+        shares.append(None if part is None else _share(part.reshape(shape), d))
+        row, column = row + height, column + width
+    return shares
+
+
+def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    return (shape[0], shape[1]) if len(shape) == 2 else (1, numel_of(shape))
+
+
+@internal(grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag")
+def block_diagonal(tensors: list[Tensor]) -> Tensor:
+    for i, t in enumerate(tensors):
+        if len(t.shape) > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.shape)}"
+                " dimensions"
+            )
+    where = _check_devices(tensors)
+    shapes = [_matrix_shape(t.shape) for t in tensors]
+    shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
+    out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))
+    offset = 0
+    if where is not cpu:
+        return out
+    for t, (height, width) in zip(tensors, shapes):
+        if t.numel():
+            copy_raw(out._view((height, width), out._strides, offset), t.reshape(height, width))
+        offset += height * out._strides[0] + width
+    return out
+
+
+@composite(method=False)
+def block_diag(*tensors: Any) -> Tensor:
+    """The matrices along the diagonal of one large matrix."""
+    given = tensor_list(
+        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors, "block_diag"
+    )
+    if not given:
+        return raw_empty(make_size((1, 0)), result_dtype((1.0,)))
+    return block_diagonal(given)

@@ -1,0 +1,441 @@
+"""Parts of tensors as views: narrow, split, chunk, unbind, unfold, diagonal."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ...core.layout import contiguous_format, wrap_dim
+from ...core.size import make_size
+from ...core.tensor import Tensor
+from ..machinery.arguments import as_int, as_ints, is_int
+from ..machinery.declare import composite, internal, primitive, view
+from ..machinery.inplace import raw_copy
+from ..machinery.view_op import SeveralViewsOp
+from .dimensions import slice_dim
+from .joining import cat, stack
+from .strided import spread
+
+
+@composite
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` indices of a dimension from `start` on."""
+    length = operator.index(length)  # a tensor of one integer will do
+    d, begin = narrow_bounds(input, dim, start, length)
+    return slice_dim(input, d, begin, begin + length, 1)
+
+
+def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int, int]:
+    n = len(input.shape)
+    if n == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if isinstance(start, Tensor):
+        if start.shape != () or start.dtype.category != 1:
+            raise RuntimeError("start must be an 0-dim integral Tensor.")
+        start = int(start.item())
+    d = wrap_dim(dim, n)
+    size = input.shape[d]
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -size <= start <= size:
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+    start += size if start < 0 else 0
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return d, start
+
+
+@primitive(
+    grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)},
+    out="exact",
+)
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of what narrow shows."""
+    if input.shape and dim >= len(input.shape):
+        raise RuntimeError(
+            f"narrow_copy: dimension {dim} is out of range for a tensor with {len(input.shape)} dimensions"
+        )
+    d, begin = narrow_bounds(input, dim, start, length)
+    return slice_dim(input, d, begin, begin + length, 1).clone()
+
+
+def _narrow_backward(g: Tensor, shape: Any, dim: int, start: int, length: int) -> Any:
+    return spread(g, shape, lambda t: narrow(t, dim, start, length))
+
+
+# -- several parts -------------------------------------------------------------------------------------------------
+
+
+def _joined_backward(g: tuple, input_shape: Any, dim: int, sizes: tuple[int, ...]) -> Any:
+    """The parts' gradients side by side; a part nobody used has a gradient of zero."""
+    known = next(part for part in g if part is not None)
+    parts = []
+    for part, n in zip(g, sizes):
+        shape = (*input_shape[:dim], n, *input_shape[dim + 1 :])
+        parts.append(known.new_zeros(shape) if part is None else part)
+    return cat(parts, dim)
+
+
+def _split_geometry(input: Tensor, dim: int, sizes: tuple[int, ...]) -> list[tuple]:
+    before, after = input.shape[:dim], input.shape[dim + 1 :]
+    step, offset = input._strides[dim], input._offset
+    parts = []
+    for n in sizes:
+        parts.append(((*before, n, *after), input._strides, offset))
+        offset += n * step
+    return parts
+
+
+split_even = SeveralViewsOp("split", _split_geometry, _joined_backward, "SplitBackward0")
+split_sized = SeveralViewsOp("split_with_sizes", _split_geometry, _joined_backward, "SplitWithSizesBackward0")
+
+
+def _copying(label: str) -> Any:
+    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
+        return tuple(part.clone() for part in split_even(input, dim, sizes))
+
+    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
+
+
+def _unsafe(label: str) -> Any:
+    """Views that do not know each other: writing one in place is the user's own responsibility."""
+
+    def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
+        parts = split_even(input, dim, sizes)
+        for part in parts:
+            part._base = None
+        return parts
+
+    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
+
+
+copy_even, copy_sized = _copying("SplitBackward0_copy"), _copying("SplitWithSizesBackward0_copy")
+unsafe_even, unsafe_sized = _unsafe("UnsafeSplitBackward0"), _unsafe("UnsafeSplitWithSizesBackward0")
+
+
+def even_sizes(input: Tensor, size: int, dim: int) -> tuple[int, tuple[int, ...]]:
+    """Pieces of `size`, the last one smaller if need be."""
+    if not input.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    if size < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    d = wrap_dim(dim, len(input.shape))
+    total = input.shape[d]
+    if size == 0:
+        if total:
+            raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}")
+        return d, (0,)
+    full, rest = divmod(total, size)
+    return d, (size,) * full + ((rest,) if rest or not full else ())
+
+
+def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ...]]:
+    parts = as_ints(sizes, "split_with_sizes", "split_sizes", 2)
+    if not input.shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = wrap_dim(dim, len(input.shape))
+    total = input.shape[d]
+    if any(n < 0 for n in parts):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(parts)}"
+        )
+    if sum(parts) != total:
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension {d}),"
+            f" but got split_sizes={list(parts)}"
+        )
+    return d, parts
+
+
+@composite(method=False)
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
+    """Views of consecutive pieces: of one size, or of the sizes listed."""
+    if is_int(split_size_or_sections):
+        return split_even(tensor, *even_sizes(tensor, int(split_size_or_sections), dim))
+    return split_sized(tensor, *given_sizes(tensor, split_size_or_sections, dim))
+
+
+@composite(function=False, name="_split_method")
+def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
+    return split(self, split_size, dim)
+
+
+Tensor.split = _split_method
+
+
+@composite
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+    """Views of consecutive pieces of the sizes listed."""
+    return split_sized(input, *given_sizes(input, split_sizes, dim))
+
+
+@composite(method=False, out=True)
+def split_copy(input: Tensor, split_size: int, dim: int = 0) -> tuple:
+    """Copies of consecutive pieces of one size."""
+    return copy_even(input, *even_sizes(input, split_size, dim))
+
+
+@composite(method=False, out=True)
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+    """Copies of consecutive pieces of the sizes listed."""
+    return copy_sized(input, *given_sizes(input, split_sizes, dim))
+
+
+@composite
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple:
+    """split whose results do not count as views."""
+    return unsafe_even(input, *even_sizes(input, split_size, dim))
+
+
+@composite
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
+    """split_with_sizes whose results do not count as views."""
+    return unsafe_sized(input, *given_sizes(input, split_sizes, dim))
+
+
+def _chunks(input: Tensor, chunks: int, dim: int) -> tuple[int, tuple[int, ...], bool]:
+    if not input.shape:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    d = wrap_dim(dim, len(input.shape))
+    total = input.shape[d]
+    if total == 0:
+        return d, (0,) * chunks, True
+    return *even_sizes(input, (total + chunks - 1) // chunks, d), False
+
+
+@composite
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """At most `chunks` equal pieces, as views."""
+    d, sizes, empty = _chunks(input, chunks, dim)
+    return (split_sized if empty else split_even)(input, d, sizes)
+
+
+@composite
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """chunk whose results do not count as views."""
+    d, sizes, empty = _chunks(input, chunks, dim)
+    return (unsafe_sized if empty else unsafe_even)(input, d, sizes)
+
+
+def _cut_points(input: Tensor, cuts: Any, d: int, name: str) -> list[int]:
+    """Where tensor_split cuts: given indices, or `cuts` pieces as equal as possible (the first ones larger)."""
+    total = input.shape[d]
+    if isinstance(cuts, Tensor):
+        if cuts.dtype.name != "int64":
+            raise RuntimeError(
+                f"{name} expected tensor_indices_or_sections to have dtype of long, but got"
+                f" {cuts.dtype.name.capitalize()}"
+            )
+        if len(cuts.shape) > 1:
+            raise RuntimeError(
+                f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but"
+                f" got a tensor with {len(cuts.shape)} dims"
+            )
+        cuts = cuts.tolist()
+    if not is_int(cuts):
+        return list(as_ints(cuts, name, "indices", 2))
+    pieces = int(cuts)
+    if pieces <= 0:
+        raise RuntimeError(f"number of sections must be larger than 0, got {pieces}")
+    small, larger = divmod(total, pieces)
+    points, at = [], 0
+    for i in range(pieces - 1):
+        at += small + (1 if i < larger else 0)
+        points.append(at)
+    return points
+
+
+def _clamped(index: int, total: int) -> int:
+    index += total if index < 0 else 0
+    return min(max(index, 0), total)
+
+
+@composite
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, **named: Any) -> tuple:
+    """Views cut at the given indices, or into as many pieces as said."""
+    cuts = named.get("sections", named.get("indices", named.get("tensor_indices_or_sections", indices_or_sections)))
+    if not input.shape:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    d = wrap_dim(dim, len(input.shape))
+    total = input.shape[d]
+    edges = [0, *_cut_points(input, cuts, d, "tensor_split"), total]
+    parts = []
+    for a, b in zip(edges, edges[1:]):
+        start, stop = _clamped(a, total), _clamped(b, total)
+        parts.append(slice_dim(input, d, start, max(start, stop), 1))
+    return tuple(parts)
+
+
+def _axis_split(name: str, input: Tensor, cuts: Any, axis: int, least: int) -> tuple:
+    if len(input.shape) < least:
+        raise RuntimeError(
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with"
+            f" {len(input.shape)} dimensions!"
+        )
+    if is_int(cuts):
+        pieces = int(cuts)
+        if pieces == 0 or input.shape[axis] % pieces:
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension"
+                f" {input.shape[axis]} is not divisible by the split_size {pieces}!"
+            )
+    return tensor_split(input, cuts, axis)
+
+
+@composite
+def hsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+    """tensor_split along columns (along the only dimension of a vector)."""
+    cuts = named.get("sections", named.get("indices", indices_or_sections))
+    return _axis_split("hsplit", input, cuts, 0 if len(input.shape) == 1 else 1, 1)
+
+
+@composite
+def vsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+    """tensor_split along rows."""
+    return _axis_split("vsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 0, 2)
+
+
+@composite
+def dsplit(input: Tensor, indices_or_sections: Any = None, **named: Any) -> tuple:
+    """tensor_split along the third dimension."""
+    return _axis_split("dsplit", input, named.get("sections", named.get("indices", indices_or_sections)), 2, 3)
+
+
+def _unbind_backward(g: tuple, input_shape: Any, dim: int) -> Any:
+    known = next((part for part in g if part is not None), None)
+    if known is None:
+        return None
+    d = wrap_dim(dim, len(input_shape))
+    shape = (*input_shape[:d], *input_shape[d + 1 :])
+    return stack([known.new_zeros(shape) if part is None else part for part in g], d)
+
+
+def _unbind_geometry(input: Tensor, d: int) -> list[tuple]:
+    shape = (*input.shape[:d], *input.shape[d + 1 :])
+    strides = (*input._strides[:d], *input._strides[d + 1 :])
+    return [(shape, strides, input._offset + i * input._strides[d]) for i in range(input.shape[d])]
+
+
+_unbind = SeveralViewsOp("unbind", _unbind_geometry, _unbind_backward, "UnbindBackward0")
+
+
+@composite(kind="view")
+def unbind(input: Tensor, dim: int = 0) -> tuple:
+    """Views of every index of a dimension."""
+    if not input.shape:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    return _unbind(input, wrap_dim(dim, len(input.shape)))
+
+
+@primitive(grads={"input": _unbind_backward}, label="UnbindBackward0_copy", method=False, out=True)
+def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
+    """Copies of every index of a dimension."""
+    return tuple(part.clone() for part in unbind(input, dim))
+
+
+# -- windows and diagonals -----------------------------------------------------------------------------------------
+
+
+@internal(grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)}, name="_unfold_backward")
+def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
+    """Every window's gradient added where the window lay."""
+    full = g.new_zeros(shape)
+    if not shape:
+        return full + g.reshape(()) if size else full
+    d = wrap_dim(dimension, len(shape))
+    windows = g.shape[d]
+    for k in range(size):  # within one offset k no two windows touch
+        target = slice_dim(full, d, k, k + (windows - 1) * step + 1, step)
+        target += g.select(-1, k)
+    return full
+
+
+@view(
+    grads={
+        "input": lambda g, input_shape, dimension, size, step: unfold_backward(g, input_shape, dimension, size, step)
+    },
+    function=False,
+)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of a dimension as a new last dimension."""
+    n = len(input.shape)
+    d = wrap_dim(dimension, n)
+    total = input.shape[d] if n else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > total:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {total} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    stride = input._strides[d] if n else 1
+    shape, strides = list(input.shape), list(input._strides)
+    if n:
+        shape[d], strides[d] = (total - size) // step + 1, stride * step
+    return input._view(make_size([*shape, size]), (*strides, stride), input._offset)
+
+
+def diagonal_geometry(input: Tensor, offset: int, dim1: int, dim2: int) -> tuple:
+    n = len(input.shape)
+    a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = input.shape[a], input.shape[b]
+    count = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
+    start = input._offset
+    if count:
+        start += offset * input._strides[b] if offset >= 0 else -offset * input._strides[a]
+    keep = [i for i in range(n) if i not in (a, b)]
+    shape = [input.shape[i] for i in keep] + [count]
+    strides = [input._strides[i] for i in keep] + [input._strides[a] + input._strides[b]]
+    return make_size(shape), tuple(strides), start
+
+
+def _diagonal_backward(g: Tensor, input_shape: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return spread(g, input_shape, lambda t: t.diagonal(offset, dim1, dim2))
+
+
+@view(grads={"input": _diagonal_backward})
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two dimensions as the last one."""
+    return input._view(*diagonal_geometry(input, offset, dim1, dim2))
+
+
+@primitive(grads={"input": _diagonal_backward}, label="DiagonalBackward0_copy", method=False, out=True)
+def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of the diagonal."""
+    return diagonal(input, offset, dim1, dim2).clone(memory_format=contiguous_format)
+
+
+@primitive(grads={"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)}, out=True)
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dimension's values on their diagonal."""
+    n = len(input.shape) + 1
+    a, b = wrap_dim(dim1, n), wrap_dim(dim2, n)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    side = (input.shape[-1] if input.shape else 1) + abs(offset)
+    shape = list(input.shape[:-1])
+    for d in sorted((a, b)):
+        shape.insert(d, side)
+    full = input.new_zeros(tuple(shape))
+    raw_copy(diagonal(full, offset, a, b), input)
+    return full
+
+
+@composite(out="exact")
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix with this vector on its diagonal, or a copy of a matrix's diagonal."""
+    offset = as_int(diagonal, "diag", "diagonal", 2)
+    if len(input.shape) == 1:
+        return diag_embed(input, offset)
+    if len(input.shape) == 2:
+        return diagonal_copy(input, offset)
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {len(input.shape)}D")
+
+
+@composite
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements of the tensor on its diagonal."""
+    return diag_embed(input.reshape(-1), offset)

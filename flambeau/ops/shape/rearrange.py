@@ -1,0 +1,376 @@
+"""Elements in another order or number: repeat, flip, roll, rot90, tril, triu, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.layout import channels_last_strides, contiguous_format, suggests_channels_last, wrap_dim
+from ...core.size import make_size
+from ...core.tensor import Tensor, copy_of_array, numel_of
+from ...core.tensor import empty as raw_empty
+from ...core.tensor import empty_strided as raw_empty_strided
+from ...kernels.library.pixels import mirrored_rows
+from ...kernels.library.triangle import triangle
+from ..creation.convert import copy_raw
+from ..creation.filled import empty_as, fill_raw
+from ..machinery.arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
+from ..machinery.declare import composite, internal, primitive
+from .dimensions import slice_dim
+from .joining import stack
+
+# -- repeating ------------------------------------------------------------------------------------------------------
+
+
+def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
+    lead = len(repeats) - len(input_shape)
+    split: list[int] = []
+    dims: list[int] = []
+    for i, times in enumerate(repeats):
+        size = input_shape[i - lead] if i >= lead else 1
+        dims.append(len(split))
+        split += [times, size]
+    if 0 in repeats:
+        return g.new_zeros(input_shape)
+    return g.reshape(split).sum(dims).reshape(input_shape)
+
+
+@internal(grads={"input": _repeat_backward}, label="RepeatBackward0", name="_repeat")
+def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
+    lead = len(repeats) - len(input.shape)
+    padded = (1,) * lead + tuple(input.shape)
+    strides = (0,) * lead + input._strides
+    out = raw_empty(make_size([n * r for n, r in zip(padded, repeats)]), input.dtype, input.device)
+    if input.device is not cpu or 0 in out.shape:
+        return out
+    # The result seen as (r0, n0, r1, n1, ...): the source has stride 0 along the repeats.
+    shape: list[int] = []
+    target: list[int] = []
+    source: list[int] = []
+    for n, r, from_stride, to_stride in zip(padded, repeats, strides, out._strides):
+        shape += [r, n]
+        target += [to_stride * n, to_stride]
+        source += [0, from_stride]
+    copy_raw(out._view(make_size(shape), tuple(target), 0), input._view(make_size(shape), tuple(source), input._offset))
+    return out
+
+
+@composite(function=False)
+def repeat(self: Tensor, *repeats: Any, **named: Any) -> Tensor:
+    """The tensor repeated along each dimension, new ones in front if more are given."""
+    times = varargs_ints(collected(repeats, named, "repeats", "repeat"), "repeat", "repeats")
+    if len(times) < len(self.shape):
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    if any(r < 0 for r in times):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(times)}: {list(times)}")
+    return repeat_times(self, times)
+
+
+@composite
+def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """repeat, with ones in front if fewer numbers than dimensions are given."""
+    times = varargs_ints(collected(dims, named, "dims", "tile"), "tile", "dims", 2)
+    return repeat(input, (1,) * (len(input.shape) - len(times)) + tuple(times))
+
+
+@composite
+def repeat_interleave(
+    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element repeated in place."""
+    if repeats is None:
+        return _interleaved_indices(input, output_size)
+    if dim is None:
+        input, dim = input.flatten(), 0
+    d = wrap_dim(dim, len(input.shape))
+    if not input.shape:
+        input = input.reshape(1)
+    if is_int(repeats) or (isinstance(repeats, Tensor) and repeats.numel() == 1 and not isinstance(repeats, int)):
+        times = int(repeats)
+        if times < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        if output_size is not None and output_size != input.shape[d] * times:
+            raise RuntimeError(
+                f"allocated size does not match required size: {output_size} given, {input.shape[d] * times} needed"
+            )
+        wide = input.unsqueeze(d + 1)
+        wide = wide.expand((*wide.shape[: d + 1], times, *wide.shape[d + 2 :]))
+        return wide.clone(memory_format=contiguous_format).flatten(d, d + 1)
+    if not isinstance(repeats, Tensor):
+        repeats = input.new_tensor(repeats, dtype=dt.int64)
+    if len(repeats.shape) > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if repeats.shape[0] != input.shape[d]:
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = {repeats.shape[0]} and"
+            f" input.size({d}) = {input.shape[d]}"
+        )
+    return input.index_select(d, _interleaved_indices(repeats, output_size))
+
+
+def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
+    if len(repeats.shape) != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError("repeats has to be Long or Int tensor")
+    counts = repeats._array()
+    if (counts < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    if output_size is not None and output_size != counts.sum():
+        raise RuntimeError("allocated size does not match required size")
+    return copy_of_array(np.repeat(np.arange(len(counts)), counts), repeats.dtype)
+
+
+@composite(method=False)
+def unravel_index(indices: Any, shape: Any) -> tuple:
+    """Positions in the flattened order as one coordinate per dimension."""
+    need_tensor("unravel_index", indices, "indices")
+    sizes = (shape,) if is_int(shape) else shape
+    if not isinstance(sizes, Sequence):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for n in sizes:
+        if not is_int(n):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
+    if indices.dtype.category > 1 or indices.dtype is dt.bool_:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    flat: Any = indices.to(dt.int64)
+    coordinates = []
+    for n in reversed(sizes):
+        coordinates.append(flat % n)
+        flat = flat // n
+    if not coordinates:
+        return ()
+    return stack(list(reversed(coordinates)), -1).unbind(-1)
+
+
+# -- reversing and rotating ----------------------------------------------------------------------------------------
+
+
+@internal(grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", name="_flip")
+def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+    out = empty_as(input)
+    if input.device is not cpu or 0 in out.shape:
+        return out
+    if dims == (len(out.shape) - 1,) and input._contig and out._contig and input.dtype in _MIRRORED:
+        rows = out.numel() // out.shape[-1]
+        mirrored_rows(out, input, rows, min(rows, 8), out.shape[-1])
+        return out
+    # Writing backwards: negative strides on the output, starting at its last element of each flipped dimension.
+    strides, offset = list(out._strides), out._offset
+    for d in dims:
+        offset += (out.shape[d] - 1) * strides[d]
+        strides[d] = -strides[d]
+    copy_raw(reversed_view(out, tuple(strides), offset), input)
+    return out
+
+
+_MIRRORED = (dt.uint8, dt.int16, dt.int32, dt.int64, dt.float32, dt.float64)
+
+
+def reversed_view(t: Tensor, strides: tuple[int, ...], offset: int) -> Tensor:
+    """A header with negative strides: only kernels that take any strides may see it."""
+    header = t._view(t.shape, strides, offset)
+    header._contig = False
+    return header
+
+
+@composite
+def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """The order of elements reversed along the given dimensions."""
+    listed = varargs_ints(collected(dims, named, "dims", "flip"), "flip", "dims", 2)
+    wrapped = tuple([wrap_dim(d, len(input.shape)) for d in listed])
+    if len(set(wrapped)) != len(wrapped):
+        repeated = next(d for d in wrapped if wrapped.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    return flip_dims(input, tuple(d for d in wrapped if input.shape))
+
+
+@composite
+def fliplr(input: Tensor) -> Tensor:
+    """Columns in reverse order."""
+    if len(input.shape) < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, (1,))
+
+
+@composite
+def flipud(input: Tensor) -> Tensor:
+    """Rows in reverse order."""
+    if len(input.shape) < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, (0,))
+
+
+@internal(
+    grads={"input": lambda g, shifts, dims: roll_dims(g, tuple(-s for s in shifts), dims)},
+    label="RollBackward0",
+    name="_roll",
+)
+def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
+    """Cyclic shifts: each dimension is two blocks that change places, so the result is 2**k block copies."""
+    out = raw_empty(input.shape, input.dtype, input.device)
+    if input.device is not cpu or 0 in input.shape:
+        return out
+    total: dict[int, int] = {}
+    for s, d in zip(shifts, dims):
+        total[d] = total.get(d, 0) + s
+    pieces = [(input, out)]
+    for d, shift in total.items():
+        size = input.shape[d]
+        k = shift % size
+        if k:
+            pieces = [
+                (slice_dim(a, d, start, stop), slice_dim(b, d, to, to + stop - start))
+                for a, b in pieces
+                for start, stop, to in ((0, size - k, k), (size - k, size, 0))
+            ]
+    for source, target in pieces:
+        copy_raw(target, source)
+    return out
+
+
+@composite
+def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """Elements shifted cyclically along the given dimensions (or along all, flattened)."""
+    amounts = (int(shifts),) if is_int(shifts) else as_ints(shifts, "roll", "shifts", 2)
+    axes = () if dims is None else (int(dims),) if is_int(dims) else as_ints(dims, "roll", "dims", 3)
+    if not amounts:
+        raise RuntimeError("`shifts` required")
+    if not axes and len(amounts) == 1:
+        return _rolled_flat(input, amounts)
+    if len(axes) != len(amounts):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(amounts)}, dims:{len(axes)}")
+    if not input.shape:
+        for d in axes:
+            wrap_dim(d, 0, allow_scalar=False)
+    return roll_dims(input, amounts, tuple([wrap_dim(d, len(input.shape)) for d in axes]))
+
+
+@internal(
+    grads={"input": lambda g, shifts: _rolled_flat(g, tuple(-s for s in shifts))},
+    label="RollBackward0",
+    name="_roll_flat",
+)
+def _rolled_flat(input: Tensor, shifts: tuple[int, ...]) -> Tensor:
+    return roll_dims(input.reshape(-1), shifts, (0,)).view(input.shape)
+
+
+def _rot90_backward(g: Tensor, k: int, dims: Any) -> Any:
+    return g.rot90(-k, dims)
+
+
+@primitive(grads={"input": _rot90_backward})
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    """A plane rotated by k quarter turns."""
+    axes = as_ints(dims, "rot90", "dims", 3)
+    n = len(input.shape)
+    if len(axes) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(axes)}")
+    if n < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {n}")
+    a, b = (wrap_dim(d, n) for d in axes)
+    if a == b:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {axes[0]} and dim1 = {axes[1]}")
+    turns = k % 4
+    if turns == 1:
+        return flip_dims(input, (b,)).transpose(a, b)
+    if turns == 2:
+        return flip_dims(input, (a, b))
+    if turns == 3:
+        return flip_dims(input, (a,)).transpose(a, b)
+    return input.clone(memory_format=contiguous_format)
+
+
+# -- triangles -----------------------------------------------------------------------------------------------------
+
+
+def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
+    name = "triu" if upper else "tril"
+    if len(input.shape) < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+    out = raw_empty(input.shape, input.dtype, input.device)
+    if input.device is cpu and 0 not in out.shape:
+        rows, columns = input.shape[-2:]
+        source = input if input._contig else input.contiguous()
+        diagonal = max(-rows, min(diagonal, columns))
+        if input.dtype.is_complex:
+            cut = (np.triu if upper else np.tril)(source._array(), diagonal)
+            out._array()[...] = cut
+        else:
+            triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
+    return out
+
+
+@primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact")
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of matrices, zeros elsewhere."""
+    return _triangle(input, diagonal, False)
+
+
+@primitive(grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact")
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of matrices, zeros elsewhere."""
+    return _triangle(input, diagonal, True)
+
+
+# -- padding -------------------------------------------------------------------------------------------------------
+
+
+def _pad_backward(g: Tensor, pad: Any) -> Any:
+    return constant_pad_nd(g, tuple(-p for p in pad), 0)
+
+
+@primitive(grads={"input": _pad_backward}, method=False)
+def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
+    """A border of `value` around the last dimensions; negative numbers cut off instead."""
+    widths = as_ints(pad, "constant_pad_nd", "pad", 2)
+    fill = as_number(value, "constant_pad_nd", "value", 3)
+    n = len(input.shape)
+    if len(widths) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(widths)}")
+    if len(widths) // 2 > n:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is"
+            f" {len(widths)} while the input has {n} dimensions."
+        )
+    shape = list(input.shape)
+    source, cuts = input, []
+    for i in range(len(widths) // 2):
+        d = n - 1 - i
+        before, after = widths[2 * i], widths[2 * i + 1]
+        shape[d] += before + after
+        if shape[d] < 0:
+            raise RuntimeError(
+                f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
+                f" output size, which is invalid. Check dimension {d} of your input."
+            )
+        if before < 0 or after < 0:
+            start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
+            if stop < start:
+                raise RuntimeError("narrow(): length must be non-negative.")
+            source = slice_dim(source, d, start, stop)
+        cuts.append((d, max(before, 0)))
+    return _padded(input, source, shape, cuts, fill)
+
+
+def _padded(input: Tensor, source: Tensor, shape: list[int], cuts: list[tuple[int, int]], fill: Any) -> Tensor:
+    if len(shape) in (4, 5) and suggests_channels_last(input.shape, input._strides):
+        out = raw_empty_strided(make_size(shape), channels_last_strides(tuple(shape)), input.dtype, input.device)
+    else:
+        out = raw_empty(make_size(shape), input.dtype, input.device)
+    if input.device is not cpu:
+        return out
+    if numel_of(source.shape) != numel_of(out.shape):
+        fill_raw(out, fill)
+    target = out
+    for d, start in cuts:
+        target = slice_dim(target, d, start, start + source.shape[d])
+    if 0 not in source.shape:
+        copy_raw(target, source)
+    return out

@@ -1,0 +1,81 @@
+"""Views of any strides, and the derivative all views have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.layout import memory_span
+from ...core.size import Size, make_size
+from ...core.tensor import Tensor, copy_of_array
+from ..creation.convert import check_bounds, copy_raw
+from ..machinery.arguments import as_int, as_ints
+from ..machinery.declare import internal, view
+
+
+@internal(grads={"part": lambda g, place: place(g)}, name="_spread")
+def spread(part: Tensor, shape: Any, place: Any) -> Tensor:
+    """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
+    full = part.new_zeros(shape)
+    copy_raw(place(full), part)
+    return full
+
+
+def _as_strided_backward(
+    g: Tensor, size: Any, stride: Any, storage_offset: Any, input_shape: Any, input_strides: Any, input_offset: int
+) -> Any:
+    """Sum the gradient back to the memory cells, then read them through the input's own geometry."""
+    offset = input_offset if storage_offset is None else storage_offset
+    low = min(offset, input_offset)
+    high = max(memory_span(size, stride, offset)[1], memory_span(input_shape, input_strides, input_offset)[1])
+    if _may_repeat(size, stride):
+        where = cell_numbers(size, stride, offset - low)
+        cells = g.new_zeros((max(high - low, 1),)).index_add(0, where.reshape(-1), g.reshape(-1))
+    else:
+        cells = spread(g, (max(high - low, 1),), lambda t: t.as_strided(size, stride, offset - low))
+    if _may_repeat(input_shape, input_strides):  # several input elements share a cell: each gets an equal part
+        own = cell_numbers(input_shape, input_strides, input_offset - low).reshape(-1)
+        count = g.new_zeros((max(high - low, 1),)).index_add(0, own, g.new_ones((own.numel(),)))
+        cells = cells / count.clamp(min=1)
+    return cells.as_strided(input_shape, input_strides, input_offset - low)
+
+
+def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether two indices may name one cell: false only when each stride is larger than all faster ones span."""
+    reach = 0
+    for stride, n in sorted((s, n) for n, s in zip(shape, strides) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def cell_numbers(shape: Any, strides: Any, offset: int) -> Any:
+    """The memory cell of every element, as an int64 tensor of that shape."""
+    span = memory_span(shape, strides, offset)[1]
+    return copy_of_array(np.arange(span), dt.int64)._view(make_size(shape), tuple(strides), offset).contiguous()
+
+
+@view(grads={"input": _as_strided_backward})
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view with any shape, strides and offset that stay inside the storage."""
+    return input._view(*strided_geometry(input, size, stride, storage_offset, "as_strided"))
+
+
+def strided_geometry(
+    input: Tensor, size: Any, stride: Any, offset: Any, name: str
+) -> tuple[Size, tuple[int, ...], int]:
+    shape, strides = as_ints(size, name, "size", 2), as_ints(stride, name, "stride", 3)
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} strides"
+        )
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"{name}: sizes must be non-negative, got {list(shape)}")
+    if any(s < 0 for s in strides):
+        raise RuntimeError(f"{name}: Negative strides are not supported at the moment, got strides: {list(strides)}")
+    start = input._offset if offset is None else as_int(offset, name, "storage_offset", 4)
+    check_bounds(input._storage, shape, strides, start, input.dtype)
+    return make_size(shape), tuple(strides), start

@@ -1,0 +1,1 @@
+"""Spectra, frames of signals and windows."""

@@ -1,0 +1,94 @@
+"""Window functions for spectra: how strongly each sample of a frame counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import float64
+from ...core.layout import strided
+from ...core.promotion import get_default_dtype
+from ...core.tensor import Tensor, copy_of_array
+from ..creation.filled import finish
+from ..machinery.arguments import Options, as_int, as_number, read_options
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word
+
+# Formulas take the positions n of the samples and the last position; they are computed in double precision.
+
+
+def cosines(n: np.ndarray, last: float, a: Sequence[float]) -> np.ndarray:
+    total = np.zeros(len(n))
+    for i, factor in enumerate(a):
+        total += (-1) ** i * factor * np.cos(2 * math.pi * i * n / last)
+    return total
+
+
+def triangle(n: np.ndarray, last: float) -> np.ndarray:
+    return 1 - np.abs(2 * n / last - 1)
+
+
+def bessel(n: np.ndarray, last: float, beta: float) -> np.ndarray:
+    position = (n - last / 2) / (last / 2)
+    return np.i0(beta * np.sqrt(np.maximum(0, 1 - position * position))) / np.i0(beta)
+
+
+def samples(length: int, periodic: bool, formula: Callable, *parameters: Any) -> np.ndarray:
+    """A window of `length` samples; a periodic one is a symmetric one that is one sample longer, cut at the end."""
+    if length <= 1:
+        return np.ones(length)
+    return formula(np.arange(length, dtype=np.float64), float(length if periodic else length - 1), *parameters)
+
+
+def as_window(values: np.ndarray, options: Options) -> Tensor:
+    d = options.dtype or get_default_dtype()
+    result = copy_of_array(values, float64).to(d)
+    return finish(result if options.device is None else result.to(options.device), options.requires_grad)
+
+
+def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], formula: Callable, *rest: Any) -> Tensor:
+    length = as_int(length, name, "window_length", 1)
+    if options.get("layout", strided) not in (strided, None):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {options['layout']}")
+    chosen = read_options(name, options)
+    if chosen.dtype is not None and chosen.dtype.category != 2:
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {type_word(chosen.dtype)}")
+    if length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
+    return as_window(samples(length, periodic, formula, *rest), chosen)
+
+
+@composite(kind="creation", method=False)
+def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
+    """One period of a raised cosine."""
+    return _window("hann_window", window_length, periodic, options, cosines, (0.5, 0.5))
+
+
+@composite(kind="creation", method=False)
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
+) -> Tensor:
+    """A raised cosine that does not go down to zero."""
+    alpha, beta = (float(as_number(v, "hamming_window", "alpha", 3)) for v in (alpha, beta))
+    return _window("hamming_window", window_length, periodic, options, cosines, (alpha, beta))
+
+
+@composite(kind="creation", method=False)
+def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
+    """Two cosines, with smaller side lobes than Hann's window."""
+    return _window("blackman_window", window_length, periodic, options, cosines, (0.42, 0.5, 0.08))
+
+
+@composite(kind="creation", method=False)
+def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
+    """A triangle."""
+    return _window("bartlett_window", window_length, periodic, options, triangle)
+
+
+@composite(kind="creation", method=False)
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
+    """Kaiser's window; a larger beta makes it narrower."""
+    return _window("kaiser_window", window_length, periodic, options, bessel, float(beta))

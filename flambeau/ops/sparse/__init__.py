@@ -1,0 +1,1 @@
+"""COO and compressed tensors: what they are made of and what operators do with them."""

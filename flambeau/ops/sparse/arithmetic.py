@@ -1,0 +1,435 @@
+"""Arithmetic with COO tensors: sums, products, quotients, functions that keep zeros, in place too."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core.graph import grad_mode, gradient_edge
+from ...core.layout import broadcast_shapes
+from ...core.promotion import can_cast, result_dtype
+from ...core.size import make_size
+from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
+from ...core.tensor import Tensor
+from ..creation.filled import fill_raw
+from ..machinery.dtype_rules import type_word
+from ..machinery.formula import camel
+from ..machinery.inplace import assign, check_history_writable, rebase_history
+from ..machinery.record import OPS
+from ..machinery.sparse_dispatch import sparse_form
+from ..shape.joining import cat
+from .coo import (
+    add_at,
+    clone,
+    coalesce,
+    coo_from_parts,
+    new_values,
+    values_at,
+    values_in_place_of,
+    with_values,
+)
+from .index import entry_keys, index_tensor, merged, places_of
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def _reduced(g: Tensor, like: Any, factor: Any = 1) -> Tensor:
+    """A gradient in an operand's dtype."""
+    g = g if factor == 1 else g * factor
+    return g if g.dtype is like else g.to(like)
+
+
+@sparse_form(
+    "add",
+    grads={
+        "input": lambda g, input_dtype: _reduced(g, input_dtype),
+        "other": lambda g, other_dtype, alpha: _reduced(g, other_dtype, alpha),
+    },
+    label="AddBackward0",
+)
+def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    if isinstance(input, SparseCsr) and isinstance(other, Tensor) and not isinstance(other, SparseTensor):
+        return _strided_plus_sparse(other if alpha == 1 else other * alpha, input, 1)
+    if not isinstance(other, SparseTensor):
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    if not isinstance(input, SparseTensor):
+        return _strided_plus_sparse(input, other, alpha)
+    _check_alike(input, other)
+    d = result_dtype((input, other))
+    if isinstance(input, SparseCoo) and isinstance(other, SparseCoo):
+        return _sum(input, other, alpha, d)
+    total = _sum(input.to_sparse_coo(), other.to_sparse_coo(), alpha, d)
+    return total.to_sparse(layout=input.layout)
+
+
+def _check_alike(a: SparseTensor, b: SparseTensor) -> None:
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"add: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != {list(b.shape)}"
+        )
+    if not (isinstance(a, SparseCoo) and isinstance(b, SparseCoo)) or not (
+        a._values_part.shape[0] and b._values_part.shape[0]
+    ):
+        return
+    if a._index_part.shape[0] != b._index_part.shape[0]:
+        raise RuntimeError(
+            "add: expected 'self' and 'other' to have same density, but 'self' has"
+            f" {a._index_part.shape[0]} sparse dimensions while 'other' has {b._index_part.shape[0]} sparse dimensions"
+        )
+
+
+def _sum(a: SparseCoo, b: SparseCoo, alpha: Any, d: Any) -> SparseCoo:
+    """Equal places that meet share an entry; values that are not laid out in order are only listed one after the other."""
+    left, right = a._values_part.to(d), b._values_part.to(d)
+    right = right if alpha == 1 else right * alpha
+    for nothing, other, values in ((a, b, right), (b, a, left)):
+        if not nothing._values_part.shape[0]:
+            return new_coo(other._index_part.clone(), values.clone(), a.shape, other._is_coalesced, other._in_bounds)
+    if not (a._values_part._contig and b._values_part._contig):
+        indices = cat((a._index_part, b._index_part), 1)
+        return new_coo(indices, cat((left, right), 0), a.shape, False, a._in_bounds and b._in_bounds)
+    keys_a, keys_b = entry_keys(a), entry_keys(b)
+    place_a, place_b, total = merged(keys_a, keys_b)
+    values = fill_raw(new_values(left, (total, *left.shape[1:])), 0)
+    add_at(values, place_a, left)
+    add_at(values, place_b, right)
+    keys = np.empty(total, np.int64)
+    keys[place_a], keys[place_b] = keys_a, keys_b
+    indices = index_tensor(places_of(keys, tuple(a.shape[: a._index_part.shape[0]])))
+    return new_coo(indices, values, a.shape, a._is_coalesced and b._is_coalesced)
+
+
+def _check_strided(input: Tensor, other: Tensor) -> None:
+    if input.shape != other.shape:
+        raise RuntimeError(
+            f"add: expected 'self' and 'other' to have same size, but self has size {list(input.shape)} while other has"
+            f" size {list(other.shape)} (FYI: dense-sparse addition does not currently support broadcasting)"
+        )
+
+
+def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
+    _check_strided(input, other)
+    d = result_dtype((input, other))
+    out = new_values(input.to(d), input.shape)
+    out.copy_(input)
+    _accumulate(out, other, alpha)
+    return out
+
+
+def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> None:
+    """out += alpha * other for contiguous memory."""
+    coo = other if isinstance(other, SparseCoo) else other.to_sparse_coo()
+    values = coo._values_part.to(out.dtype)
+    add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
+
+
+@sparse_form("sub")
+def sub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
+    return add(input, other, alpha=-alpha)
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+def _mul_grad(g: Tensor, other: Any, shape: Any, d: Any) -> Tensor:
+    result = g * (other.conj() if isinstance(other, Tensor) and other.dtype.is_complex else other)
+    if result.shape != shape:
+        result = result.to_dense().sum_to_size(shape) if result.is_sparse else result.sum_to_size(shape)
+    return result if result.dtype is d else result.to(d)
+
+
+@sparse_form(
+    "mul",
+    grads={
+        "input": lambda g, other, input_shape, input_dtype: _mul_grad(g, other, input_shape, input_dtype),
+        "other": lambda g, input, other_shape, other_dtype: _mul_grad(g, input, other_shape, other_dtype),
+    },
+    label="MulBackward0",
+)
+def mul(input: Any, other: Any) -> Tensor:
+    if not isinstance(input, SparseTensor) or (isinstance(other, SparseTensor) and not input.shape):
+        input, other = other, input
+    if isinstance(other, SparseTensor) and not other.shape and input.shape:
+        other = other.to_dense()
+    if not isinstance(other, Tensor) or not (other.shape or isinstance(other, SparseTensor)):
+        return with_values(input, _times(input, other, lambda v, x: v * x))
+    if isinstance(input, SparseCsr) or isinstance(other, SparseCsr):
+        factor = other.to_sparse_coo() if isinstance(other, SparseTensor) else other
+        return mul(input.to_sparse_coo(), factor).to_sparse(layout=input.layout)
+    if isinstance(other, SparseCoo):
+        return _times_sparse(input, other)
+    if len(other.shape) > len(input.shape):
+        input = _repeated(input, tuple(other.shape[: len(other.shape) - len(input.shape)]))
+    if broadcast_shapes(input.shape, other.shape) != input.shape:
+        raise NotImplementedError(
+            f"mul(): a sparse tensor of shape {list(input.shape)} cannot be broadcast to a dense one of shape"
+            f" {list(other.shape)}"
+        )
+    entry_keys(input)  # checks the bounds
+    picked = values_at(other.expand(input.shape), input._index_part, np.zeros(0, np.int64))
+    return with_values(input, input._values_part * picked)
+
+
+def _repeated(t: SparseCoo, sizes: tuple[int, ...]) -> SparseCoo:
+    """The tensor once for each place of new dimensions before its own."""
+    count, nnz = math.prod(sizes), t._values_part.shape[0]
+    before = np.repeat(np.indices(sizes).reshape(len(sizes), count), nnz, 1)
+    rows = np.concatenate([before, np.tile(t._index_part._array(), count)])
+    values = t._values_part.repeat(count, *[1] * (len(t._values_part.shape) - 1))
+    return new_coo(index_tensor(rows), values, make_size((*sizes, *t.shape)), t._is_coalesced, t._in_bounds)
+
+
+def _times(t: SparseTensor, other: Any, combine: Any) -> Tensor:
+    """The values combined with a number or 0-dim tensor: the tensor's own dimensions decide the dtype, not the values'."""
+    d = combine(new_values(t._values_part, (1,) * max(len(t.shape), 1)).fill_(1), other).dtype
+    return combine(t._values_part.to(d), other.to(d) if isinstance(other, Tensor) else other)
+
+
+def _times_sparse(a: SparseCoo, b: SparseCoo) -> SparseCoo:
+    sparse = a._index_part.shape[0]
+    if a.shape[:sparse] != b.shape[:sparse] or b._index_part.shape[0] != sparse or len(a.shape) != len(b.shape):
+        raise RuntimeError(
+            "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, number of sparse"
+            " dimensions, and shape of sparse dimensions"
+        )
+    keep, look = _walked(a, b)
+    keys, held = entry_keys(keep), coalesce(look)
+    at = np.isin(keys, entry_keys(held)) if keep._is_coalesced else np.ones(keys.size, bool)
+    kept = index_tensor(np.flatnonzero(at))
+    values = keep._values_part.index_select(0, kept)
+    indices = keep._index_part.index_select(1, kept)
+    shape = make_size(broadcast_shapes(a.shape, b.shape))
+    return new_coo(indices, values * values_at(held, indices, keys[at]), shape, keep._is_coalesced)
+
+
+def _walked(a: SparseCoo, b: SparseCoo) -> tuple[SparseCoo, SparseCoo]:
+    """Which factor's entries the product lists: the uncoalesced one, or the shorter."""
+    if a._is_coalesced == b._is_coalesced:
+        shorter = a._is_coalesced or a._values_part.shape[0] <= b._values_part.shape[0]
+        return (a, b) if shorter else (b, a)
+    return (b, a) if a._is_coalesced else (a, b)
+
+
+def _div_grad(g: Tensor, other: Any, d: Any, rounding_mode: Any) -> Tensor:
+    if rounding_mode is not None:
+        return OPS["zeros_like"].function(g)
+    result = g / other
+    return result if result.dtype is d else result.to(d)
+
+
+def _divisor_grad(g: Tensor, input: Any, other: Tensor) -> Tensor:
+    return -(g * input).sum() / (other * other)
+
+
+@sparse_form(
+    "div",
+    grads={
+        "input": lambda g, other, input_dtype, rounding_mode: _div_grad(g, other, input_dtype, rounding_mode),
+        "other": _divisor_grad,
+    },
+    label="DivBackward0",
+)
+def div(input: Any, other: Any, rounding_mode: Any = None) -> Tensor:
+    if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and other.shape):
+        shape = list(other.shape) if isinstance(other, Tensor) else []
+        raise RuntimeError(
+            f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {shape} for divisor)"
+        )
+    if rounding_mode is not None and isinstance(input, SparseCoo):
+        input = coalesce(input)
+    divide = OPS["div"].function
+    return with_values(input, _times(input, other, lambda v, x: divide(v, x, rounding_mode=rounding_mode)))
+
+
+@sparse_form("floor_divide")
+def floor_divide(input: Any, other: Any) -> Tensor:
+    if isinstance(other, SparseTensor):
+        raise RuntimeError("Sparse floor division requires a scalar or zero-dim dense tensor divisor")
+    return div(input, other, rounding_mode="floor")
+
+
+@sparse_form("neg", grads={"input": lambda g: -g}, label="NegBackward0")
+def neg(input: SparseTensor) -> Tensor:
+    return with_values(input, -input._values_part)
+
+
+@sparse_form("positive", "conj", "conj_physical")
+def positive(input: SparseTensor) -> Tensor:
+    if not input.dtype.is_complex:
+        return input
+    return with_values(input, input._values_part.conj())
+
+
+# -- functions that are zero at zero ---------------------------------------------------------------------------------
+
+# Applied to the values of the coalesced tensor: f(a + b) is not f(a) + f(b).
+_KEEP_ZERO = (
+    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac", "isinf",
+    "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "rad2deg", "relu", "round", "sgn", "sign", "signbit", "sin",
+    "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+
+
+def apply_to_values(input: SparseTensor, function: Any, name: str) -> Tensor:
+    """A tensor with the same places and function(values): differentiable through the values. `name` is the operator's."""
+    t: Any = coalesce(input) if isinstance(input, SparseCoo) else input
+    changed = function(t.values())
+    if isinstance(t, SparseCoo):
+        result = coo_from_parts(changed, t._index_part, t.shape, True, True)
+        if result.grad_fn is not None:
+            result.grad_fn.label = camel(name) + "Backward0"  # what users know this step as
+        return result
+    return values_in_place_of(changed, t.detach())
+
+
+def _declare_unary(name: str) -> None:
+    @sparse_form(name)
+    def apply(input: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
+        return apply_to_values(input, lambda v: OPS[name].function(v, *args, **kwargs), name)
+
+    @sparse_form(name + "_")
+    def apply_inplace(self: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_history_writable(self)
+        if isinstance(self, SparseCoo) and not self._is_coalesced:
+            raise RuntimeError(f"{name}_ requires coalesced input")
+        return become(self, apply(self, *args, **kwargs), name + "_")
+
+
+for _name in _KEEP_ZERO:
+    _declare_unary(_name)
+
+
+@sparse_form("pow")
+def power(input: Any, exponent: Any) -> Tensor:
+    if not isinstance(input, SparseTensor) or isinstance(exponent, Tensor):
+        raise NotImplementedError("pow() of sparse tensors takes a number as exponent")
+    if exponent == 0:
+        raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
+    return apply_to_values(input, lambda v: v**exponent, "pow")
+
+
+@sparse_form("square")
+def square(input: SparseTensor) -> Tensor:
+    return power(input, 2)
+
+
+# -- in place ----------------------------------------------------------------------------------------------------------
+
+
+def become(t: Any, result: Any, name: str) -> Any:
+    """The in-place form for sparse tensors: `t` takes the entries and the history of `result`."""
+    check_history_writable(t)
+    if type(result) is not type(t):
+        raise RuntimeError(f"{name}: the result has layout {result.layout!r}, not {t.layout!r}")
+    if not can_cast(result.dtype, t.dtype):
+        raise RuntimeError(
+            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(t.dtype)}"
+        )
+    if result.dtype is not t.dtype:
+        result = result.to(t.dtype)
+    edge = gradient_edge(result) if grad_mode.enabled and result._autograd is not None else None
+    t.shape = result.shape
+    t._take_parts(result)
+    t._bump(name)
+    if edge is not None:
+        rebase_history(t, edge[0], edge[1])
+    return t
+
+
+@sparse_form("add_")
+def add_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return _added(self, other, alpha, "add_")
+
+
+@sparse_form("sub_")
+def sub_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return _added(self, other, -alpha, "sub_")
+
+
+def _added(self: Tensor, other: Any, alpha: Any, name: str) -> Tensor:
+    if isinstance(other, Tensor):
+        d = result_dtype((self, other))
+        if not can_cast(d, self.dtype):
+            raise RuntimeError(
+                f"Can't convert result type {type_word(d)} to output {type_word(self.dtype)} in add operation"
+            )
+    if isinstance(self, SparseTensor):
+        check_history_writable(self)
+        return become(self, add(self, other, alpha=alpha), name)
+    check_history_writable(self)
+    _check_strided(self, other)
+    records = grad_mode.enabled and (self.requires_grad or other.requires_grad)
+    if records or not self._contig:
+        return assign(self, add(self, other, alpha=alpha), name)
+    _accumulate(self, other, alpha)
+    self._bump(name)
+    return self
+
+
+@sparse_form("mul_")
+def mul_(self: Tensor, other: Any) -> Tensor:
+    if not isinstance(self, SparseTensor):
+        check_history_writable(self)
+        return assign(self, mul(self, other).to_dense(), "mul_")
+    return _rescaled(self, other, mul, "mul_")
+
+
+@sparse_form("div_")
+def div_(self: Tensor, other: Any, rounding_mode: Any = None) -> Tensor:
+    return _rescaled(self, other, lambda a, b: div(a, b, rounding_mode=rounding_mode), "div_")
+
+
+def _rescaled(self: Any, other: Any, combine: Any, name: str) -> Any:
+    check_history_writable(self)
+    result = combine(self, other)
+    if isinstance(result, SparseTensor) and not can_cast(result.dtype, self.dtype):
+        raise RuntimeError(
+            f"dtype of values ({type_word(result.dtype)}) must match dtype of sparse tensor ({type_word(self.dtype)})"
+        )
+    return become(self, result, name)
+
+
+@sparse_form("floor_divide_")
+def floor_divide_(self: Tensor, other: Any) -> Tensor:
+    return _rescaled(self, other, floor_divide, "floor_divide_")
+
+
+@sparse_form("neg_")
+def neg_(self: Any) -> Any:
+    check_history_writable(self)
+    return become(self, neg(self), "neg_")
+
+
+@sparse_form("conj_physical_")
+def _conjugate_in_place(self: Tensor) -> Tensor:
+    if self.dtype.is_complex:
+        raise RuntimeError(
+            "conj_physical_(): a sparse complex tensor cannot be conjugated in place; use conj_physical()"
+        )
+    return self
+
+
+@sparse_form("zero_")
+def zero_(self: Any) -> Any:
+    check_history_writable(self)
+    if isinstance(self, SparseCsr):
+        return become(self, with_values(self, self._values_part * 0), "zero_")
+    return become(self, OPS["zeros_like"].function(self), "zero_")
+
+
+@sparse_form("copy_")
+def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    if isinstance(self, SparseTensor) and type(self) is type(src):
+        check_history_writable(self)
+        if self.shape != src.shape:
+            raise RuntimeError(
+                f"copy_(): a sparse tensor of shape {list(src.shape)} cannot be copied into one of shape"
+                f" {list(self.shape)}"
+            )
+        return become(self, clone(src).to(self.dtype), "copy_")
+    raise RuntimeError(
+        "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+        f"{self.type()} and src type = {src.type()}"
+    )

@@ -1,0 +1,482 @@
+"""COO tensors: making them, taking them apart, and the way to and from strided tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu.threads import get_num_threads
+from ...core import dtype as dt
+from ...core.device import cpu, default_device
+from ...core.layout import sparse_coo, sparse_csc, sparse_csr, strided
+from ...core.promotion import get_default_dtype
+from ...core.size import Size, make_size
+from ...core.sparse import Invariants, SparseCoo, SparseTensor, empty_coo, new_coo, new_csr
+from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.library import sparse as kernels
+from ..creation.construct import from_data
+from ..creation.convert import CASTS
+from ..creation.filled import fill_raw, finish
+from ..machinery.arguments import as_int, as_ints, as_shape, read_options
+from ..machinery.declare import composite
+from ..machinery.inplace import check_history_writable
+from ..machinery.memory import dense
+from ..machinery.primitive import Primitive
+from ..machinery.sparse_dispatch import sparse_form
+from .index import entry_keys, found_at, grouped, index_tensor, keys_of
+
+# -- values at places ------------------------------------------------------------------------------------------------
+
+
+def add_at(out: Tensor, keys: np.ndarray, values: Tensor) -> None:
+    """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys lie inside."""
+    width = numel_of(values.shape[1:])
+    rows = numel_of(out.shape) // width if width else 0
+    if not keys.size or not rows:
+        return
+    if out.dtype.is_complex or out.dtype is dt.bool_:
+        add = np.logical_or if out.dtype is dt.bool_ else np.add
+        add.at(out._array().reshape(rows, width), keys, values._array().reshape(-1, width))
+        return
+    parts = 1 if keys.size * width < 1 << 16 else get_num_threads()
+    kernels.add_rows(out, keys, dense(values), keys.size, rows, width, parts)
+
+
+def values_at(source: Tensor, indices: Tensor, keys: np.ndarray) -> Tensor:
+    """What `source` (strided or COO) holds at the places of a COO index: differentiable."""
+    if not isinstance(source, SparseCoo):
+        if not indices.shape[0]:
+            return source.unsqueeze(0).expand((indices.shape[1], *source.shape))
+        return source[tuple(indices)]
+    held = coalesce(source)
+    at, found = found_at(entry_keys(held), keys)
+    if not held._values_part.shape[0]:
+        return held.values().new_zeros((keys.size, *held._values_part.shape[1:]))
+    picked = held.values().index_select(0, index_tensor(at))
+    mask = from_data(found, dt.bool_, cpu).reshape((-1,) + (1,) * (len(picked.shape) - 1))
+    return picked.masked_fill(~mask, 0)
+
+
+# -- construction ------------------------------------------------------------------------------------------------------
+
+
+def _constructor_grad(g: Tensor, indices: Tensor, shape: Size) -> Tensor:
+    probe = new_coo(indices, indices, shape)
+    return values_at(g, indices, entry_keys(probe))
+
+
+def _from_parts(values: Tensor, indices: Tensor, shape: Size, coalesced: bool, in_bounds: bool) -> SparseCoo:
+    return new_coo(indices._bare_alias(), values._bare_alias(), shape, coalesced, in_bounds)
+
+
+coo_from_parts = Primitive(_from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0")
+
+
+def _as_part(data: Any, d: Any, where: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data.to(device=where or data.device, dtype=d or data.dtype)
+    return from_data(data, d, where or cpu)
+
+
+def _inferred_size(indices: Tensor, values: Tensor) -> Size:
+    rows = indices._array()
+    if rows.shape[1]:
+        if rows.size and rows.min() < 0:
+            raise RuntimeError(f"found negative index {rows.min()} for dim {int(np.argmin(rows.min(1)))}")
+        sizes = [int(n) + 1 for n in rows.max(1)]
+    else:
+        sizes = [0] * rows.shape[0]
+    return make_size((*sizes, *values.shape[1:]))
+
+
+def _check_parts(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
+    if len(indices.shape) != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    nnz = indices.shape[1]
+    if nnz != values.shape[0]:
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {nnz}, nnz from values: {values.shape[0]}"
+        )
+    sparse, dense_dims = indices.shape[0], len(values.shape) - 1
+    if sparse + dense_dims != len(shape):
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, sparse_dim = {sparse},"
+            f" dense_dim = {dense_dims}"
+        )
+    if tuple(values.shape[1:]) != tuple(shape[sparse:]):
+        raise RuntimeError(f"values has incorrect size, expected {[nnz, *shape[sparse:]]}, got {list(values.shape)}")
+
+
+@composite(kind="creation", method=False)
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+    **options: Any,
+) -> Tensor:
+    """A sparse tensor with `values[k]` at the place that column k of `indices` names; equal places add up.
+
+    >>> sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 0.]])
+    """
+    chosen = read_options("sparse_coo_tensor", {k: v for k, v in options.items() if k != "layout"})
+    if values is None:
+        shape = _shape(indices if size is None else size, 1)
+        return finish(
+            empty_coo(shape, chosen.dtype or get_default_dtype(), None, chosen.device or default_device()),
+            chosen.requires_grad,
+        )
+    value_part = _as_part(values, chosen.dtype, chosen.device)
+    index_part = _as_part(indices, dt.int64, chosen.device or value_part.device)
+    if not value_part.shape:
+        value_part = value_part.unsqueeze(0)
+    if len(index_part.shape) != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(index_part.shape)}")
+    shape = _inferred_size(index_part, value_part) if size is None else _shape(size, 3)
+    _check_parts(index_part, value_part, shape)
+    flag = bool(is_coalesced) or index_part.shape[1] < 2
+    result = coo_from_parts(value_part, index_part, shape, flag, False)
+    if Invariants.checked if check_invariants is None else check_invariants:
+        check_invariants_of(result)
+    return finish(result, chosen.requires_grad)
+
+
+def _shape(size: Any, position: int) -> Size:
+    shape = as_ints(size, "sparse_coo_tensor", "size", position)
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    return make_size(shape)
+
+
+def check_invariants_of(t: SparseCoo) -> None:
+    """Raise unless all indices lie inside the tensor and, if it calls itself coalesced, are sorted and distinct."""
+    keys = entry_keys(t)
+    if t._is_coalesced and (keys[1:] <= keys[:-1]).any():
+        raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+def layout_word(t: Tensor) -> str:
+    return {"strided": "Strided", "sparse_coo": "Sparse", "sparse_csr": "SparseCsr", "sparse_csc": "SparseCsc"}[
+        repr(t.layout).removeprefix("torch.")
+    ]
+
+
+def need_coo(t: Tensor, name: str) -> SparseCoo:
+    if not isinstance(t, SparseCoo):
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got {layout_word(t)}")
+    return t
+
+
+def _coalesced(input: SparseCoo) -> SparseCoo:
+    keys = entry_keys(input)
+    order, group, first = grouped(keys)
+    indices = index_tensor(input._index_part._array()[:, order[first]])
+    values = input._values_part
+    summed = fill_raw(new_values(values, (first.size, *values.shape[1:])), 0)
+    add_at(summed, group, values.index_select(0, index_tensor(order)) if keys.size else values)
+    return new_coo(indices, summed, input.shape, coalesced=True)
+
+
+def new_values(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return empty(make_size(shape), like.dtype, like.device)
+
+
+_coalesce = Primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0")
+
+
+@composite(function=False)
+def coalesce(self: Tensor) -> Tensor:
+    """The same tensor with every place listed once, in order; itself if it is that already."""
+    t = need_coo(self, "coalesce")
+    return t if t._is_coalesced else _coalesce(t)
+
+
+def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
+    """The places of any sparse tensor as a COO index, and their keys."""
+    if isinstance(t, SparseCoo):
+        return t._index_part, entry_keys(t)
+    counts = np.diff(t._compressed_part._array())
+    lines, places = np.repeat(np.arange(counts.size), counts), t._plain_part._array()
+    rows = np.stack([lines, places] if t.layout is sparse_csr else [places, lines])
+    return index_tensor(rows), keys_of(rows, t.shape)
+
+
+def _pattern_grad(g: Any, like: Any) -> Tensor:
+    if isinstance(g, SparseTensor) and not isinstance(g, SparseCoo):
+        g = g.to_sparse_coo()
+    return values_at(g, *listed_places(like))
+
+
+# The places of `like` with other values.
+values_in_place_of = Primitive(
+    lambda values, like: with_values(like, values._bare_alias()),
+    {"values": _pattern_grad},
+    "SparseCompressedTensorBackward0",
+)
+
+
+def _values_grad(g: Tensor, input: Tensor) -> Tensor:
+    held: Any = input
+    if not isinstance(held, SparseCoo):
+        return values_in_place_of(g, held.detach())
+    return coo_from_parts(g, held._index_part, held.shape, held._is_coalesced, True)
+
+
+values_of = Primitive(lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0")
+
+
+def _coalesced_only(self: Tensor, name: str) -> SparseCoo:
+    t = need_coo(self, name)
+    if not t._is_coalesced:
+        raise RuntimeError(f"Cannot get {name} on an uncoalesced tensor, please call .coalesce() first")
+    return t
+
+
+@composite(function=False)
+def indices(self: Tensor) -> Tensor:
+    """The places of a coalesced tensor, one per column."""
+    return _coalesced_only(self, "indices")._index_part._bare_alias()
+
+
+@composite(function=False)
+def values(self: Tensor) -> Tensor:
+    """The values of a coalesced (or compressed) tensor."""
+    if not isinstance(self, SparseTensor):
+        raise RuntimeError(f"values expected sparse tensor layout but got {layout_word(self)}")
+    return values_of(_coalesced_only(self, "values") if isinstance(self, SparseCoo) else self)
+
+
+def _sparse_only(self: Tensor, name: str) -> Any:
+    if not isinstance(self, SparseTensor if name == "_nnz" else SparseCoo):
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'CPU' backend.")
+    return self
+
+
+@composite(function=False)
+def _indices(self: Tensor) -> Tensor:
+    """The places, one per column, as they were given."""
+    return _sparse_only(self, "_indices")._index_part._bare_alias()
+
+
+@composite(function=False)
+def _values(self: Tensor) -> Tensor:
+    """The values as they were given, outside autograd."""
+    return _sparse_only(self, "_values")._values_part._bare_alias()
+
+
+@composite(function=False)
+def _nnz(self: Tensor) -> int:
+    """How many entries are listed."""
+    return _sparse_only(self, "_nnz")._values_part.shape[0]
+
+
+@composite(function=False)
+def is_coalesced(self: Tensor) -> bool:
+    """Whether every place is listed once, in order."""
+    return need_coo(self, "is_coalesced")._is_coalesced
+
+
+@composite(function=False)
+def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
+    """Say that a tensor is (or is not) coalesced, without looking."""
+    need_coo(self, "_coalesced_")._is_coalesced = bool(coalesced)
+    return self
+
+
+# -- strided and back --------------------------------------------------------------------------------------------------
+
+
+def _to_dense_grad(g: Tensor, input: Tensor, masked_grad: Any) -> Tensor:
+    held: Any = input
+    if masked_grad is False:
+        return g.to_sparse(held._index_part.shape[0])
+    return g.sparse_mask(coalesce(held).detach())
+
+
+def _dense(input: SparseCoo, masked_grad: Any = None) -> Tensor:
+    out = fill_raw(empty(input.shape, input.dtype, input.device), 0)
+    add_at(out, entry_keys(input), input._values_part)
+    return out
+
+
+coo_to_dense = Primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0")
+
+
+def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
+    array = input._array()
+    shape = input.shape
+    rest = tuple(range(sparse_dim, len(shape)))
+    kept = (array != 0).any(rest) if rest else array != 0
+    if input.dtype is dt.bfloat16:  # its bits: a negative zero is zero, too
+        kept = ((array & 0x7FFF) != 0).any(rest) if rest else (array & 0x7FFF) != 0
+    found = index_tensor(np.stack(np.nonzero(kept)) if sparse_dim else np.zeros((0, int(kept.sum())), np.int64))
+    return new_coo(found, values_at(input._bare_alias(), found, np.zeros(0)), shape, coalesced=True)
+
+
+_to_coo = Primitive(_strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1")
+
+
+def strided_to_coo(input: Tensor, sparse_dim: int | None) -> Tensor:
+    n = len(input.shape)
+    count = n if sparse_dim is None else as_int(sparse_dim, "to_sparse", "sparse_dim", 1)
+    if n and count == 0:
+        raise RuntimeError("dense_to_sparse: sparse_dim argument must be in >0 when self.dim()>0")
+    if not 0 <= count <= n:
+        raise RuntimeError(f"dense_to_sparse: sparse_dim argument must be in [0,{n}] range, but {count} is given")
+    return _to_coo(input, count)
+
+
+def _mask_grad(g: Tensor, input: Tensor, mask: Tensor) -> Tensor:
+    masked = g.sparse_mask(mask)
+    return masked if isinstance(input, SparseCoo) else masked.to_dense()
+
+
+def _masked(input: Tensor, mask: SparseCoo) -> SparseCoo:
+    keys = entry_keys(mask)
+    index = mask._index_part.clone()
+    return new_coo(index, values_at(input, index, keys).clone(), mask.shape, mask._is_coalesced)
+
+
+_sparse_mask = Primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0")
+
+
+@composite(function=False)
+def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
+    """The entries of this tensor at the places that `mask` lists."""
+    _sparse_only(mask, "_nnz")
+    if self.shape != mask.shape:
+        raise RuntimeError(
+            f"sparse_mask(): operands have incompatible sizes; self has size {list(self.shape)} but mask has size"
+            f" {list(mask.shape)}"
+        )
+    if isinstance(mask, SparseCoo):
+        return _sparse_mask(self, mask)
+    source = self.to_sparse_coo() if isinstance(self, SparseTensor) else self
+    return values_in_place_of(values_at(source, *listed_places(mask)), mask.detach())
+
+
+# -- shapes and copies -------------------------------------------------------------------------------------------------
+
+
+@sparse_form("clone", grads={"input": lambda g: g}, label="CloneBackward0")
+def clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
+    return rebuilt(input, [p.clone() for p in input._parts()])
+
+
+def rebuilt(t: Any, parts: Any) -> Any:
+    """A tensor of the same layout and shape made of other parts."""
+    if isinstance(t, SparseCoo):
+        index, values = parts
+        return new_coo(index, values, t.shape, t._is_coalesced, t._in_bounds)
+    compressed, plain, values = parts
+    return new_csr(compressed, plain, values, t.shape, t.layout)
+
+
+def with_values(t: Any, values: Tensor) -> Any:
+    """The same places with other values."""
+    return rebuilt(t, [*t._parts()[:-1], values])
+
+
+@sparse_form("convert", grads={"input": lambda g, input_dtype: g.to(input_dtype)}, label="ToCopyBackward0")
+def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
+    if where is not input.device:
+        raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
+    parts = input._parts()
+    return rebuilt(input, [*(p.clone() for p in parts[:-1]), parts[-1].to(d, copy=True)])
+
+
+def _declare_cast(name: str, d: Any) -> None:
+    @sparse_form(name)
+    def cast(self: SparseTensor, memory_format: Any = None) -> Any:
+        return self if self.dtype is d else convert(self, d, self.device, None)
+
+
+for _name, _dtype in CASTS.items():
+    _declare_cast(_name, _dtype)
+
+
+def _resized(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> tuple[SparseCoo, Any]:
+    """The tensor to resize, and its new shape."""
+    t = need_coo(self, "sparse_resize_")
+    check_history_writable(t)
+    shape = _shape(size, 1)
+    if len(shape) != sparse_dim + dense_dim:
+        raise RuntimeError(
+            "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = "
+            f"{len(shape)}, sparse_dim = {sparse_dim}, dense_dim = {dense_dim}"
+        )
+    return t, shape
+
+
+@composite(function=False)
+def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Give a sparse tensor a larger shape, or any shape if it has no entries."""
+    t, shape = _resized(self, size, sparse_dim, dense_dim)
+    if not t._values_part.shape[0]:
+        return _cleared(t, shape, sparse_dim)
+    if (
+        t._index_part.shape[0] != sparse_dim
+        or any(a < b for a, b in zip(shape, t.shape))
+        or (tuple(shape[sparse_dim:]) != tuple(t.shape[sparse_dim:]))
+    ):
+        raise RuntimeError(
+            f"changing the shape of a non-empty sparse tensor from {list(t.shape)} to {list(shape)} is not supported:"
+            " sparse dimensions may only grow"
+        )
+    t.shape = shape
+    t._bump("sparse_resize_")
+    return t
+
+
+def _cleared(t: SparseCoo, shape: tuple[int, ...], sparse_dim: int) -> SparseCoo:
+    t._take_parts(empty_coo(shape, t.dtype, sparse_dim, t.device))
+    t.shape = make_size(shape)
+    t._bump("sparse_resize_and_clear_")
+    return t
+
+
+@composite(function=False)
+def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
+    """Give a sparse tensor another shape, without entries."""
+    return _cleared(*_resized(self, size, sparse_dim, dense_dim), sparse_dim)
+
+
+@sparse_form("zeros", "empty")
+def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
+    shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "zeros")
+    kind = options.pop("layout", sparse_coo)  # or out= is a sparse tensor
+    chosen = read_options("zeros", options)
+    where, d = chosen.device or default_device(), chosen.dtype or get_default_dtype()
+    made = empty_coo(shape, d, None, where) if kind is sparse_coo else _empty_compressed(shape, d, kind, where)
+    return finish(made, chosen.requires_grad)
+
+
+def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTensor:
+    if kind not in (sparse_csr, sparse_csc) or len(shape) != 2:
+        raise NotImplementedError(f"zeros of shape {list(shape)} with layout {kind!r} are not implemented")
+    lines = shape[0] if kind is sparse_csr else shape[1]
+    starts, places = (fill_raw(empty(make_size((n,)), dt.int64, where), 0) for n in (lines + 1, 0))
+    return new_csr(starts, places, empty(make_size((0,)), d, where), shape, kind)
+
+
+@sparse_form("zeros_like", "empty_like")
+def zeros_like(input: Tensor, **options: Any) -> Tensor:
+    kind = options.pop("layout", input.layout)
+    if options.pop("memory_format", None) is not None:
+        raise RuntimeError("memory format option is only supported by strided tensors")
+    chosen = read_options("zeros_like", options)
+    d, where = chosen.dtype or input.dtype, chosen.device or input.device
+    if kind is strided:
+        return finish(fill_raw(empty(input.shape, d, where), 0), chosen.requires_grad)
+    if kind is not sparse_coo:
+        return finish(_empty_compressed(input.shape, d, kind, where), chosen.requires_grad)
+    count = input._index_part.shape[0] if isinstance(input, SparseCoo) else None
+    return finish(empty_coo(input.shape, d, count, where), chosen.requires_grad)

@@ -1,0 +1,224 @@
+"""Compressed sparse matrices (CSR, CSC): making them, and the way to and from the other layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import default_device
+from ...core.layout import layout, sparse_coo, sparse_csc, sparse_csr, strided
+from ...core.size import make_size
+from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo, new_csr
+from ...core.tensor import Tensor
+from ..creation.construct import from_data
+from ..creation.filled import finish
+from ..machinery.arguments import as_ints, read_options
+from ..machinery.declare import composite
+from ..machinery.primitive import Primitive
+from .coo import coalesce, layout_word, strided_to_coo, values_in_place_of
+from .index import index_tensor
+
+_LINES = {sparse_csr: ("crow_indices", "col_indices"), sparse_csc: ("ccol_indices", "row_indices")}
+
+
+# -- construction ------------------------------------------------------------------------------------------------------
+
+
+def _index(data: Any) -> Tensor:
+    t = data if isinstance(data, Tensor) else from_data(data, dt.int64, default_device())
+    if t.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError(f"compressed and plain indices must be int32 or int64, got {t.dtype}")
+    return t
+
+
+def check_compressed(compressed: Tensor, plain: Tensor, values: Tensor, shape: Any, kind: layout) -> None:
+    """Raise unless the parts describe a matrix: native kernels rely on it."""
+    first, second = _LINES[kind]
+    lines, across = (shape[0], shape[1]) if kind is sparse_csr else (shape[1], shape[0])
+    starts, places = compressed._array(), plain._array()
+    nnz = values.shape[0]
+    if starts.shape != (lines + 1,):
+        raise RuntimeError(
+            f"{first}.shape[-1] must be equal to the number of lines + 1 = {lines + 1}, but got {list(starts.shape)}"
+        )
+    if places.shape != (nnz,):
+        raise RuntimeError(
+            f"{second} and values must have the same number of elements, got {list(places.shape)} and {nnz}"
+        )
+    if starts[0] != 0 or starts[-1] != nnz or (np.diff(starts) < 0).any():
+        raise RuntimeError(f"{first} must rise from 0 to nnz = {nnz}, but got {starts.tolist()[:16]}")
+    if nnz and (places.min() < 0 or places.max() >= across):
+        raise RuntimeError(f"{second} must lie in [0, {across}), but got {places.min()} to {places.max()}")
+
+
+def _compressed(
+    compressed: Any, plain: Any, values: Any, size: Any, kind: layout, options: dict[str, Any], name: str
+) -> Tensor:
+    options.pop("check_invariants", None)
+    chosen = read_options(name, {k: v for k, v in options.items() if k != "layout"})
+    starts, places = _index(compressed), _index(plain)
+    held = values if isinstance(values, Tensor) else from_data(values, chosen.dtype, starts.device)
+    held = held.to(chosen.dtype) if chosen.dtype is not None else held
+    if len(starts.shape) != 1 or len(held.shape) != 1:
+        raise NotImplementedError(f"{name}(): batches and dense dimensions are not implemented")
+    if size is None:
+        across = int(places._array().max()) + 1 if places.shape[0] else 0
+        lines = starts.shape[0] - 1
+        size = (lines, across) if kind is sparse_csr else (across, lines)
+    shape = make_size(as_ints(size, name, "size", 4))
+    if len(shape) != 2:
+        raise RuntimeError(f"{name}(): size must have 2 dimensions, got {list(shape)}")
+    check_compressed(starts, places, held, shape, kind)
+    like = new_csr(starts._bare_alias(), places._bare_alias(), held.detach(), shape, kind)
+    return finish(values_in_place_of(held, like), chosen.requires_grad)
+
+
+@composite(kind="creation", method=False)
+def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
+    """A sparse matrix in compressed rows: the entries of row i are those from crow_indices[i] to crow_indices[i + 1]."""
+    return _compressed(crow_indices, col_indices, values, size, sparse_csr, options, "sparse_csr_tensor")
+
+
+@composite(kind="creation", method=False)
+def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
+    """A sparse matrix in compressed columns."""
+    return _compressed(ccol_indices, row_indices, values, size, sparse_csc, options, "sparse_csc_tensor")
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def line_of_entries(starts: Tensor) -> Tensor:
+    counts = np.diff(starts._array())
+    return index_tensor(np.repeat(np.arange(counts.size), counts))
+
+
+def _part(self: Tensor, name: str, kind: layout, which: str) -> Tensor:
+    if not isinstance(self, SparseCsr) or self.layout is not kind:
+        words = "row" if kind is sparse_csr else "column"
+        raise RuntimeError(f"{name} expected sparse {words} compressed tensor layout but got {layout_word(self)}")
+    return getattr(self, which)._bare_alias()
+
+
+@composite(function=False)
+def crow_indices(self: Tensor) -> Tensor:
+    """Where each row of a CSR matrix starts."""
+    return _part(self, "crow_indices", sparse_csr, "_compressed_part")
+
+
+@composite(function=False)
+def col_indices(self: Tensor) -> Tensor:
+    """The column of each entry of a CSR matrix."""
+    return _part(self, "col_indices", sparse_csr, "_plain_part")
+
+
+@composite(function=False)
+def ccol_indices(self: Tensor) -> Tensor:
+    """Where each column of a CSC matrix starts."""
+    return _part(self, "ccol_indices", sparse_csc, "_compressed_part")
+
+
+@composite(function=False)
+def row_indices(self: Tensor) -> Tensor:
+    """The row of each entry of a CSC matrix."""
+    return _part(self, "row_indices", sparse_csc, "_plain_part")
+
+
+# -- conversions -------------------------------------------------------------------------------------------------------
+
+
+def csr_to_coo(input: SparseCsr) -> SparseCoo:
+    lines = line_of_entries(input._compressed_part)._array()
+    places = input._plain_part._array()
+    if input.layout is sparse_csr:
+        return new_coo(index_tensor(np.stack([lines, places])), input._values_part, input.shape, _sorted(input))
+    order = np.lexsort((lines, places))
+    indices = index_tensor(np.stack([places[order], lines[order]]))
+    return new_coo(indices, input._values_part.index_select(0, index_tensor(order)), input.shape, True)
+
+
+def _sorted(input: SparseCsr) -> bool:
+    """Whether the entries of every line are in order, each place once."""
+    places, starts = input._plain_part._array(), input._compressed_part._array()
+    rising = np.ones(places.size, bool)
+    rising[1:] = places[1:] > places[:-1]
+    rising[starts[:-1][starts[:-1] < places.size]] = True
+    return bool(rising.all())
+
+
+_csr_to_coo = Primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0")
+
+
+def _back(g: Any, input: Any) -> Tensor:
+    """A gradient in the layout of `input`."""
+    return g.to_sparse(layout=input.layout) if isinstance(input, SparseTensor) else g.to_dense()
+
+
+def _coo_to_compressed(input: Any, kind: layout) -> SparseCsr:
+    t: Any = coalesce(input)
+    t.check_bounds()
+    rows, columns = t._index_part._array()
+    values = t._values_part
+    if kind is sparse_csc:
+        order = np.lexsort((rows, columns))
+        rows, columns, values = columns[order], rows[order], values.index_select(0, index_tensor(order))
+    lines = t.shape[0] if kind is sparse_csr else t.shape[1]
+    starts = np.searchsorted(rows, np.arange(lines + 1))
+    return new_csr(index_tensor(starts), index_tensor(columns), values.clone(), t.shape, kind)
+
+
+_to_compressed = Primitive(
+    _coo_to_compressed,
+    {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g},
+    "ToSparseBackward0",
+)
+
+
+def as_coo(t: Any) -> Any:
+    return _csr_to_coo(t) if isinstance(t, SparseCsr) else t
+
+
+@composite(function=False)
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+) -> Tensor:
+    """The entries that are not zero, in a sparse layout (COO unless told otherwise)."""
+    if isinstance(sparse_dim, type(sparse_coo)):
+        sparse_dim, layout = None, sparse_dim
+    kind = sparse_coo if layout is None else layout
+    if kind is self.layout:
+        if isinstance(self, SparseCoo) and sparse_dim not in (None, self._index_part.shape[0]):
+            raise RuntimeError(
+                "to_sparse: conversion from Sparse to Sparse with sparse_dim argument !=self.sparse_dim() is not supported"
+            )
+        return self
+    if blocksize is not None or dense_dim:
+        raise NotImplementedError("to_sparse(): blocks and dense dimensions are not implemented")
+    coo = as_coo(self) if isinstance(self, SparseTensor) else strided_to_coo(self, sparse_dim)
+    if kind is sparse_coo:
+        return coo
+    if kind not in _LINES:
+        raise NotImplementedError(f"to_sparse(): layout {kind!r} is not implemented")
+    if len(self.shape) != 2:
+        raise RuntimeError(f"to_sparse(): a matrix is needed for layout {kind!r}, got {len(self.shape)} dimensions")
+    return _to_compressed(coo, kind)
+
+
+@composite(function=False)
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The entries that are not zero, in coordinate layout."""
+    return self.to_sparse()
+
+
+@composite(function=False)
+def to_sparse_csr(self: Tensor, dense_dim: Any = None) -> Tensor:
+    """The entries that are not zero, in compressed rows."""
+    return self.to_sparse(layout=sparse_csr, dense_dim=dense_dim)
+
+
+@composite(function=False)
+def to_sparse_csc(self: Tensor, dense_dim: Any = None) -> Tensor:
+    """The entries that are not zero, in compressed columns."""
+    return self.to_sparse(layout=sparse_csc, dense_dim=dense_dim)

@@ -1,0 +1,179 @@
+"""Methods that sparse tensors have in place of the strided ones: those that never look at memory, and Python's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ...core import printing
+from ...core.device import default_device
+from ...core.layout import sparse_csr
+from ...core.promotion import get_default_dtype
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, empty_coo, new_coo, new_csr
+from ...core.tensor import Tensor
+from ..creation.filled import finish
+from ..machinery.arguments import as_shape, read_options
+from ..machinery.sparse_dispatch import sparse_form
+from ..methods.python_protocol import rebuild_subclass
+from .arithmetic import become
+from .coo import coo_to_dense, rebuilt
+from .csr import as_coo
+from .shape import getitem
+
+
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+    """The strided tensor with the same elements."""
+    if dtype is not None:
+        raise RuntimeError("dtype argument is not supported by sparse_to_dense")
+    return coo_to_dense(as_coo(self), masked_grad)
+
+
+def sparse_dim(self: Any) -> int:
+    return self._index_part.shape[0] if isinstance(self, SparseCoo) else 2
+
+
+def dense_dim(self: Any) -> int:
+    return len(self._values_part.shape) - 1
+
+
+def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
+    shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "new_zeros")
+    chosen = read_options("new_zeros", options)
+    t = empty_coo(shape, chosen.dtype or self.dtype, None, chosen.device or self.device)
+    return finish(t, chosen.requires_grad)
+
+
+def _refuse_fill(self: Any, *size: Any, **options: Any) -> Tensor:
+    raise NotImplementedError(
+        "Could not run 'aten::fill_' with arguments from the 'SparseCPU' backend: a sparse tensor cannot be full of a value"
+    )
+
+
+def get_data(self: Any) -> Tensor:
+    """The same entries outside autograd."""
+    t = self._bare_alias()
+    t._storage = type(self._storage)()
+    return t
+
+
+def set_data(self: Any, value: Tensor) -> None:
+    self._adopt(value)
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+
+def text(self: Any, *, tensor_contents: str | None = None) -> str:
+    names = ("indices", "values")
+    if isinstance(self, SparseCsr):
+        rows = self.layout is sparse_csr
+        names = ("crow_indices", "col_indices", "values") if rows else ("ccol_indices", "row_indices", "values")  # type: ignore[assignment]
+    grad_fn = self.grad_fn
+    meta = self.device.type == "meta"
+    components = [
+        printing.Component(n, None if meta else p._array(), p.dtype, p.shape) for n, p in zip(names, self._parts())
+    ]
+    return printing.sparse_repr(
+        components,
+        layout=repr(self.layout),
+        size=self.shape,
+        nnz=None if meta else self._values_part.shape[0],
+        default_float_dtype=get_default_dtype(),
+        requires_grad=self.requires_grad,
+        grad_fn_name=None if grad_fn is None else grad_fn.name(),
+        device=None if self.device is default_device() else str(self.device),
+        prefix="Parameter containing:\ntensor(" if getattr(self, "_is_param", False) else "tensor(",
+    )
+
+
+def rebuild_sparse(kind: Any, parts: Any, shape: tuple, coalesced: Any, requires_grad: bool) -> Tensor:
+    """The inverse of pickling."""
+    t: Any
+    if len(parts) == 3:
+        compressed, plain, values = parts
+        t = new_csr(compressed, plain, values, shape, kind)
+    else:
+        index, values = parts
+        t = new_coo(index, values, shape, bool(coalesced), False)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def reduce_ex(self: Any, protocol: int) -> tuple:
+    if self.requires_grad and self.grad_fn is not None:
+        raise RuntimeError("cannot pickle a tensor that is not a graph leaf: use tensor.detach() first")
+    coalesced = self._is_coalesced if isinstance(self, SparseCoo) else None
+    args = (self.layout, self._parts(), tuple(self.shape), coalesced, self.requires_grad)
+    if not self.__dict__:
+        return (rebuild_sparse, args)
+    return (rebuild_subclass, (rebuild_sparse, type(self), args, dict(self.__dict__)))
+
+
+def shallow_copy(self: Any) -> Tensor:
+    t = self._bare_alias()
+    if self.requires_grad:
+        t.requires_grad = True
+    t.__dict__.update(self.__dict__)
+    return t
+
+
+def deep_copy(self: Any, memo: dict) -> Tensor:
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+        )
+    t = rebuilt(self, [copy.deepcopy(p, memo) for p in self._parts()])
+    if self.requires_grad:
+        t.requires_grad = True
+    if self.grad is not None:
+        t._ensure_autograd().grad = copy.deepcopy(self.grad, memo)
+    memo[id(self)] = t
+    t.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return t
+
+
+def _no_numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise TypeError(
+        f"can't convert {'Sparse' if self.is_sparse else repr(self.layout)} layout tensor to numpy. Use Tensor.to_dense() first."
+    )
+
+
+def _no_export(self: Any, **kwargs: Any) -> Any:
+    raise BufferError("Can't export tensors with layout other than torch.strided")
+
+
+@sparse_form("tolist", "apply_", "map_")
+def _no_elements(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+
+@sparse_form("t_")
+def t_(self: Any) -> Tensor:
+    return become(self, self.t(), "t_")
+
+
+@sparse_form("transpose_", "swapaxes_", "swapdims_")
+def transpose_(self: Any, dim0: int, dim1: int) -> Tensor:
+    return become(self, self.transpose(dim0, dim1), "transpose_")
+
+
+def _no_assignment(self: Any, key: Any, value: Any) -> None:
+    raise TypeError("Cannot assign to a sparse tensor")
+
+
+def contiguous(self: Any, memory_format: Any = None) -> Tensor:
+    raise SparseRefusal("unsupported memory format option Contiguous")
+
+
+_METHODS: dict[str, Any] = {
+    "to_dense": to_dense, "sparse_dim": sparse_dim, "dense_dim": dense_dim, "new_zeros": new_zeros, "new_empty": new_zeros,
+    "new_ones": _refuse_fill, "new_full": _refuse_fill, "numpy": _no_numpy, "contiguous": contiguous, "dim_order": _no_elements,
+    "data": property(get_data, set_data), "__repr__": text, "__array__": _no_numpy, "__dlpack__": _no_export,
+    "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "__getitem__": getitem, "__setitem__": _no_assignment,
+}  # fmt: skip
+
+for _name, _method in _METHODS.items():
+    setattr(SparseTensor, _name, _method)

@@ -1,0 +1,341 @@
+"""Products of sparse matrices with dense and sparse ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.layout import sparse_csr
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
+from ...core.tensor import Tensor, empty
+from ...kernels.library import sparse as kernels
+from ..creation.filled import fill_raw
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word
+from ..machinery.memory import dense
+from ..machinery.primitive import Primitive
+from ..machinery.sparse_dispatch import sparse_form
+from ..shape.joining import stack
+from .coo import coalesce, listed_places, values_in_place_of
+from .index import by_row, entry_keys, index_tensor, keys_of
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Where rows start, the order of entries by row (None: as they lie) and their columns."""
+    if isinstance(t, SparseCsr) and t.layout is sparse_csr:
+        return t._compressed_part._array().astype(np.int64), None, t._plain_part._array().astype(np.int64)
+    places = listed_places(t)[0] if isinstance(t, SparseCsr) else t.check_bounds()._index_part
+    rows, columns = places._array()
+    return *by_row(rows, t.shape[0]), np.ascontiguousarray(columns)
+
+
+def times_dense(sparse: Any, other: Tensor) -> Tensor:
+    """A sparse matrix times a dense one, checked."""
+    n, width = sparse.shape[0], other.shape[1]
+    out = empty((n, width), other.dtype, other.device)
+    starts, order, columns = _rows_and_columns(sparse)
+    values, table = sparse._values_part, other
+    if not n or not width:
+        return out
+    if other.dtype.is_complex:
+        fill_raw(out, 0)
+        rows = np.repeat(np.arange(n), np.diff(starts))
+        k = slice(None) if order is None else order
+        np.add.at(out._array(), rows, values._array()[k][:, None] * table._array()[columns[k]])
+        return out
+    kernels.rows_times_matrix(out, starts, order, columns, dense(values), dense(table), n, width, values.shape[0])
+    return out
+
+
+def _check_matrix(t: Any, name: str) -> None:
+    if len(t.shape) != 2 or len(t._values_part.shape) != 1:
+        raise RuntimeError(f"{name}: 2-D matrices expected, got {len(t.shape)}-D sparse tensor")
+
+
+def _check_operands(a: Any, b: Any) -> None:
+    sparse, other = (a, b) if isinstance(a, SparseTensor) else (b, a)
+    _check_matrix(sparse, "addmm")
+    if len(other.shape) != 2:
+        raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got 1)")  # noqa: F541
+    if a.shape[1] != b.shape[0]:
+        which = "#3 (dense)" if isinstance(a, SparseTensor) else "#2 (dense)"
+        raise RuntimeError(f"addmm: Argument {which}: Expected dim 0 size {a.shape[1]}, got {b.shape[0]}")
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"expected scalar type {type_word(a.dtype)} but found {type_word(b.dtype)}")
+
+
+def _product(a: Any, b: Any) -> Tensor:
+    """Any mix of sparse and dense matrices."""
+    if not isinstance(a, SparseTensor) and not isinstance(b, SparseTensor):
+        return a.mm(b)
+    _check_operands(a, b)
+    if isinstance(a, SparseTensor) and isinstance(b, SparseTensor):
+        return sparse_times_sparse(a, b)
+    if isinstance(a, SparseTensor):
+        return times_dense(a, b)
+    return times_dense(b.t(), a.t()).t()
+
+
+def sparse_times_sparse(a: Any, b: Any) -> Tensor:
+    """Every entry (i, k) of `a` meets the entries of row k of `b`."""
+    compressed = isinstance(a, SparseCsr)
+    left, right = (coalesce(t if isinstance(t, SparseCoo) else t.to_sparse_coo()) for t in (a, b))
+    rows, middle = left.check_bounds()._index_part._array()
+    starts, order, columns = _rows_and_columns(right)
+    counts = starts[middle + 1] - starts[middle]
+    entry = np.repeat(np.arange(rows.size), counts)
+    partner = np.arange(entry.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(starts[middle], counts)
+    partner = partner if order is None else order[partner]
+    values = left._values_part.index_select(0, index_tensor(entry)) * right._values_part.index_select(
+        0, index_tensor(partner)
+    )
+    indices = index_tensor(np.stack([rows[entry], columns[partner]]))
+    result = coalesce(new_coo(indices, values, (a.shape[0], b.shape[1])))
+    return result.to_sparse_csr() if compressed else result
+
+
+# -- operators ---------------------------------------------------------------------------------------------------------
+
+
+@sparse_form(
+    "mm",
+    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
+    label="MmBackward0",
+)
+def mm(input: Any, mat2: Any) -> Tensor:
+    return _product(input, mat2)
+
+
+@sparse_form(
+    "mv",
+    grads={
+        "input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0),
+        "vec": lambda g, input: input.mH.mv(g),
+    },
+    label="MvBackward0",
+)
+def mv(input: Any, vec: Any) -> Tensor:
+    if isinstance(vec, SparseTensor) or not isinstance(input, SparseTensor):
+        raise NotImplementedError("mv() takes a sparse matrix and a dense vector")
+    _check_matrix(input, "mv")
+    if len(vec.shape) != 1 or input.shape[1] != vec.shape[0]:
+        raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
+    return times_dense(input, vec.unsqueeze(1)).squeeze(1)
+
+
+def _scaled(t: Tensor, factor: Any) -> Tensor:
+    return t if factor == 1 else t * factor
+
+
+def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
+    if isinstance(input, SparseCoo):
+        raise RuntimeError("addmm_sparse_dense: expected strided result tensor, got tensor with layout Sparse")
+    if input.dtype is not mat1.dtype:
+        raise RuntimeError(f"expected scalar type {type_word(mat1.dtype)} but found {type_word(input.dtype)}")
+    product = _scaled(_product(mat1, mat2), alpha)
+    if isinstance(input, SparseTensor) and isinstance(product, SparseTensor):
+        return product if beta == 0 else _scaled(input, beta) + product
+    input, product = (t.to_dense() if isinstance(t, SparseTensor) else t for t in (input, product))
+    return product if beta == 0 else _scaled(input, beta).expand(product.shape) + product
+
+
+@sparse_form(
+    "addmm",
+    grads={
+        "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
+        "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), alpha),
+        "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
+    },
+    label="AddmmBackward0",
+)
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _addmm(input, mat1, mat2, beta, alpha)
+
+
+@sparse_form("linear_matrix")
+def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
+    out = input.matmul(weight.t())
+    return out if bias is None else out + bias
+
+
+@sparse_form(
+    "bmm",
+    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: _transposed(input).bmm(g)},
+    label="BmmBackward0",
+)
+def bmm(input: Any, mat2: Any) -> Tensor:
+    if isinstance(mat2, SparseTensor):
+        raise RuntimeError("bmm_sparse: Tensor 'mat2' must be dense")
+    (b, _, k), (b2, k2, _) = input.shape, mat2.shape
+    if b != b2 or k != k2:
+        raise RuntimeError(
+            f"bmm: Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
+        )
+    return stack([mm(input.select(0, i), mat2.select(0, i)) for i in range(b)])
+
+
+def _transposed(input: Any) -> Any:
+    turned = input.transpose(1, 2)
+    return turned.conj() if turned.dtype.is_complex else turned
+
+
+@composite(name="sspaddmm", out=True, aliases=("saddmm",))
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) as a sparse matrix, for sparse input and mat1."""
+    for name, t in (("self", input), ("mat1", mat1)):
+        if not isinstance(t, SparseCoo):
+            raise RuntimeError(f"sspaddmm: expected '{name}' to be sparse, got layout {t.layout!r}")
+    if isinstance(mat2, SparseTensor):
+        raise RuntimeError(f"sspaddmm: expected 'mat2' to be dense, got layout {mat2.layout!r}")
+    return _scaled(input, beta) + _scaled(smm(mat1, mat2), alpha)
+
+
+# -- torch.sparse: gradients of sparse matrices are sparse -----------------------------------------------------------
+
+
+def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
+    """(left @ right^H) at the places of mat1 only."""
+    held = coalesce(mat1).detach()
+    entry_keys(held)
+    rows, columns = (np.ascontiguousarray(r) for r in held._index_part._array())
+    if left.dtype.is_complex or left.dtype.itemsize < 4:
+        return (left @ right.mH).sparse_mask(held)
+    out = empty((rows.size,), left.dtype, left.device)
+    if rows.size:
+        kernels.sampled_products(out, rows, columns, dense(left), dense(right), rows.size, left.shape[1])
+    return new_coo(held._index_part.clone(), out, mat1.shape, True)
+
+
+masked_product = Primitive(
+    lambda left, right, mat1: _masked_product(mat1, left, right),
+    {
+        "left": lambda g, right: g.to_dense() @ right if g.is_sparse else g @ right,
+        "right": lambda g, left: (g.to_dense() if g.is_sparse else g).mH @ left,
+    },
+    "SparseMaskBackward0",
+)
+
+
+def _mat1_grad(g: Tensor, mat1: Any, mat2: Any, alpha: Any) -> Tensor:
+    if isinstance(mat1, SparseTensor) and not isinstance(mat2, SparseTensor) and not isinstance(g, SparseTensor):
+        sampled = masked_product(g, mat2, mat1.to_sparse_coo())
+        return _scaled(sampled.to_sparse(layout=mat1.layout), alpha)
+    return _scaled(g.mm(mat2.mH), alpha)
+
+
+sparse_addmm = Primitive(
+    _addmm,
+    {
+        "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
+        "mat1": _mat1_grad,
+        "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
+    },
+    "SparseAddmmBackward0",
+)
+
+
+def _projected(t: Any, mask: Any) -> Any:
+    """The entries of `t`, zero where `mask` has none."""
+    t, mask = coalesce(t), coalesce(mask).detach()
+    keys = keys_of(mask._index_part._array(), mask.shape)
+    present = np.isin(entry_keys(t), keys)
+    zeroed = t._values_part.masked_fill(index_tensor(~present) != 0, 0)
+    return new_coo(t._index_part, zeroed, t.shape, True)
+
+
+sparse_matmul = Primitive(
+    sparse_times_sparse,
+    {
+        "a": lambda g, a, b: _projected(sparse_times_sparse(g, b.mH), a),
+        "b": lambda g, a, b: _projected(sparse_times_sparse(a.mH, g), b),
+    },
+    "SparseSparseMatmulBackward0",
+)
+
+
+def sparse_mm(mat1: Any, mat2: Any) -> Tensor:
+    """torch.sparse.mm: like mm, and a sparse matrix gets its gradient at its own places only."""
+    if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
+        _check_operands(mat1, mat2)
+        return sparse_matmul(mat1, mat2)
+    zero = empty((1, 1), mat1.dtype, mat1.device).fill_(0)
+    if isinstance(mat1, SparseTensor) or not isinstance(mat2, SparseTensor):
+        return sparse_addmm(zero, mat1, mat2, 0, 1)
+    _check_operands(mat1, mat2)
+    return sparse_addmm(zero, mat2.transpose(0, 1), mat1.transpose(0, 1), 0, 1).transpose(0, 1)
+
+
+def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2) at the places of a compressed matrix."""
+    if not isinstance(input, SparseCsr):
+        raise SparseRefusal(
+            f"Could not run 'aten::sparse_sampled_addmm' with an input of layout {input.layout!r}: compressed rows are needed"
+        )
+    if len(mat1.shape) != 2 or len(mat2.shape) != 2:
+        raise NotImplementedError("sampled_addmm(): batches are not implemented")
+    if mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and {mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    if (mat1.shape[0], mat2.shape[1]) != tuple(input.shape):
+        raise RuntimeError(
+            f"sampled_addmm: Expected self of shape {[mat1.shape[0], mat2.shape[1]]}, got {list(input.shape)}"
+        )
+    rows, columns = listed_places(input)[0]
+    sampled = (mat1.index_select(0, rows) * mat2.index_select(1, columns).t()).sum(1)
+    return values_in_place_of(_scaled(input.values(), beta) + _scaled(sampled, alpha), input.detach())
+
+
+_REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+
+
+def reduced_mm(mat1: Any, mat2: Tensor, reduce: str) -> Tensor:
+    """A product of a compressed matrix in which the terms of each element are summed, averaged, or their extreme taken."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
+    if not isinstance(mat1, SparseCsr):
+        raise SparseRefusal(f"sparse.mm(): reduce= needs compressed rows, got layout {mat1.layout!r}")
+    _check_operands(mat1, mat2)
+    rows, columns = listed_places(mat1)[0]
+    terms = mat1.values().unsqueeze(1) * mat2.index_select(0, columns)
+    out = terms.new_zeros((mat1.shape[0], mat2.shape[1]))
+    if reduce in ("sum", "mean"):
+        total = out.index_add(0, rows, terms)
+        if reduce == "sum":
+            return total
+        counts = out.new_zeros((mat1.shape[0],)).index_add(0, rows, out.new_ones((rows.shape[0],)))
+        return total / counts.clamp(min=1).unsqueeze(1)
+    return out.index_reduce(0, rows, terms, reduce, include_self=False)
+
+
+@composite(name="spmm", method=False, aliases=("dsmm",))
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """mm, by its old name."""
+    return input.mm(mat2)
+
+
+def _hybrid(mat1: SparseCoo, mat2: Tensor) -> SparseCoo:
+    rows = np.unique(mat1.check_bounds()._index_part._array()[0])
+    product = times_dense(mat1, mat2).index_select(0, index_tensor(rows))
+    return new_coo(index_tensor(rows[None]), product, (mat1.shape[0], mat2.shape[1]), True)
+
+
+@composite(method=False, aliases=("hsmm",))
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """A sparse matrix times a dense one, as the rows that are not zero."""
+    if not isinstance(mat1, SparseCoo):
+        raise RuntimeError("hspmm: Argument #1: a sparse matrix is expected")
+    _check_operands(mat1, mat2)
+    return _hybrid(mat1, mat2)
+
+
+@composite(function=True)
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
+    """A sparse matrix times a dense one, as a sparse matrix."""
+    product: Any = hspmm(input, mat2)
+    rows, width = product._index_part._array()[0], mat2.shape[1]
+    indices = np.stack([np.repeat(rows, width), np.tile(np.arange(width), rows.size)])
+    return new_coo(index_tensor(indices), product._values_part.reshape(-1), product.shape, True)

@@ -1,0 +1,304 @@
+"""COO tensors in other shapes: transposed, selected, joined. No views: the results have entries of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.layout import sparse_csc, sparse_csr, wrap_dim
+from ...core.size import make_size
+from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, new_coo, new_csr
+from ...core.tensor import Tensor
+from ..machinery.primitive import Primitive
+from ..machinery.sparse_dispatch import sparse_form
+from ..shape.complex_views import view_as_complex as numbers_of
+from ..shape.complex_views import view_as_real as pairs_of
+from ..shape.dimensions import permutation
+from ..shape.joining import cat as cat_strided
+from .coo import coo_from_parts, new_values
+from .index import entry_keys, grouped, index_tensor
+
+
+def _need_coo(t: Any, name: str) -> SparseCoo:
+    if not isinstance(t, SparseCoo):
+        raise NotImplementedError(f"{name}() is not implemented for layout {t.layout!r}")
+    return t
+
+
+# -- dimensions in another order ---------------------------------------------------------------------------------------
+
+
+def _permuted(t: Any, order: list[int]) -> Any:
+    shape = make_size([t.shape[d] for d in order])
+    if isinstance(t, SparseCsr):
+        compressed, plain, values = t._parts()
+        turned = sparse_csc if t.layout is sparse_csr else sparse_csr
+        return new_csr(compressed, plain, values, shape, t.layout if order == sorted(order) else turned)
+    sparse = t._index_part.shape[0]
+    if any((d < sparse) != (i < sparse) for i, d in enumerate(order)):
+        raise RuntimeError(
+            "permute(sparse_coo): dimensions can only be exchanged among sparse ones or among dense ones; "
+            f"got order {order} with sparse_dim {sparse}"
+        )
+    rows = [d for d in order if d < sparse]
+    indices = t._index_part if rows == sorted(rows) else index_tensor(t._index_part._array()[rows])
+    rest = [d - sparse + 1 for d in order if d >= sparse]
+    values = t._values_part if rest == sorted(rest) else t._values_part.permute(0, *rest)
+    return new_coo(indices, values, shape, t._is_coalesced and rows == sorted(rows), t._in_bounds)
+
+
+def _swapped(t: Any, dim0: int, dim1: int) -> Any:
+    n = len(t.shape)
+    a, b = wrap_dim(dim0, n), wrap_dim(dim1, n)
+    if isinstance(t, SparseCoo) and (a < t._index_part.shape[0]) != (b < t._index_part.shape[0]):
+        raise RuntimeError(
+            "sparse transpose: transposed dimensions must be sparse Got sparse_dim:"
+            f" {t._index_part.shape[0]}, d0: {a}, d1: {b}"
+        )
+    order = list(range(n))
+    if n:
+        order[a], order[b] = order[b], order[a]
+    return _permuted(t, order)
+
+
+@sparse_form("transpose", grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}, label="TransposeBackward0")
+def transpose(input: Any, dim0: int, dim1: int) -> Tensor:
+    return _swapped(input, dim0, dim1)
+
+
+@sparse_form("t", grads={"input": lambda g: g.t()}, label="TBackward0")
+def t(input: Any) -> Tensor:
+    if len(input.shape) > 2:
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but self is {len(input.shape)}D"
+        )
+    return _swapped(input, 0, 1) if len(input.shape) == 2 else _permuted(input, list(range(len(input.shape))))
+
+
+@sparse_form(
+    "permute_dims",
+    grads={"input": lambda g, dims: g.permute(*np.argsort([d % len(dims) for d in dims]).tolist())},
+    label="PermuteBackward0",
+)
+def permute_dims(input: Any, dims: tuple[int, ...]) -> Tensor:
+    return _permuted(input, permutation(dims, len(input.shape)))
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def entries_kept(t: SparseCoo, keep: np.ndarray, indices: np.ndarray, shape: list[int]) -> Tensor:
+    """The entries at the positions `keep`, at new places: differentiable through the values."""
+    values = uncoalesced_values(t).index_select(0, index_tensor(keep))
+    return coo_from_parts(values, index_tensor(indices), make_size(shape), t._is_coalesced, True)
+
+
+def _listed_values_grad(g: Tensor, input: Tensor) -> Tensor:
+    """Entries of one place have one gradient, which is that of the place."""
+    held: Any = input
+    order, _, first = grouped(entry_keys(held))
+    once = index_tensor(order[first])
+    indices = held._index_part.index_select(1, once)
+    return coo_from_parts(g.index_select(0, once), indices, held.shape, True, True)
+
+
+# The values as listed, with their history.
+uncoalesced_values = Primitive(
+    lambda input: input._values_part._bare_alias(), {"input": _listed_values_grad}, "ValuesBackward0"
+)
+
+
+@sparse_form("select")
+def select(input: Any, dim: int, index: int) -> Tensor:
+    t = _need_coo(input, "select").check_bounds()
+    d = wrap_dim(dim, len(t.shape))
+    size = t.shape[d]
+    if not -size <= index < size:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(t.shape)} at dimension {d}")
+    index %= size
+    rows, sparse = t._index_part._array(), t._index_part.shape[0]
+    shape = [n for i, n in enumerate(t.shape) if i != d]
+    if d >= sparse:
+        values = uncoalesced_values(t).select(d - sparse + 1, index)
+        return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
+    keep = np.flatnonzero(rows[d] == index)
+    if sparse == 1:
+        return uncoalesced_values(t).index_select(0, index_tensor(keep)).sum(0, dtype=t.dtype)
+    return entries_kept(t, keep, np.delete(rows, d, 0)[:, keep], shape)
+
+
+@sparse_form("unbind")
+def unbind(input: Any, dim: int = 0) -> tuple:
+    d = wrap_dim(dim, len(input.shape))
+    return tuple(select(input, d, i) for i in range(input.shape[d]))
+
+
+@sparse_form("unsqueeze")
+def unsqueeze(input: Any, dim: int) -> Tensor:
+    t = _need_coo(input, "unsqueeze")
+    n, sparse = len(t.shape), t._index_part.shape[0]
+    d = wrap_dim(dim, n + 1)
+    shape = make_size([*t.shape[:d], 1, *t.shape[d:]])
+    if d > sparse:
+        return coo_from_parts(
+            uncoalesced_values(t).unsqueeze(d - sparse + 1), t._index_part, shape, t._is_coalesced, t._in_bounds
+        )
+    rows = np.insert(t._index_part._array(), d, 0, axis=0)
+    return coo_from_parts(uncoalesced_values(t), index_tensor(rows), shape, t._is_coalesced, t._in_bounds)
+
+
+@sparse_form("index_select")
+def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
+    t = _need_coo(input, "index_select").check_bounds()
+    d = wrap_dim(dim, len(t.shape))
+    wanted = index._array().reshape(-1)
+    size = t.shape[d]
+    if wanted.size and (wanted.min() < -size or wanted.max() >= size):
+        raise IndexError(
+            f"index_select(): index contains {wanted.max()} that is out of range for tensor of size {list(t.shape)} at dimension {d}"
+        )
+    wanted = np.where(wanted < 0, wanted + size, wanted)
+    shape = [*t.shape[:d], wanted.size, *t.shape[d + 1 :]]
+    sparse = t._index_part.shape[0]
+    if d >= sparse:
+        values = uncoalesced_values(t).index_select(d - sparse + 1, index_tensor(wanted))
+        return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
+    rows = t._index_part._array()
+    order = np.argsort(rows[d], kind="stable")
+    held = rows[d][order]
+    first, last = np.searchsorted(held, wanted, "left"), np.searchsorted(held, wanted, "right")
+    counts = last - first
+    place = np.repeat(np.arange(wanted.size), counts)
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    keep = order[np.repeat(first, counts) + within]
+    moved = rows[:, keep]
+    moved[d] = place
+    values = uncoalesced_values(t).index_select(0, index_tensor(keep))
+    return coo_from_parts(values, index_tensor(moved), make_size(shape), False, True)
+
+
+@sparse_form("narrow_copy")
+def narrow_copy(input: Any, dim: int, start: int, length: int) -> Tensor:
+    t = _need_coo(input, "narrow_copy").check_bounds()
+    d = wrap_dim(dim, len(t.shape))
+    if not 0 <= start <= start + length <= t.shape[d]:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({t.shape[d]}).")
+    shape = [*t.shape[:d], length, *t.shape[d + 1 :]]
+    sparse = t._index_part.shape[0]
+    if d >= sparse:
+        values = uncoalesced_values(t).narrow(d - sparse + 1, start, length)
+        return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
+    rows = t._index_part._array()
+    keep = np.flatnonzero((rows[d] >= start) & (rows[d] < start + length))
+    moved = rows[:, keep]
+    moved[d] -= start
+    return entries_kept(t, keep, moved, shape)
+
+
+# -- several tensors ---------------------------------------------------------------------------------------------------
+
+
+@sparse_form("cat", "concat", "concatenate")
+def cat(tensors: Any, dim: int = 0) -> Tensor:
+    for i, t in enumerate(tensors):
+        if not isinstance(t, SparseCoo):
+            if isinstance(tensors[0], SparseCoo):
+                raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
+            raise NotImplementedError("cat() of strided and sparse tensors is not implemented")
+    first = tensors[0]
+    d, sparse = wrap_dim(dim, len(first.shape)), first._index_part.shape[0]
+    for t in tensors:
+        same = [a == b for i, (a, b) in enumerate(zip(t.shape, first.shape)) if i != d]
+        if len(t.shape) != len(first.shape) or not all(same) or t._index_part.shape[0] != sparse:
+            raise RuntimeError(
+                f"All tensors must have the same shape: {list(first.shape)} (except in the concatenating dimension {d}), but got"
+                f" {list(t.shape)}"
+            )
+    shape = list(first.shape)
+    shape[d] = sum(t.shape[d] for t in tensors)
+    indices, values, offset = [], [], 0
+    for t in tensors:
+        rows = t._index_part._array().copy()
+        part = uncoalesced_values(t)
+        if d < sparse:
+            rows[d] += offset
+        else:  # the values of this tensor fill a part of wider rows
+            size = list(part.shape)
+            size[d - sparse + 1] = offset
+            after = list(part.shape)
+            after[d - sparse + 1] = shape[d] - offset - t.shape[d]
+            zero = new_values(t._values_part, (0,)).new_zeros
+            part = cat_strided((zero(size), part, zero(after)), d - sparse + 1)
+        indices.append(rows)
+        values.append(part)
+        offset += t.shape[d]
+    bounded = all(t._in_bounds for t in tensors)
+    return coo_from_parts(
+        cat_strided(values, 0), index_tensor(np.concatenate(indices, 1)), make_size(shape), False, bounded
+    )
+
+
+@sparse_form("stack")
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    d = wrap_dim(dim, len(tensors[0].shape) + 1)
+    return cat([unsqueeze(t, d) for t in tensors], d)
+
+
+@sparse_form("expand_to", "expand", "repeat", "tile", "broadcast_to", "expand_as")
+def expand(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    raise SparseRefusal("expand is unsupported for Sparse tensors")
+
+
+@sparse_form("reshape", "flatten", "unflatten", "ravel")
+def reshape(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    raise SparseRefusal("reshape is not implemented for sparse tensors")
+
+
+def getitem(self: Any, key: Any) -> Any:
+    """x[key] where key is made of integers, full slices, None and an ellipsis."""
+    items = key if isinstance(key, tuple) else (key,)
+    if Ellipsis in [i for i in items if i is Ellipsis]:
+        at = next(n for n, i in enumerate(items) if i is Ellipsis)
+        rest = len(self.shape) - sum(i is not None and i is not Ellipsis for i in items)
+        items = (*items[:at], *([slice(None)] * rest), *items[at + 1 :])
+    result, d = self, 0
+    for item in items:
+        if item is None:
+            result, d = unsqueeze(result, d), d + 1
+        elif isinstance(item, slice):
+            if item.indices(result.shape[d]) != (0, result.shape[d], 1):
+                raise NotImplementedError(
+                    "Could not run 'aten::as_strided' with arguments from the 'SparseCPU' backend: a part of a dimension"
+                    " cannot be a view; use narrow_copy() or index_select()"
+                )
+            d += 1
+        elif isinstance(item, (int, np.integer)) or (isinstance(item, Tensor) and item.shape == ()):
+            at = int(item)
+            if d >= len(result.shape):
+                raise IndexError(f"too many indices for tensor of dimension {len(self.shape)}")
+            if not -result.shape[d] <= at < result.shape[d]:
+                raise IndexError(f"index {at} is out of bounds for dimension {d} with size {result.shape[d]}")
+            result = result.select(d, at)
+        else:
+            raise NotImplementedError(
+                "Could not run 'aten::index.Tensor' with arguments from the 'SparseCPU' backend: use index_select()"
+            )
+    return result
+
+
+# -- complex numbers as pairs -------------------------------------------------------------------------------------------
+
+
+@sparse_form("view_as_real", grads={"input": lambda g: g.view_as_complex()}, label="ViewAsRealBackward0")
+def view_as_real(input: Any) -> Tensor:
+    t = _need_coo(input, "view_as_real")
+    return new_coo(t._index_part, pairs_of(t._values_part), make_size([*t.shape, 2]), t._is_coalesced, t._in_bounds)
+
+
+@sparse_form("view_as_complex", grads={"input": lambda g: g.view_as_real()}, label="ViewAsComplexBackward0")
+def view_as_complex(input: Any) -> Tensor:
+    t = _need_coo(input, "view_as_complex")
+    if len(t._values_part.shape) < 2 or t.shape[-1] != 2:
+        raise RuntimeError(f"view_as_complex: expected a last, dense dimension of size 2, got shape {list(t.shape)}")
+    return new_coo(t._index_part, numbers_of(t._values_part), make_size(t.shape[:-1]), t._is_coalesced, t._in_bounds)

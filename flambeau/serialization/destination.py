@@ -1,0 +1,119 @@
+"""Where `save` writes to: a regular file changes at once or not at all; a device or a pipe is written to as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+_LINKS = 40  # as many symbolic links in a row as Linux follows
+
+
+@contextlib.contextmanager
+def written_file(path: Any) -> Iterator[Any]:
+    """A file to be written in the block. What is written takes `path`'s place, owner and mode when the block ends well, so that a crash
+    leaves the old file whole; it goes straight to `path` where that cannot be: a device, a pipe, a file in a folder where no other can
+    be made, a file of somebody else's."""
+    with _replacement(path) as temporary, open(path if temporary is None else temporary, "wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def written_path(path: Any) -> Iterator[str]:
+    """As `written_file`, for programs that want a name, and may put a new file under it: never a device."""
+    with _replacement(path) as temporary:
+        if temporary is not None:
+            yield temporary
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(folder, "file")
+            yield name
+            with open(name, "rb") as source, open(path, "wb") as file:
+                shutil.copyfileobj(source, file)
+
+
+@contextlib.contextmanager
+def _replacement(path: Any) -> Iterator[Any]:
+    """The name of an empty file that replaces `path` after the block; None where nothing may replace it."""
+    path = os.fspath(path)
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise RuntimeError(f"Parent directory {os.fsdecode(folder)} does not exist.")
+    target = _target(path)
+    made = None if target is None else _temporary(target)
+    if target is None or made is None:
+        yield None
+        return
+    temporary, wanted = made
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+            _give(file.fileno(), wanted)  # once more: the block may have put a file of its own there
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _target(path: Any) -> Any:
+    """The regular file (or the place for one) that a path leads to through symbolic links; None where it leads to something else."""
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        return None
+    for _ in range(_LINKS):
+        if os.path.realpath(os.fsdecode(os.path.dirname(os.path.abspath(path)))).startswith("/proc/"):
+            return None  # /dev/stdout and its kin: a file that somebody else has opened, and goes on writing to
+        if not os.path.islink(path):
+            return path
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return None
+
+
+def _temporary(target: Any) -> tuple[Any, os.stat_result] | None:
+    """A new empty file beside `target`, and the owner and mode it is to have; None where there can be none."""
+    try:
+        with open(target, "r+b") as file:  # a file that may not be written to may not be replaced either
+            before = os.fstat(file.fileno())
+    except FileNotFoundError:
+        before = None
+    try:
+        name, handle = _fresh(target, 0o666 if before is None else stat.S_IMODE(before.st_mode) & 0o777)
+    except (PermissionError, FileNotFoundError):
+        return None
+    try:
+        wanted = os.fstat(handle) if before is None else before
+        _give(handle, wanted)
+    except PermissionError:
+        os.unlink(name)
+        return None
+    except BaseException:
+        os.unlink(name)
+        raise
+    finally:
+        os.close(handle)
+    return name, wanted
+
+
+def _give(handle: int, wanted: os.stat_result) -> None:
+    """Set a file's owner and mode."""
+    now = os.fstat(handle)
+    if (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
+        os.fchown(handle, wanted.st_uid, wanted.st_gid)
+    if now.st_mode != wanted.st_mode or (now.st_uid, now.st_gid) != (wanted.st_uid, wanted.st_gid):
+        os.fchmod(handle, stat.S_IMODE(wanted.st_mode))
+
+
+def _fresh(target: Any, mode: int) -> tuple[Any, int]:
+    folder, base = os.path.split(target)
+    while True:
+        ending = f".{secrets.token_hex(6)}.tmp"
+        own: Any = base[:200] + (os.fsencode(ending) if isinstance(base, bytes) else ending)
+        name = os.path.join(folder, own)
+        with contextlib.suppress(FileExistsError):
+            return name, os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)

@@ -1,0 +1,170 @@
+"""FileCheck: says what a text must hold, in order, as LLVM's tool of that name does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+
+class FileCheck:
+    """Checks that are made one after another on a text.
+
+    >>> FileCheck().check("one").check_not("two").check("three").run("one and three")
+    """
+
+    def __init__(self) -> None:
+        self.checks: list[tuple[str, str, Any]] = []
+
+    def _add(self, kind: str, text: str, more: Any = None) -> FileCheck:
+        self.checks.append((kind, text, more))
+        return self
+
+    def check(self, text: str) -> FileCheck:
+        """Somewhere behind the last match."""
+        return self._add("check", text)
+
+    def check_not(self, text: str) -> FileCheck:
+        """Not between the matches around it."""
+        return self._add("not", text)
+
+    def check_same(self, text: str) -> FileCheck:
+        """In the line of the last match."""
+        return self._add("same", text)
+
+    def check_next(self, text: str) -> FileCheck:
+        """In the line after the last match."""
+        return self._add("next", text)
+
+    def check_count(self, text: str, count: int, exactly: bool = False) -> FileCheck:
+        """So many times in a row; `exactly`: and not once more."""
+        return self._add("count", text, (count, exactly))
+
+    def check_dag(self, text: str) -> FileCheck:
+        """Behind the last match, in any order among neighbours of this kind."""
+        return self._add("dag", text)
+
+    def check_regex(self, text: str) -> FileCheck:
+        return self._add("regex", text)
+
+    def check_source_highlighted(self, text: str) -> FileCheck:
+        """Underlined in an error message."""
+        return self._add("highlighted", text)
+
+    def run(self, text: Any, *more: Any) -> None:
+        """Make the checks; RuntimeError for the first that fails. With two arguments the first holds the checks as comments."""
+        if more:
+            self._read(str(text))
+            text = more[0]
+        _Run(str(text)).all(self.checks)
+
+    def _read(self, text: str) -> None:
+        """`# CHECK: ...` lines."""
+        words = {"": "check", "NOT": "not", "SAME": "same", "NEXT": "next", "DAG": "dag"}
+        for line in text.splitlines():
+            found = re.search(
+                r"#\s*CHECK(?:-(NOT|SAME|NEXT|DAG|COUNT-(\d+)(-EXACTLY)?|SOURCE-HIGHLIGHTED))?: ?(.*)", line
+            )
+            if found is None:
+                continue
+            kind, count, exactly, rest = found.groups()
+            if count is not None:
+                self.check_count(rest.strip(), int(count), exactly is not None)
+            elif kind == "SOURCE-HIGHLIGHTED":
+                self.check_source_highlighted(rest.strip())
+            else:
+                self._add(words[kind or ""], rest.strip())
+
+
+class _Run:
+    def __init__(self, text: str):
+        self.text, self.place, self.start = text, 0, 0
+
+    def all(self, checks: list[tuple[str, str, Any]]) -> None:
+        absent: list[str] = []
+        index = 0
+        while index < len(checks):
+            kind, wanted, more = checks[index]
+            if kind == "not":
+                absent.append(wanted)
+                index += 1
+                continue
+            before = self.place
+            if kind == "dag":
+                group = [wanted]
+                while index + 1 < len(checks) and checks[index + 1][0] == "dag":
+                    index += 1
+                    group.append(checks[index][1])
+                self._dag(group)
+            else:
+                getattr(self, f"_{kind}")(wanted, more)
+            self._none(absent, before, self.start)
+            absent = []
+            index += 1
+        self._none(absent, self.place, len(self.text))
+
+    def _none(self, absent: list[str], start: int, stop: int) -> None:
+        for wanted in absent:
+            if wanted in self.text[start:stop]:
+                raise RuntimeError(f"Expected to not find {wanted!r} but found it\n{self.text[start:stop]}")
+
+    def _find(self, wanted: str, start: int, stop: int | None = None) -> int:
+        found = self.text.find(wanted, start, len(self.text) if stop is None else stop)
+        if found < 0:
+            raise RuntimeError(
+                f'Expected to find "{wanted}" but did not find it\nSearched string:\n{self.text[start:stop]}\n'
+            )
+        return found
+
+    def _match(self, start: int, length: int) -> None:
+        self.start, self.place = start, start + length
+
+    def _check(self, wanted: str, more: Any) -> None:
+        self._match(self._find(wanted, self.place), len(wanted))
+
+    def _regex(self, wanted: str, more: Any) -> None:
+        found = re.compile(wanted).search(self.text, self.place)
+        if found is None:
+            raise RuntimeError(
+                f'Expected to find regex "{wanted}" but did not find it\nSearched string:\n{self.text[self.place :]}\n'
+            )
+        self._match(found.start(), len(found[0]))
+
+    def _line_end(self, start: int) -> int:
+        end = self.text.find("\n", start)
+        return len(self.text) if end < 0 else end
+
+    def _same(self, wanted: str, more: Any) -> None:
+        self._match(self._find(wanted, self.place, self._line_end(self.place)), len(wanted))
+
+    def _next(self, wanted: str, more: Any) -> None:
+        start = self._line_end(self.place) + 1
+        self._match(self._find(wanted, start, self._line_end(start)), len(wanted))
+
+    def _count(self, wanted: str, more: Any) -> None:
+        count, exactly = more
+        first = None
+        for _ in range(count):
+            self._check(wanted, None)
+            first = self.start if first is None else first
+        if exactly and wanted in self.text[self.place :]:
+            raise RuntimeError(f"Expected to not find {wanted!r} but found it")
+        self.start = self.place if first is None else first
+
+    def _dag(self, group: list[str]) -> None:
+        matches = [(self._find(wanted, self.place), len(wanted)) for wanted in group]
+        self.start = min(start for start, _ in matches)
+        self.place = max(start + length for start, length in matches)
+
+    def _highlighted(self, wanted: str, more: Any) -> None:
+        """Below the text there is a line of tildes under it."""
+        start = self.place
+        while True:
+            found = self._find(wanted, start)
+            end = self._line_end(found)
+            begin = self.text.rfind("\n", 0, found) + 1
+            marks = self.text[end + 1 : self._line_end(end + 1)]
+            column = found - begin
+            if marks[column : column + len(wanted)] == "~" * len(wanted) and marks[:column].strip("~ ") == "":
+                self._match(found, len(wanted))
+                return
+            start = found + 1

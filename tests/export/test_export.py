@@ -1,0 +1,354 @@
+"""Programs as graphs of operators, compared with PyTorch's export of the same programs."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import random
+import zipfile
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn
+from flambeau.export import Dim, ExportedProgram, export, load, save, unflatten
+from flambeau.utils import _pytree as pytree
+
+PROGRAMS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.bn = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(8, 4)
+        self.register_buffer("k", torch.ones(4))
+        self.register_buffer("hidden", torch.ones(4), persistent=False)
+        self.c = torch.tensor([1.0, 2, 3, 4])
+
+    def forward(self, x, extra, scale=2):
+        y = F.max_pool2d(F.relu(self.bn(self.conv(x))), 2)
+        y = F.adaptive_avg_pool2d(y, 1).flatten(1)
+        y = F.dropout(self.fc(y), 0.1, self.training) * self.k + self.c + self.hidden
+        z = y[:, 1:3].view(y.shape[0], -1).add_(1)
+        q = F.softmax(y, 1) - F.gelu(y) + (1 - y) ** 2 / 3
+        a, b = torch.split(q, 2, dim=1)
+        return {
+            "a": torch.cat([a, b], 1), "n": torch.linalg.norm(z), "i": F.interpolate(x, scale_factor=2.0),
+            "m": torch.max(y, 1)[1], "s": scale, "w": torch.where(y > 0, y, 0.0), "z": torch.arange(4) + torch.zeros(4),
+            "e": x[0], "idx": y[torch.tensor([0, 0])], "t": x.transpose(1, 2).contiguous(), "ln": F.layer_norm(y, (4,)),
+            "f": y.float().to(torch.float64), "mean": x.mean((2, 3)), "u": extra["u"][0].unsqueeze(0), "norm": F.normalize(y),
+        }
+
+class Batch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+
+    def forward(self, x, y, n=3):
+        z = torch.cat([self.inner(x), y], 0)
+        return z.view(z.shape[0] * 2, -1) + x.shape[0], x.reshape(-1)[: x.shape[0] // 2], x.shape[0], n
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(x)
+"""
+
+
+def _library(name: str) -> SimpleNamespace:
+    torch = importlib.import_module(name)
+    found = SimpleNamespace(
+        torch=torch, nn=torch.nn, F=torch.nn.functional, export=importlib.import_module(f"{name}.export")
+    )
+    exec(PROGRAMS, vars(found))
+    return found
+
+
+def _both() -> list[SimpleNamespace]:
+    pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    return [_library("flambeau"), _library("torch")]
+
+
+OURS = _library("flambeau")
+
+
+def _net(library: SimpleNamespace = OURS) -> tuple[Any, tuple]:
+    library.torch.manual_seed(0)
+    net = library.Net().eval()
+    return net, (library.torch.randn(2, 3, 8, 8), {"u": [library.torch.ones(2)]})
+
+
+def _batch(library: SimpleNamespace = OURS) -> tuple[Any, tuple, Any]:
+    library.torch.manual_seed(0)
+    b = library.export.Dim("b", min=4, max=40)
+    shapes = {"x": {0: b}, "y": {0: 2 * b - 4}, "n": None}
+    return library.Batch(), (library.torch.randn(4, 6), library.torch.randn(4, 6), 3), shapes
+
+
+def _arrays(value: Any) -> list[Any]:
+    return [v.detach().numpy() if hasattr(v, "detach") else v for v in pytree.tree_leaves(value)]
+
+
+def _close(a: Any, b: Any) -> None:
+    for x, y in zip(_arrays(a), _arrays(b)):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_graphs_and_signatures_print_as_in_pytorch() -> None:
+    found = []
+    for library in _both():
+        net, args = _net(library)
+        program = library.export.export(net, args)
+        lines = str(program).splitlines()
+        text = "\n".join(
+            line for line in lines if line.strip() and not line.strip().startswith(("# File:", "# No stack"))
+        )
+        found.append(
+            [
+                program.graph_module.code,
+                str(program.graph_signature),
+                program.module().code.replace("_guards_fn", ""),
+                text,
+            ]
+        )
+    ours, theirs = found
+    assert ours[0] == theirs[0]
+    assert ours[1] == theirs[1]
+    assert ours[3] == theirs[3]
+
+
+def test_modules_of_programs_run() -> None:
+    net, args = _net()
+    program = export(net, args)
+    _close(program.module()(*args), net(*args))
+    _close(unflatten(program)(*args), net(*args))
+    assert list(program.state_dict) == list(net.state_dict())
+    assert set(program.constants) == {"c", "lifted_tensor_0", "hidden"}
+    assert dict(unflatten(program).named_parameters()).keys() == dict(net.named_parameters()).keys()
+    with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
+        program(*args)
+    with pytest.raises(AssertionError, match=r"Guard failed: x\.size\(\)\[1\] == 3"):
+        program.module()(flambeau.ones(2, 4, 8, 8), args[1])
+    with pytest.raises(ValueError, match="tree spec"):
+        program.module()(args[0])
+
+
+def test_sizes_may_change() -> None:
+    net, args, shapes = _batch()
+    program = export(net, args, dynamic_shapes=shapes)
+    module = program.module()
+    for size in (4, 5, 9, 40):
+        given = (flambeau.randn(size, 6), flambeau.randn(2 * size - 4, 6), 3)
+        _close(module(*given), net(*given))
+    with pytest.raises(AssertionError, match="<= 40"):
+        module(flambeau.randn(41, 6), flambeau.randn(78, 6), 3)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        module(flambeau.randn(5, 6), flambeau.randn(5, 6), 3)
+    with pytest.raises(AssertionError, match="n == 3"):
+        module(flambeau.randn(4, 6), flambeau.randn(4, 6), 4)
+    assert str(program.range_constraints) == "{s77: VR[4, 40]}"
+    assert "f32[s77, 6]" in str(program)
+
+
+def test_a_size_that_cannot_change_is_an_error() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.view(2, 6)
+
+    with pytest.raises(RuntimeError, match="Constraints violated"):
+        export(Fixed(), (flambeau.ones(3, 4),), dynamic_shapes={"x": {0: Dim("n")}})
+
+    class Choosing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sin() if x.shape[0] == 3 else x.cos()
+
+    with pytest.raises(RuntimeError, match="something else for other sizes"):
+        export(Choosing(), (flambeau.ones(3, 4),), dynamic_shapes={"x": {0: Dim("n")}})
+
+
+def test_values_cannot_steer() -> None:
+    class Steering(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(RuntimeError, match="data-dependent"):
+        export(Steering(), (flambeau.ones(2),))
+
+
+def test_export_changes_nothing() -> None:
+    net = OURS.Counting().train()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    flambeau.manual_seed(3)
+    state = flambeau.get_rng_state()
+    program = export(net, (flambeau.randn(5, 3),))
+    flambeau.set_rng_state(state)
+    for name, value in net.state_dict().items():
+        assert flambeau.equal(value, before[name])
+    module = program.module()
+    module(flambeau.randn(5, 3))
+    assert int(module.norm.num_batches_tracked) == 1
+    functional = program.run_decompositions()
+    assert set(functional.graph_signature.buffers_to_mutate.values()) == {
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+    }
+    assert not any(n.target._schema.is_mutable for n in functional.graph.nodes if hasattr(n.target, "_schema"))
+
+
+def test_decompositions_leave_core_operators() -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.fc, self.norm = nn.Conv2d(3, 4, 3), nn.Linear(4, 2), nn.LayerNorm(2)
+
+        def forward(self, x: Any) -> Any:
+            y = nn.functional.adaptive_avg_pool2d(flambeau.relu(self.conv(x)), 1).flatten(1)
+            return nn.functional.softmax(self.norm(self.fc(y)), -1), flambeau.matmul(x, x.transpose(2, 3)), y.std(1)
+
+    net, x = Small(), flambeau.randn(2, 3, 8, 8)
+    program = export(net, (x,)).run_decompositions()
+    names = {str(n.target) for n in program.graph.nodes if n.op == "call_function"}
+    assert {"aten.convolution.default", "aten.addmm.default", "aten._softmax.default", "aten.bmm.default"} <= names
+    assert not {"aten.conv2d.default", "aten.linear.default", "aten.matmul.default", "aten.transpose.int"} & names
+    _close(program.module()(x), net(x))
+
+
+def _models(library: SimpleNamespace) -> Any:
+    torch, nets = library.torch, library.nn
+    torch.manual_seed(0)
+    yield (*_net(library), None)
+    yield _batch(library)
+    yield nets.LSTM(4, 5, 2, batch_first=True).eval(), (torch.randn(2, 3, 4),), None
+    yield (
+        nets.Sequential(nets.Embedding(10, 6, padding_idx=0), nets.Linear(6, 3), nets.LogSoftmax(-1)),
+        (torch.tensor([[1, 2, 0]]),),
+        None,
+    )
+    yield (
+        nets.Sequential(
+            nets.Conv1d(3, 4, 3, stride=2, padding=1), nets.GroupNorm(2, 4), nets.SiLU(inplace=True), nets.Flatten()
+        ),
+        (torch.randn(2, 3, 9),),
+        {"input": {0: library.export.Dim("n")}},
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("writer", [0, 1])
+def test_files_are_read_on_the_other_side(writer: int, tmp_path: Any) -> None:
+    libraries = _both()
+    here, there = libraries[writer], libraries[1 - writer]
+    for number, (net, args, shapes) in enumerate(_models(here)):
+        program = here.export.export(net, args, dynamic_shapes=shapes)
+        file = str(tmp_path / f"m{number}.pt2")
+        here.export.save(program, file, extra_files={"note": "text"})
+        extra = {"note": ""}
+        read = there.export.load(file, extra_files=extra)
+        assert extra == {"note": "text"}
+        leaves = [there.torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in _arrays(args)]
+        structure = pytree.tree_structure(args)
+        _close(read.module()(*pytree.tree_unflatten(leaves, structure)), net(*args))
+
+
+def test_files_are_read_again() -> None:
+    net, args, shapes = _batch()
+    program = export(net, args, dynamic_shapes=shapes)
+    buffer = io.BytesIO()
+    save(program, buffer)
+    buffer.seek(0)
+    read = load(buffer)
+    assert read.graph_module.code == program.graph_module.code
+    assert str(read.graph_signature) == str(program.graph_signature)
+    given = (flambeau.randn(7, 6), flambeau.randn(10, 6), 3)
+    _close(read.module()(*given), net(*given))
+    with pytest.raises(TypeError, match="must be an instance of 'ExportedProgram'"):
+        save(net, buffer)
+
+
+def _mutated(data: bytes, chance: random.Random) -> bytes:
+    """The archive with its program changed: words swapped, numbers replaced, members lost or cut."""
+    source = zipfile.ZipFile(io.BytesIO(data))
+    out = io.BytesIO()
+    victim = chance.choice(source.namelist())
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == victim:
+                kind = chance.randrange(4)
+                if kind == 0:
+                    continue
+                place = chance.randrange(max(len(content), 1))
+                if kind == 1:
+                    content = content[:place]
+                elif kind == 2:
+                    content = content[:place] + bytes([chance.randrange(256)]) + content[place + 1 :]
+                else:
+                    content = content.replace(b"torch.ops.aten.relu.default", b"os.system").replace(
+                        b'"as_int": 6', b'"as_int": -6'
+                    )
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def test_damaged_files_are_clean_errors() -> None:
+    net, args, shapes = _batch()
+    buffer = io.BytesIO()
+    save(export(net, args, dynamic_shapes=shapes), buffer)
+    chance = random.Random(0)
+    failures = 0
+    for _ in range(150):
+        try:
+            load(io.BytesIO(_mutated(buffer.getvalue(), chance)))
+        except (RuntimeError, NotImplementedError):
+            failures += 1
+    assert failures > 50
+    with pytest.raises(RuntimeError, match="no archive"):
+        load(io.BytesIO(b"nothing"))
+
+
+def test_nothing_of_a_file_is_called(tmp_path: Any) -> None:
+    net, args, shapes = _batch()
+    buffer = io.BytesIO()
+    save(export(net, args, dynamic_shapes=shapes), buffer)
+    source = zipfile.ZipFile(buffer)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("model.json"):
+                data = json.loads(content)
+                data["graph_module"]["graph"]["nodes"][0]["target"] = "os.system"
+                content = json.dumps(data).encode()
+            archive.writestr(name, content)
+    with pytest.raises(NotImplementedError, match="calls os.system"):
+        load(out)
+
+
+def test_the_program_of_a_dataclass() -> None:
+    import dataclasses
+
+    from flambeau.export import register_dataclass
+
+    @dataclasses.dataclass
+    class Pair:
+        a: Any
+        b: Any = None
+
+    register_dataclass(Pair)
+
+    class Adding(nn.Module):
+        def forward(self, pair: Any) -> Any:
+            return Pair(pair.a + 1, pair.a)
+
+    program = export(Adding(), (Pair(flambeau.ones(2)),))
+    assert isinstance(program, ExportedProgram)
+    assert flambeau.equal(program.module()(Pair(flambeau.zeros(2))).a, flambeau.ones(2))

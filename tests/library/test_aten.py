@@ -1,0 +1,106 @@
+"""`torch.ops.aten`: operators by schema, and which overload a call means."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau.fx.experimental.proxy_tensor import make_fx
+from flambeau.library.aten.schemas import schema_of, table
+
+F = torch.nn.functional
+aten = torch.ops.aten
+
+
+def test_overloads_are_called() -> None:
+    x = torch.tensor([1.0, -2.0])
+    assert torch.equal(aten.add.Tensor(x, 1, alpha=2), x + 2)
+    assert torch.equal(aten.relu(x), torch.relu(x))
+    assert torch.equal(aten.slice.Tensor(x, 0, 1), x[1:])
+    assert torch.equal(aten.index.Tensor(x, [torch.tensor([1])]), x[1:])
+    assert aten.sym_size.int(x, 0) == 2
+    assert [t.shape for t in aten.split.Tensor(x, 1)] == [(1,), (1,)]
+    with pytest.raises(RuntimeError, match="do not fit its schema"):
+        aten.add.Tensor("text", 1)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        aten.nonsense  # noqa: B018
+    with pytest.raises(AttributeError, match="has no overload name 'nonsense'"):
+        aten.add.nonsense  # noqa: B018
+
+
+def test_names_and_schemas() -> None:
+    op = aten.add.Tensor
+    assert (str(op), op.name(), op.__name__, str(aten.add)) == (
+        "aten.add.Tensor",
+        "aten::add.Tensor",
+        "add.Tensor",
+        "aten.add",
+    )
+    assert op is aten.add.Tensor
+    assert op.overloadpacket is aten.add
+    assert str(op._schema) == "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    assert aten.add_.Tensor._schema.is_mutable
+    assert not op._schema.is_mutable
+    for other in (copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+        assert other is op
+    assert isinstance(op, torch._ops.OpOverload)
+
+
+def test_schemas_are_pytorchs() -> None:
+    real = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    for name in ("add", "conv2d", "sum", "view", "slice", "index_put_", "layer_norm", "max", "to", "arange", "dropout"):
+        for overload in getattr(aten, name).overloads():
+            theirs = getattr(getattr(real.ops.aten, name), overload, None)
+            if theirs is None or any(
+                kind in str(theirs._schema) for kind in ("t[]", "Dict", "Any", "Stream", "bool b", "str ")
+            ):
+                continue
+            ours = schema_of(name, "" if overload == "default" else overload)
+            assert [a.name for a in ours.arguments] == [a.name for a in theirs._schema.arguments], (name, overload)
+            assert [a.kwarg_only for a in ours.arguments] == [a.kwarg_only for a in theirs._schema.arguments]
+            assert ours.is_mutable == theirs._schema.is_mutable
+    assert len(table()) > 900
+
+
+PROGRAMS = {
+    "numbers": "lambda x: x + 1 - x * 2 / 3 + (1 - x) + 2 / x + x**2 + 2**x",
+    "comparisons": "lambda x: (x > 0) & (x == x) | ~(x <= 1)",
+    "views": "lambda x: x.view(-1).reshape(2, 3).permute(1, 0).transpose(0, 1).unsqueeze(0).expand(4, 2, 3)",
+    "indexing": "lambda x: (x[0], x[:, 1:], x[..., None], x[torch.tensor([0, 1])])",
+    "reductions": "lambda x: (x.sum(), x.sum(1), x.mean((0, 1), True), x.max(1), x.argmax(), x.amax(1), x.prod(), x.any())",
+    "joining": "lambda x: torch.cat([x, x], 1).chunk(2, 1)[0] + torch.stack([x, x])[0]",
+    "creation": "lambda x: x + torch.zeros(2, 3) + torch.ones_like(x) + torch.arange(3) + torch.full((3,), 2.0) + x.new_zeros(3)",
+    "in place": "lambda x: x.clone().add_(1).mul_(x).relu_()",
+    "functional": "lambda x: F.relu(x) + F.gelu(x) + F.leaky_relu(x, 0.2) + F.hardtanh(x) + F.elu(x, inplace=False)",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_seen_as_pytorchs_operators(name: str) -> None:
+    real = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    from torch.fx.experimental.proxy_tensor import make_fx as theirs
+
+    space: dict[str, Any] = {"torch": torch, "F": F}
+    ours = make_fx(eval(PROGRAMS[name], space), pre_dispatch=True)(torch.ones(2, 3))
+    space = {"torch": real, "F": real.nn.functional}
+    expected = theirs(eval(PROGRAMS[name], space), pre_dispatch=True)(real.ones(2, 3))
+    got = [str(n.target) for n in ours.graph.nodes if n.op == "call_function"]
+    want = [str(n.target) for n in expected.graph.nodes if n.op == "call_function"]
+    assert [t for t in got if "getitem" not in t] == [t for t in want if "getitem" not in t]
+
+
+def test_make_fx_runs_again() -> None:
+    w = torch.randn(3, 4)
+    program = make_fx(lambda x, d: (F.softmax(torch.relu(x @ w), -1), d["y"] + torch.tensor(2.0)))
+    module = program(torch.ones(2, 3), {"y": torch.ones(2)})
+    x = torch.randn(2, 3)
+    first, second = module(x, {"y": torch.zeros(2)})
+    assert torch.allclose(first, F.softmax(torch.relu(x @ w), -1))
+    assert torch.equal(second, torch.full((2,), 2.0))
+    with pytest.raises(NotImplementedError, match="symbolic"):
+        make_fx(lambda x: x, tracing_mode="symbolic")

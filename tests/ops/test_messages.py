@@ -1,0 +1,87 @@
+"""Calls that PyTorch takes or refuses: the same result, or the same exception with the same words."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import flambeau
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+
+
+def outcome(library, expression: str, exact: bool):
+    names = {"t": library, "F": library.nn.functional, "c": library.tensor([True, False]), "ones": library.ones}
+    names["byte"] = library.tensor([1], dtype=library.uint8)
+    names["every"] = library.tensor([True, True, True])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = eval(expression, names)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            return type(error), str(error) if exact else ""
+    return (result.tolist(), str(result.dtype).rpartition(".")[2]) if hasattr(result, "dtype") else result
+
+
+EXACT = [
+    # numbers that do not fit the result
+    "t.where(c, byte, 1000)", "t.where(c, 1000, byte)", "t.where(c, byte, -1)", "t.where(c, byte, -300)",
+    "t.where(c, byte, 255)", "byte.where(c, 1000)", "t.where(c, ones(2, dtype=t.int8), 200)",
+    "t.where(c, ones(2, dtype=t.float16), 1e6)", "t.where(c, ones(2, dtype=t.bfloat16), 1e39)",
+    "t.where(c, ones(2), 1e60)", "t.where(c, ones(2), float('inf'))", "t.where(c, ones(2, dtype=t.int32), 2**40)",
+    "t.where(c, byte, 1.5)", "t.where(c, byte, True)", "t.where(c, ones(2, dtype=t.bool), 1000)", "t.where(c, 1, 2.5)",
+    # kernels without extent
+    "F.conv2d(ones(1, 1, 3, 3), ones(1, 1, 0, 0))", "F.conv2d(ones(1, 1, 3, 3), ones(1, 1, 0, 1))",
+    "F.conv1d(ones(1, 1, 3), ones(1, 1, 0))", "F.conv3d(ones(1, 1, 3, 3, 3), ones(1, 1, 0, 1, 1))",
+    "F.conv_transpose2d(ones(1, 1, 3, 3), ones(1, 1, 0, 0))", "F.conv_transpose1d(ones(1, 1, 3), ones(1, 1, 0))",
+    "F.conv2d(ones(1, 3, 3), ones(1, 1, 0, 0))", "F.conv2d(ones(1, 1, 3, 3), ones(1, 1, 0, 0), padding='same')",
+    "t.nn.Conv2d(1, 1, 0)(ones(1, 1, 3, 3))",
+    # segments
+    "t.segment_reduce(ones(4), 'sum', lengths=t.tensor([2, -1, 3]))",
+    "t.segment_reduce(ones(4), 'sum', offsets=t.tensor([0, 2, 3]))",
+    "t.segment_reduce(ones(4), 'sum', offsets=t.tensor([0, 2, 2, 4]))",
+    # draws from nothing
+    "t.multinomial(t.zeros(0), 1)", "t.multinomial(t.zeros(0), 0)", "t.multinomial(t.zeros(2, 0), 1)",
+    "t.multinomial(t.zeros(0, 3), 1)", "t.multinomial(ones(0, 3), 2)", "t.multinomial(ones(3), -1, True)",
+    # more than one ellipsis
+    "t.arange(3)[..., ...]", "t.arange(12).reshape(3, 4)[..., 0, ...]", "t.arange(12).reshape(3, 4)[1, ..., ...]",
+    "t.arange(12).reshape(3, 4)[..., t.tensor([0]), ...]", "t.arange(12).reshape(3, 4)[2, ..., ..., 1]",
+    "[x := t.zeros(3, 4), x.__setitem__((..., 0, ...), 5), x.tolist()][2]",
+    # powers
+    "t.vander(t.tensor([1, 2, 3]))", "t.vander(t.tensor([1., 2., 3.]), 5, increasing=True)", "t.vander(ones(3), -1)",
+    "t.vander(t.tensor([True, False]), 3)", "t.vander(byte, 4)", "t.vander(ones(2), 0)", "t.vander(t.tensor([1j, 2]), 3)",
+    "t.vander(ones(0), 3)",
+    # dtypes that do not go together
+    "ones(3).masked_scatter_(every, ones(3, dtype=t.int64))", "ones(3).masked_scatter(every, ones(3, dtype=t.int64))",
+    "ones(3).masked_scatter_(ones(3, dtype=t.int64), ones(3))", "ones(3).masked_scatter_(ones(3), ones(3, dtype=t.int8))",
+    "ones(3).masked_fill_(ones(3, dtype=t.int64), 1)",
+]  # fmt: skip
+SAME_KIND = [
+    "t.segment_reduce(ones(4), 'sum', offsets=t.tensor([0, -6]))",
+    "t.segment_reduce(ones(4), 'sum', offsets=t.tensor([0, -6]), unsafe=True)",
+    "t.segment_reduce(ones(4), 'sum', offsets=t.tensor([0, 3, 2, 4]))",
+    "t.segment_reduce(ones(2, 3), 'sum', offsets=t.tensor([[0, 1, 3], [0, 3, 1]]), axis=1)",
+    "t.multinomial(t.zeros(0), 1, replacement=True)",
+    "t.multinomial(t.zeros(2, 0), 2, replacement=True)",
+    "ones(3, 4, 5)[..., 0, ..., 1]",
+    "ones(3, 4, 5)[..., ..., 0]",
+    "ones(3, 4)[..., ..., None]",
+    "t.vander(ones(3), 2**62)",
+    "t.linalg.vander(ones(3), N=2**62)",
+]
+
+
+@pytest.mark.parametrize("expression", EXACT)
+def test_the_same_result_or_message(expression):
+    assert outcome(flambeau, expression, True) == outcome(torch, expression, True)
+
+
+@pytest.mark.parametrize("expression", SAME_KIND)
+def test_the_same_exception(expression):
+    assert outcome(flambeau, expression, False) == outcome(torch, expression, False)
+
+
+def test_a_matrix_of_powers_too_large_for_the_memory_is_refused_at_once():
+    with pytest.raises(RuntimeError, match="memory"):
+        flambeau.vander(flambeau.ones(3), 2**42)

@@ -1,0 +1,125 @@
+"""`import flambeau` beside modules that import torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import flambeau
+
+ROOT = str(Path(flambeau.__file__).parents[1])
+NOT_INSTALLED = """
+import importlib.machinery
+found = importlib.machinery.PathFinder.find_spec
+def find(name, *rest, **named):
+    return None if name.partition(".")[0] in ("torch", "torchvision", "mxnet") else found(name, *rest, **named)
+importlib.machinery.PathFinder.find_spec = find
+"""
+
+
+def run(code: str, setup: str = NOT_INSTALLED) -> str:
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", setup + textwrap.dedent(code)],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_where_torch_is_not_installed_it_is_flambeau():
+    code = """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        print("not before Flambeau")
+    import flambeau, importlib.util, sys
+    assert importlib.util.find_spec("torch") is not None
+    assert not flambeau.core.naming.is_posing(), "a question changes nothing"
+    import torchvision.transforms, torch.nn.functional
+    from torch.autograd import Variable
+    assert sys.modules["torch"] is flambeau and torch.nn.functional is flambeau.nn.functional
+    assert torchvision is flambeau.vision and flambeau.__version__.startswith("2.13.0+")
+    print(torch.ones(2))
+    """
+    assert run(code) == "not before Flambeau\ntensor([1., 1.])\n"
+
+
+def test_an_installed_torch_is_not_hidden():
+    pytest.importorskip("torch", reason="the real one must be installed")
+    assert run("import flambeau, torch; print(torch is flambeau, hasattr(torch, 'rand'))", "") == "False True\n"
+
+
+def test_versions_are_versions():
+    code = """
+    import flambeau
+    import torchvision, torch
+    print(torchvision.__version__, torch.__version__)
+    """
+    vision, own = run(code).split()
+    assert vision == f"0.28.0+flambeau.{flambeau.__version__}" and own == f"2.13.0+flambeau.{flambeau.__version__}"
+    packaging = pytest.importorskip("packaging.version", reason="parses version numbers")
+    assert packaging.parse(vision).release == (0, 28, 0)
+
+
+def test_record_files_are_found_as_mxnet():
+    code = """
+    import flambeau
+    flambeau.install_as_torch()
+    import mxnet as mx
+    import mxnet.recordio
+    from mxnet.recordio import MXRecordIO
+    assert mx.recordio is flambeau.utils.recordio and MXRecordIO is mx.recordio.MXRecordIO
+    try:
+        mx.nd
+    except AttributeError as problem:
+        print(problem)
+    try:
+        import mxnet.gluon
+    except ImportError as problem:
+        print(problem)
+    """
+    first, second = run(code).splitlines()
+    assert first.startswith("mxnet.nd is not in Flambeau") and "mxnet.gluon" in second
+
+
+def uses(ours, theirs):
+    """What may meet a tensor of the real PyTorch, by name."""
+    x, y = ours.ones(2, 3), theirs.ones(2, 3)
+    nn, F = ours.nn, ours.nn.functional
+    return {
+        "function": lambda: ours.add(x, y),
+        "operator": lambda: x + y,
+        "reflected": lambda: y * x,
+        "method": lambda: x.mul_(y),
+        "list": lambda: ours.cat([x, y]),
+        "comparison": lambda: x < y,
+        "layer": lambda: nn.Linear(3, 2)(y),
+        "convolution": lambda: nn.Conv2d(1, 1, 3)(theirs.ones(1, 1, 8, 8)),
+        "recurrent": lambda: nn.LSTM(3, 2)(y[None]),
+        "loss": lambda: F.cross_entropy(x, theirs.tensor([0, 1])),
+        "assignment": lambda: x.__setitem__(0, y[0]),
+        "parameter": lambda: nn.Parameter(y),
+        "attribute": lambda: setattr(nn.Linear(3, 2), "weight", theirs.nn.Parameter(y)),
+        "state": lambda: nn.Linear(3, 2).load_state_dict(theirs.nn.Linear(3, 2).state_dict()),
+        "optimizer": lambda: ours.optim.SGD([theirs.nn.Parameter(y)], lr=0.1),
+        "gradient": lambda: ours.ones(2, 3, requires_grad=True).mul(2).backward(y),
+    }
+
+
+@pytest.mark.parametrize("use", list(uses(flambeau, flambeau)))
+def test_a_tensor_of_the_real_torch_is_named(use):
+    theirs = pytest.importorskip("torch", reason="the real PyTorch makes the tensors")
+    with pytest.raises(TypeError, match=r"a tensor of the real PyTorch.*install_as_torch\(\)"):
+        uses(flambeau, theirs)[use]()
+
+
+def test_conversions_take_them():
+    theirs = pytest.importorskip("torch", reason="the real PyTorch makes the tensors")
+    for convert in (flambeau.tensor, flambeau.as_tensor, flambeau.from_dlpack):
+        assert convert(theirs.arange(3)).tolist() == [0, 1, 2]

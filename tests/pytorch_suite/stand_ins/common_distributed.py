@@ -1,0 +1,256 @@
+"""What PyTorch's tests of process groups share: a test that runs in several processes at once, and what it may be skipped for."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import io
+import itertools
+import multiprocessing
+import operator
+import os
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from tests.pytorch_suite import children
+
+from .case import TestCase, set_rng_seed
+from .permissive import guess, harmless
+
+FILE_SCHEMA = "file://"
+_LIMIT = 50
+
+
+class TestSkip(NamedTuple):
+    exit_code: int
+    message: str
+
+
+TEST_SKIPS = {
+    "backend_unavailable": TestSkip(72, "the backend is not there"),
+    "small_worldsize": TestSkip(73, "the world is too small"),
+    "odd_worldsize": TestSkip(87, "the world has an odd size"),
+    "no_cuda": TestSkip(74, "no CUDA"),
+    "generic": TestSkip(86, "skipped in the processes"),
+    **{f"multi-gpu-{n}": TestSkip(200 + n, f"needs {n} CUDA devices") for n in range(1, 9)},
+}
+
+
+class DistTestCases:
+    skip_collective = {
+        "allgather_coalesced": {"nccl", "mpi", "ucc", "xccl"},
+        "reduce": set(),
+        "sendrecv anysource": {"nccl", "ucc", "xccl"},
+        "cpu barrier": {"nccl", "ucc", "xccl"},
+    }
+    backend_feature = {name: {"nccl", "gloo", "ucc"} for name in ("gpu", "cuda", "ddp", "subgroup")} | {"plugin": set()}
+
+
+globals().update(harmless("skip_if_rocm_multiprocess with_nccl_blocking_wait"))
+
+
+def _leaving(condition: Callable[[], bool], skip: str) -> Callable:
+    """A decorator: the process leaves with the skip's code where the condition holds."""
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if condition():
+                sys.exit(TEST_SKIPS[skip].exit_code)
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
+def _world() -> int:
+    return int(os.environ["WORLD_SIZE"])
+
+
+skip_if_no_gpu = _leaving(lambda: not torch.cuda.is_available(), "no_cuda")
+skip_if_small_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() <= 2, "small_worldsize")
+skip_if_odd_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() % 2 == 1, "odd_worldsize")
+
+
+def skip_if_lt_x_gpu(x: int, *, allow_cpu: bool = False) -> Callable:
+    return _leaving(lambda: torch.cuda.device_count() < x and not allow_cpu, f"multi-gpu-{x}")
+
+
+def nccl_skip_if_lt_x_gpu(backend: str, x: int) -> Callable:
+    return _leaving(lambda: backend == "nccl" and torch.cuda.device_count() < x, f"multi-gpu-{x}")
+
+
+require_n_gpus_for_nccl_backend = functools.partial(lambda n, backend: nccl_skip_if_lt_x_gpu(backend, n))
+
+
+def requires_nccl_version(version: Any, message: str) -> Callable:
+    return unittest.skip("needs NCCL")
+
+
+def with_dist_debug_levels(levels: list[str]) -> Callable:
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> None:
+            for level in levels:
+                os.environ["TORCH_DISTRIBUTED_DEBUG"] = level
+                dist.set_debug_level_from_env()
+                function(*args, **kwargs)
+                dist.barrier()
+
+        return wrapper
+
+    return decorate
+
+
+def verify_ddp_error_logged(model: Any, text: str) -> None:
+    data = model._get_ddp_logging_data()
+    assert "iteration" in data and "has_error" in data
+    assert text in data["error"], data["error"]
+
+
+@contextlib.contextmanager
+def captured_output() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield out, err
+
+
+def init_multigpu_helper(world_size: int, backend: str) -> dict[int, list[int]]:
+    return {rank: [] for rank in range(world_size)}
+
+
+def simple_sparse_reduce_tests(rank: int, world_size: int, num_inputs: int = 1) -> list[tuple[list, list]]:
+    """Sparse tensors of one rank and their sums over all: of several numbers of sparse and of dense dimensions."""
+
+    def made(place: int, world: int, sparse_dims: int, dense_dims: int) -> Any:
+        index = torch.cat([torch.arange(place + 1).view(1, -1)] + [torch.zeros(1, place + 1)] * (sparse_dims - 1))
+        values = torch.ones([place + 1] + [2] * dense_dims)
+        return torch.sparse_coo_tensor(index, values, [world] * sparse_dims + [2] * dense_dims)
+
+    cases, world = [], num_inputs * world_size
+    for dims in [(1, 0), (2, 0), (3, 0), (1, 1), (1, 2), (1, 3)]:
+        inputs = [made(num_inputs * rank + i, world, *dims) for i in range(num_inputs)]
+        total = functools.reduce(operator.add, [made(place, world, *dims) for place in range(world)])
+        cases.append((inputs, [total] * num_inputs))
+    return cases
+
+
+_folders: list[tempfile.TemporaryDirectory] = []
+
+
+def initialize_temp_directories(init_method: str | None = None) -> None:
+    folder = tempfile.TemporaryDirectory()
+    _folders.append(folder)
+    for name in ("barrier", "test_dir", "init_dir"):
+        os.mkdir(os.path.join(folder.name, name))
+    os.environ["TEMP_DIR"] = folder.name
+    place = os.path.join(folder.name, "init_dir", "shared_init_file")
+    os.environ["INIT_METHOD"] = FILE_SCHEMA + place if init_method is None else init_method
+
+
+def cleanup_temp_dir() -> None:
+    while _folders:
+        _folders.pop().cleanup()
+
+
+class MultiProcessTestCase(TestCase):
+    """In the main process a test starts `world_size` processes and reads how they end; in those it runs."""
+
+    MAIN_PROCESS_RANK = -1
+    TEST_ERROR_EXIT_CODE = 10
+    world_size: Any = 4
+    rank = MAIN_PROCESS_RANK
+
+    def __init__(self, methodName: str = "runTest") -> None:
+        super().__init__(methodName)
+        method = getattr(self, methodName, None)
+        if method is not None:
+            setattr(self, methodName, functools.wraps(method)(functools.partial(self._join_or_run, method)))
+
+    def _join_or_run(self, method: Callable) -> None:
+        if self.rank == self.MAIN_PROCESS_RANK:
+            self._join_processes(method)
+        else:
+            method()
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.skip_return_code_checks: list = []
+        self.special_return_code_checks: dict = {}
+        self.processes: list = []
+        self.pipes: list = []
+        handle, self.file_name = tempfile.mkstemp()
+        os.close(handle)
+
+    def tearDown(self) -> None:
+        super().tearDown()
+        for process in self.processes:
+            process.kill()
+            process.join()
+        self.processes = []
+
+    def _spawn_processes(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        for rank in range(int(self.world_size)):
+            ours, theirs = context.Pipe()
+            name = self.id().rpartition(".")[2]
+            process = context.Process(
+                target=children.run, args=(*children.source, type(self).__name__, rank, name, self.file_name, theirs)
+            )
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.pipes.append(ours)
+
+    @classmethod
+    def _run(cls, rank: int, test_name: str, file_name: str, pipe: Any, **kwargs: Any) -> None:
+        self = cls(test_name)
+        self.rank, self.file_name = rank, file_name
+        self.run_test(test_name, pipe)
+
+    def run_test(self, test_name: str, pipe: Any) -> None:
+        faulthandler.dump_traceback_later(_LIMIT - 5, exit=True)
+        set_rng_seed()
+        try:
+            getattr(self, test_name)()
+        except unittest.SkipTest:
+            sys.exit(TEST_SKIPS["generic"].exit_code)
+        except Exception:
+            pipe.send(traceback.format_exc())
+            sys.exit(self.TEST_ERROR_EXIT_CODE)
+
+    def _join_processes(self, method: Callable) -> None:
+        deadline = time.monotonic() + _LIMIT
+        for process in itertools.cycle(self.processes):
+            process.join(0.05)
+            codes = [p.exitcode for p in self.processes]
+            if None not in codes or self.TEST_ERROR_EXIT_CODE in codes or time.monotonic() > deadline:
+                break
+        self._judge(codes, method)
+
+    def _judge(self, codes: list[int | None], method: Callable) -> None:
+        for rank, code in enumerate(codes):
+            if code == self.TEST_ERROR_EXIT_CODE:
+                raise RuntimeError(f"rank {rank}: {self.pipes[rank].recv()}")
+        if None in codes:
+            raise RuntimeError(f"timed out; exit codes {codes}")
+        if getattr(method, "__func__", method) in self.skip_return_code_checks:
+            return
+        for skip in TEST_SKIPS.values():
+            if codes[0] == skip.exit_code:
+                raise unittest.SkipTest(skip.message)
+        self.assertEqual(codes, [0] * len(codes))
+
+
+def __getattr__(name: str) -> Any:
+    return guess(__name__, name)
