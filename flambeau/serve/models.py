@@ -62,6 +62,7 @@ class Model:
         self.max_response_size = owner.settings.number("max_response_size", 6_553_500)
         self.python: str | None = None  # of the model's own environment
         self.in_workflow = False
+        self.why = ""  # what the last worker said that could not load the model
         self.unsuccessful = 0  # batches in a row that no worker answered in time
         self.gpu_turn = 0
         self._pending: list[tuple[set[Worker], asyncio.Future[int]]] = []
@@ -363,7 +364,7 @@ class Registry:
         if code != 200:
             await self._remove(model)
             message = f"Failed to start workers for model {model.name} version: {model.version}"
-            raise InternalServerException(message, 507 if code in (413, 507) else code)
+            raise InternalServerException(message, 507 if code in (413, 507) else code) from RuntimeError(model.why)
         if not in_workflow:
             self.owner.changed()
 

@@ -273,11 +273,12 @@ class Worker(asyncio.Protocol):
                 self._answered(message)
 
     def _loaded(self, message: Any) -> None:
-        code, _, _, metrics, _ = message
+        code, words, _, metrics, _ = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
         if code != 200:
             self.code = code
+            self.model.why = words
             logger.error("%s: the model could not be loaded (%d): its log says why", self.name, code)
             return  # the process ends itself
         self.state = LOADED

@@ -76,7 +76,7 @@ class Server:
         self._tasks: set[asyncio.Task] = set()
         self._worker_number = settings.number("initial_worker_port", 9000) - 1
         self._gpu = -1
-        self._flushed = 0.0
+        self._flushed = self._model_flushed = 0.0
         self._stopping = asyncio.Event()
         self._handler = Handler(self.logs)
         self.addresses: dict[str, Address] = {}
@@ -121,10 +121,11 @@ class Server:
 
     def model_metrics(self, lines: list[str]) -> None:
         """A worker's numbers; on a quiet server they are in the log before the client has its answer."""
-        quiet = asyncio.get_running_loop().time() - self._flushed > 0.05
         for line in lines:
             self.metrics.add_line(line)
-        if quiet:
+        now = asyncio.get_running_loop().time()
+        if now - self._model_flushed > 0.05:
+            self._model_flushed = now
             self.logs.flush()
 
     def worker_time(self, milliseconds: float) -> None:
