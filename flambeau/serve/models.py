@@ -61,6 +61,7 @@ class Model:
         self.min_workers = self.max_workers = 0
         self.max_response_size = owner.settings.number("max_response_size", 6_553_500)
         self.python: str | None = None  # of the model's own environment
+        self.packages: list[str] = []  # folders with packages of its own
         self.in_workflow = False
         self.why = ""  # what the last worker said that could not load the model
         self.unsuccessful = 0  # batches in a row that no worker answered in time
@@ -113,6 +114,7 @@ class Model:
             "name": f"{number}-{time.monotonic_ns()}",
             "model": self.name,
             "folder": str(self.archive.folder),
+            "packages": self.packages,
             "manifest": self.archive.manifest,
             "handler": self.archive.handler,
             "envelope": self.archive.model.get("envelope"),
@@ -412,19 +414,23 @@ class Registry:
         return initial, initial
 
     async def _install(self, model: Model) -> None:
-        """An environment and packages of the model's own, where it asks and the server allows."""
-        requirements = model.archive.model.get("requirementsFile")
+        """An environment and packages of the model's own, where it asks and the server allows. They go to the model's temporary
+        folder: a model may be a folder of the store, which is not the server's to write to."""
+        requirements, work = model.archive.model.get("requirementsFile"), model.archive.temporary
+        if work is None:
+            return
         if model.settings.use_venv:
-            folder = model.archive.folder / "venv"
-            await _command([sys.executable, "-m", "venv", "--system-site-packages", str(folder)],
-                           f"Virtual environment creation failed for model {model.name}")  # fmt: skip
-            model.python = str(folder / "bin" / "python")
+            command = [sys.executable, "-m", "venv", "--system-site-packages", str(work / "venv")]
+            await _command(command, f"Virtual environment creation failed for model {model.name}")
+            model.python = str(work / "venv" / "bin" / "python")
         if not requirements or not self.owner.settings.flag("install_py_dep_per_model", False):
             return
+        target = [] if model.python else ["-t", str(work / "packages")]
         file = str(model.archive.inside(requirements))
-        target = [] if model.python else ["-t", str(model.archive.folder)]
-        await _command([model.python or sys.executable, "-m", "pip", "install", "-q", "-U", *target, "-r", file],
-                       f"Custom pip package installation failed for model {model.name}")  # fmt: skip
+        command = [model.python or sys.executable, "-m", "pip", "install", "-q", "-U", *target, "-r", file]
+        await _command(command, f"Custom pip package installation failed for model {model.name}")
+        if target:
+            model.packages = [target[1]]
 
     async def scale(
         self, name: str, version: str | None, minimum: int, maximum: int, synchronous: bool

@@ -13,6 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from .serving import HANDLERS, Client, make_model
 
 
@@ -195,6 +197,41 @@ def test_handlers_may_be_async(client: Client, store):
     assert client.register("waits.mar").status == 200
     assert [client.predict("waits", b"").body for _ in range(3)] == [b"1", b"2", b"3"]
     client.manage("DELETE", "/models/waits")
+
+
+def test_packages_of_a_model_do_not_go_to_the_store(start, store, tmp_path):
+    """A package on disk stands for one from an index: nothing is fetched."""
+    pytest.importorskip("pip", reason="packages are installed with pip")
+    package = tmp_path / "package"
+    (package / "only_here").mkdir(parents=True)
+    (package / "only_here" / "__init__.py").write_text("word = 'found'\n")
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n[project]\nname = "only-here"\nversion = "1"\n'
+    )
+    (package / "backend.py").write_text(BACKEND)
+    (tmp_path / "needs.txt").write_text(f"{package}\n")
+    source = "import only_here\n\ndef handle(data, context):\n    return data and [only_here.word] * len(data)\n"
+    make_model(store, "needy", source, requirements_file=str(tmp_path / "needs.txt"), archive_format="no-archive")
+    before = sorted(p.name for p in (store / "needy").rglob("*"))
+    assert start().register("needy").status == 500
+    client = start(install_py_dep_per_model="true")
+    assert client.register("needy").status == 200
+    assert client.predict("needy", b"").body == b"found"
+    assert sorted(p.name for p in (store / "needy").rglob("*") if "__pycache__" not in str(p)) == before
+
+
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config=None, metadata=None):
+    name = "only_here-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.write("only_here/__init__.py")
+        wheel.writestr("only_here-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: only-here\\nVersion: 1\\n")
+        wheel.writestr("only_here-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("only_here-1.dist-info/RECORD", "")
+    return name
+"""
 
 
 def test_several_models_share_a_server_without_mixing(client: Client):
