@@ -423,6 +423,7 @@ class Registry:
             command = [sys.executable, "-m", "venv", "--system-site-packages", str(work / "venv")]
             await _command(command, f"Virtual environment creation failed for model {model.name}")
             model.python = str(work / "venv" / "bin" / "python")
+            _share_packages(work / "venv")
         if not requirements or not self.owner.settings.flag("install_py_dep_per_model", False):
             return
         target = [] if model.python else ["-t", str(work / "packages")]
@@ -497,6 +498,13 @@ class Registry:
 
     async def close(self) -> None:
         await asyncio.gather(*(m.close() for m in self.all()))
+
+
+def _share_packages(environment: Path) -> None:
+    """Lets a new environment see the packages that the server sees, after its own: the server may run in one itself."""
+    (folder,) = (environment / "lib").glob("python*/site-packages")
+    seen = [p for p in sys.path if p.rstrip("/").endswith(("site-packages", "dist-packages"))]
+    (folder / "server.pth").write_text("".join(f"{p}\n" for p in seen))
 
 
 async def _command(command: list[str], message: str) -> None:
