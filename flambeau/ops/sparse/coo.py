@@ -307,7 +307,8 @@ def _to_dense_grad(g: Tensor, input: Tensor, masked_grad: Any) -> Tensor:
 
 
 def _dense(input: SparseCoo, masked_grad: Any = None) -> Tensor:
-    return add_at(input._values_part.new_zeros(input.shape), entry_keys(input), input._values_part)
+    out = fill_raw(empty(input.shape, input.dtype, input.device), 0)
+    return add_at(out, entry_keys(input), input._values_part)
 
 
 coo_to_dense = sparse_primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0", name="coo_to_dense")
