@@ -176,9 +176,9 @@ def declare_primitive(
     returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
     results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
     or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
-    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an operator that `writes` changes its first argument
-    and returns it, and the kernels of one that `reads_values` make and return its results. `declared` are faces (see
-    `_declare`) and other fields of the record."""
+    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
+    operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
+    its results. `declared` are faces (see `_declare`) and other fields of the record."""
     impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     impl.saved_as_input = impl.saved_as_input or quirks.saved_as_input

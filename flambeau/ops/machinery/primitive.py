@@ -60,7 +60,7 @@ def unknown_derivative(name: str) -> Callable:
 class Primitive:
     """A native operator with its derivative rules."""
 
-    def __init__(self, fn: Callable, grads: dict, label: str | None, view: bool = False, multi_view: bool = False):
+    def __init__(self, fn: Callable, grads: dict, label: Any, view: bool = False, multi_view: bool = False):
         self.fn = fn
         self.name = fn.__name__
         self.view = view
