@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
@@ -33,9 +34,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        import importlib
-
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in ("frontend", "annotations"):
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
@@ -208,3 +209,5 @@ def enable_onednn_fusion(enabled: bool) -> None:
 
 _overload = overload
 _Mark = Mark
+
+del annotations  # the mark of `from __future__`; the module of that name is found by __getattr__

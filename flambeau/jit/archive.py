@@ -140,12 +140,13 @@ class Archive:
     def __init__(self, file: Any, map_location: Any = None):
         self.reader = ArchiveReader(file)
         self.map_location = map_location
-        for wanted in ("version", "data.pkl", "constants.pkl"):
+        version_name = ".data/version" if self.reader.has_record(".data/version") else "version"
+        for wanted in (version_name, "data.pkl", "constants.pkl"):
             if not self.reader.has_record(wanted):
                 if wanted == "constants.pkl" and self.reader.has_record("data.pkl"):
                     raise RuntimeError("PytorchStreamReader failed locating file constants.pkl: file not found. The file is a checkpoint written by torch.save: load it with torch.load")  # fmt: skip
                 raise RuntimeError(f"PytorchStreamReader failed locating file {wanted}: file not found")
-        version = self.record("version").strip()
+        version = self.record(version_name).strip()
         if not version.isdigit() or not 1 <= int(version) <= 10:
             raise RuntimeError(f"Attempted to read a PyTorch file with version {version.decode(errors='replace')[:20]}, but this reads versions 1 to 10")  # fmt: skip
         self.swapped = self.reader.byte_order() != sys.byteorder

@@ -44,6 +44,7 @@ from .values import (
     MagicMethod,
     RangeValue,
     SimpleValue,
+    SliceValue,
     SpecialForm,
     Sugared,
     SugaredTuple,
@@ -391,6 +392,14 @@ class Calls:
 
     def form_format(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SimpleValue(self.call_operator(place, "aten::format", self.positional(node.args), []))
+
+    def form_slice(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if node.keywords:
+            raise error(place, "Slice does not accept any keyword arguments")
+        if not 1 <= len(node.args) <= 3:
+            raise error(place, f"slice expected {'at least 1 argument, got 0' if not node.args else f'at most 3 arguments, got {len(node.args)}'}")
+        values = [a.value for a in self.positional(node.args)]
+        return SliceValue([None, *values] if len(values) == 1 else values)
 
     def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SpecialForm("no_grad")

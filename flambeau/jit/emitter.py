@@ -536,10 +536,10 @@ class Emitter(Expressions, Calls):
                 thing = self.sugared(node.value, comment)
                 if comment is not None:
                     thing = SimpleValue(self.convert(self.at(node), comment, thing.as_value(self.at(node), self)))
-                self.assign(self.at(target), target.id, thing, comment)
+                self.assign(self.at(node), target.id, thing, comment)
             else:
                 size = len(target.elts) if isinstance(target, (ast.Tuple, ast.List)) and not _starred(target) else None
-                self.assign_target(target, self.sugared(node.value, comment, size))
+                self.assign_target(target, self.sugared(node.value, comment, size), self.at(node))
             return
         thing = self.sugared(node.value)
         if not isinstance(thing, SimpleValue):
@@ -576,8 +576,8 @@ class Emitter(Expressions, Calls):
         if not is_subtype(value.type, kind):
             raise error(place, f"Variable '{name}' is annotated with type {kind.repr_str()} but is being assigned to a value of type {value.type.repr_str()}")
 
-    def assign_target(self, target: ast.expr, thing: Sugared) -> None:
-        place = self.at(target)
+    def assign_target(self, target: ast.expr, thing: Sugared, place: Range | None = None) -> None:
+        place = place or self.at(target)
         if isinstance(target, ast.Name):
             self.assign(place, target.id, thing)
         elif isinstance(target, (ast.Tuple, ast.List)):

@@ -34,7 +34,7 @@ from .types import (
     unshaped,
     without_none,
 )
-from .values import CastValue, MethodValue, SimpleValue, Sugared, SugaredTuple
+from .values import CastValue, MethodValue, SimpleValue, SliceValue, Sugared, SugaredTuple
 
 _BINARY = {
     ast.Add: ("aten::add", "__add__"), ast.Sub: ("aten::sub", "__sub__"), ast.Mult: ("aten::mul", "__mul__"),
@@ -414,7 +414,12 @@ class Expressions:
         if isinstance(kind, TensorType):
             return SimpleValue(self.tensor_item(place, value, _indices(node.slice)))
         if isinstance(node.slice, ast.Slice):
-            return SimpleValue(self._slice(place, value, node.slice))
+            bounds = [None if p is None else self.expression(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)]
+            return SimpleValue(self._slice(place, value, bounds))
+        if isinstance(node.slice, (ast.Name, ast.Call)):
+            thing = self.sugared(node.slice)
+            if isinstance(thing, SliceValue):
+                return SimpleValue(self._slice(place, value, thing.parts))
         if isinstance(kind, TupleType):
             return SimpleValue(self._tuple_subscript(place, value, node.slice))
         if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
@@ -437,14 +442,19 @@ class Expressions:
             raise error(self.at(node), "Slices of modules and tuples need integer literals")
         return number
 
-    def _slice(self: Any, place: Range, value: Value, node: ast.Slice) -> Value:
+    def _slice(self: Any, place: Range, value: Value, bounds: Sequence[Value | None]) -> Value:
         if isinstance(value.type, TupleType):
-            bounds = [self._static_int(part) for part in (node.lower, node.upper, node.step)]
-            return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*bounds)], place)
+            numbers = []
+            for bound in bounds:
+                known, number = (True, None) if bound is None else self.known(bound)
+                if not known:
+                    raise error(place, "Slices of modules and tuples need integer literals")
+                numbers.append(number)
+            return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*numbers)], place)
         if not (isinstance(value.type, ListType) or value.type is STRING):
             raise error(place, f"Unsupported operation: attempted to use slicing on {value.type.repr_str()}")
-        low, high = (self.none(place) if part is None else self.expression(part) for part in (node.lower, node.upper))
-        step = self.constant(1, INT, place) if node.step is None else self.expression(node.step)
+        low, high = (self.none(place) if bound is None else bound for bound in bounds[:2])
+        step = self.constant(1, INT, place) if bounds[2] is None or bounds[2].type is NONE else bounds[2]
         return self.builtin(place, "aten::slice", [value, low, high, step])
 
     def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
@@ -530,7 +540,10 @@ class Expressions:
             return "slice", tuple(None if p is None else self.expression(p) for p in (node.lower, node.upper, node.step))
         if isinstance(node, ast.Constant) and node.value is ...:
             return "dots", None
-        value = self.expression(node)
+        thing = self.sugared(node)
+        if isinstance(thing, SliceValue):
+            return "slice", tuple(None if p is None or p.type is NONE else p for p in thing.parts)
+        value = thing.as_value(place, self)
         kind = value.type
         if kind is NONE:
             return "none", None

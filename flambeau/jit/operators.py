@@ -251,7 +251,7 @@ def _item(container: Any, index: Any) -> Any:
         if not -len(container) <= index < len(container):
             raise IndexError("string index out of range" if isinstance(container, str) else "list index out of range")
     elif index not in container:
-        raise KeyError(index)
+        raise RuntimeError(f"KeyError: {index}")
     return container[index]
 
 
@@ -321,6 +321,8 @@ def _list_remove(items: list, item: Any) -> None:
 
 def _pop(items: Any, *args: Any) -> Any:
     if isinstance(items, dict):
+        if len(args) == 1 and args[0] not in items:
+            raise RuntimeError(f"KeyError: {args[0]}")
         return items.pop(*args)
     if not items:
         raise IndexError("pop from empty list")

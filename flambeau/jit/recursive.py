@@ -353,7 +353,8 @@ class ModuleValue(Sugared):
                 return MethodValue(self.value, overloaded)
             if kind.find_method(name) is not None:
                 return MethodValue(self.value, [name])
-        if self.concrete.python_class.__module__.startswith("flambeau.") and _is_constant(found):
+        holder = next((b for b in self.concrete.python_class.__mro__ if name in b.__dict__), None)
+        if holder is not None and holder.__module__.startswith("flambeau.") and _is_constant(found):
             return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
         if form_of(found) is not None or hasattr(found, "op"):
             return m.resolver.sugared(m, place, found)
@@ -617,7 +618,8 @@ def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | Non
         found = kind.find_method(name)
         if found is not None:
             found.ensure()
-    made._adopt(module)
+    if hasattr(made, "_adopt"):
+        made._adopt(module)
 
 
 def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
@@ -634,7 +636,8 @@ def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
         found = kind.find_method(name)
         if found is not None and not method_overloads(kind, getattr(type(module), name), name):
             found.ensure()
-    made._adopt(module)
+    if hasattr(made, "_adopt"):
+        made._adopt(module)
 
 
 def _compile_hooks(module: Any, kind: ClassType) -> None:

@@ -72,7 +72,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     forms = {
         "isinstance": (builtins.isinstance, jit.isinstance), "print": (print,), "getattr": (getattr,), "hasattr": (hasattr,),
         "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
-        "reversed": (reversed,), "len": (len,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
+        "reversed": (reversed,), "len": (len,), "slice": (slice,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
         "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,),
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),

@@ -317,13 +317,13 @@ class _Exits:
             block.add_output(value)
 
     def block(self, block: Block) -> _Outcome:
-        for number, node in enumerate(list(block.nodes_)):
+        for node in list(block.nodes_):
             if node.kind_ == "prim::RaiseException":
-                self.cut(block, number + 1)
+                self.cut(block, block.nodes_.index(node) + 1)
                 return _Outcome(THROWS)
             if node.kind_ == self.kind:
                 values = list(node.inputs_)
-                self.cut(block, number)
+                self.cut(block, block.nodes_.index(node))
                 return _Outcome(GOES, None, values)
             if node.kind_ == "prim::If":
                 outcome = self.branch(block, node)

@@ -623,6 +623,15 @@ class ExceptionClass(Sugared):
         return ExceptionClass(self.name, m.call_operator(place, "aten::str", [Named(values[0] if len(values) == 1 else m.graph.tuple_of(values, place), place)], []))
 
 
+class SliceValue(Sugared):
+    """`slice(1, 2)`: start, stop, step; None where not given."""
+
+    kind = "slice"
+
+    def __init__(self, parts: Sequence[Value | None]):
+        self.parts = (list(parts) + [None, None, None])[:3]
+
+
 class LocalFunction(Sugared):
     """A function without arguments defined inside another one, for `fork`."""
 

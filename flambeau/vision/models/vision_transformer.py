@@ -174,9 +174,11 @@ class VisionTransformer(nn.Module):
 
     def _process_input(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) -> (N, patches, hidden)."""
-        for which, size in zip(("height", "width"), x.shape[2:]):
-            if size != self.image_size:
-                raise AssertionError(f"Wrong image {which}! Expected {self.image_size} but got {size}!")
+        height, width = x.shape[2], x.shape[3]
+        if height != self.image_size:
+            raise AssertionError(f"Wrong image height! Expected {self.image_size} but got {height}!")
+        if width != self.image_size:
+            raise AssertionError(f"Wrong image width! Expected {self.image_size} but got {width}!")
         return self.conv_proj(x).flatten(2).permute(0, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
