@@ -494,26 +494,21 @@ class Expressions:
         if sum(kind == "dots" for kind, _ in parts) > 1:
             raise error(place, "an index can only have a single ellipsis")
         tensors: list[Value | None] = []
-        after = None
+        behind = False  # behind the ellipsis, dimensions are counted from the end
         dim = 0
         for number, (kind, given) in enumerate(parts):
             if kind == "dots":
-                after = sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
-                if any(k == "tensor" for k, _ in parts):
-                    if number == 0 and any(k == "tensor" for k, _ in parts[1:]):
-                        dim = -after
-                        continue
-                dim = -after
+                behind, dim = True, -sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
                 continue
             if kind == "int":
                 value = self.builtin(place, "aten::select", [value, self.constant(dim, INT, place), given])
-                dim += 1 if dim < 0 else 0
+                dim += 1 if behind else 0
                 continue
             if kind == "none":
-                where = dim - 1 if dim < 0 else dim
-                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(where, INT, place)])
-                self._note(tensors, dim, None)
-                dim += 0 if dim < 0 else 1
+                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)])
+                if not behind:
+                    self._note(tensors, dim, None)
+                    dim += 1
                 continue
             if kind == "slice":
                 low, high, step = given
@@ -521,9 +516,10 @@ class Expressions:
                 high = self.none(place) if high is None else high
                 step = self.constant(1, INT, place) if step is None else step
                 value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
-                self._note(tensors, dim, None)
+                if not behind:
+                    self._note(tensors, dim, None)
             else:
-                if dim < 0:
+                if behind:
                     raise error(place, "tensor indices behind an ellipsis are not supported here")
                 self._note(tensors, dim, given)
             dim += 1
@@ -531,9 +527,8 @@ class Expressions:
 
     @staticmethod
     def _note(tensors: list[Value | None], dim: int, value: Value | None) -> None:
-        if dim >= 0:
-            tensors.extend([None] * (dim - len(tensors)))
-            tensors.append(value)
+        tensors.extend([None] * (dim - len(tensors)))
+        tensors.append(value)
 
     def _index_kind(self: Any, place: Range, node: ast.expr) -> tuple[str, Any]:
         if isinstance(node, ast.Slice):

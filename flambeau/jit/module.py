@@ -210,13 +210,24 @@ class RecursiveScriptModule(ScriptModule):
         return f"original_name={self.original_name}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        found = self.script_type.find_method("forward")
+        found = self.script_type.find_method("forward") or self._overload(args, kwargs)
         if found is None:
             raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
         kind = self.script_type
         if kind.forward_pre_hooks or kind.forward_hooks:
             return self._forward_with_hooks(found, args, kwargs)
         return found(self, *args, **kwargs)
+
+    def _overload(self, args: tuple, kwargs: dict) -> Function | None:
+        """The first of `forward__0`, `forward__1`... that the arguments fit."""
+        for name, method in self.script_type.methods.items():
+            if name.startswith("forward__"):
+                try:
+                    method.bind((self, *args), kwargs)
+                except RuntimeError:
+                    continue
+                return method
+        return None
 
     def _forward_with_hooks(self, forward: Function, args: tuple, kwargs: dict) -> Any:
         for hook in self.script_type.forward_pre_hooks:

@@ -139,6 +139,8 @@ class SimpleValue(Sugared):
                 return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
             if name == "value":
                 return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
+        if isinstance(kind, TensorType) and name in TENSOR_CASTS:
+            return TensorCast(value, TENSOR_CASTS[name])
         if isinstance(kind, TensorType) and name == "tolist":
             return SpecialForm("tolist", value)
         if isinstance(kind, FutureType) and name in ("wait", "value"):
@@ -299,6 +301,24 @@ TENSOR_PROPERTIES = {
     "ndim": "aten::dim",
 }  # fmt: skip
 TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft": "istft", "norm": "norm"}
+
+
+# Methods that convert to a dtype, and the number of the dtype.
+TENSOR_CASTS = {
+    "byte": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "double": 7, "bool": 11, "bfloat16": 15,
+}  # fmt: skip
+
+
+class TensorCast(Sugared):
+    """`x.long()`."""
+
+    kind = "method"
+
+    def __init__(self, value: Value, dtype: int):
+        self.value, self.dtype = value, dtype
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        return SimpleValue(m.builtin(place, "aten::to", [self.value, m.constant(self.dtype, INT, place)]))
 
 
 class BuiltinFunction(Sugared):

@@ -46,6 +46,8 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     quiet(quiet(torch.jit.script, theirs).save, str(tmp_path / "theirs.pt"))
     loaded = flambeau.jit.load(tmp_path / "theirs.pt")
     assert_same(loaded(*_inputs(flambeau, shapes)), expected)
+    if "forward" not in loaded.script_type.methods:
+        return  # PyTorch calls overloads (LSTM's forward__0) of a loaded module from compiled code only
     loaded.save(tmp_path / "again.pt")  # and once more across
     assert_same(quiet(torch.jit.load, str(tmp_path / "again.pt"))(*_inputs(torch, shapes)), expected)
 
