@@ -53,7 +53,7 @@ def script(
     ... def double(x):
     ...     return x + x
     """
-    from . import classes, module, recursive, resolver, signatures
+    from . import classes, module, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return obj
@@ -64,16 +64,20 @@ def script(
         return recursive.script_module(obj, recursive.exported)
     if _python_isinstance(obj, type):
         if issubclass(obj, Module):
-            raise RuntimeError(f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead")
+            raise RuntimeError(
+                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+            )
         kind = signatures.class_type(obj)
         if _python_isinstance(kind, signatures.ClassType):
-            classes.compile_all(kind)
+            classes.compile_all(kind)  # type: ignore[arg-type]
         return obj
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         function = obj.__func__ if inspect.ismethod(obj) else obj
         if hasattr(function, "__script_if_tracing_wrapper"):
             function = function.__original_fn
-        function = inspect.unwrap(function) if hasattr(function, "__wrapped__") and not hasattr(function, "op") else function
+        function = (
+            inspect.unwrap(function) if hasattr(function, "__wrapped__") and not hasattr(function, "op") else function
+        )
         return module.ScriptFunction(resolver.function_for(function).ensure(), function)
     if callable(obj) and hasattr(obj, "op"):
         raise RuntimeError(f"{obj} is an operator; compile a function that calls it")
@@ -96,7 +100,7 @@ def script_if_tracing(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        from .tracing_state import is_tracing
+        from .tracing_state import is_tracing  # noqa: PLC0415  modules, classes and functions need one another
 
         return script(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
 
@@ -119,7 +123,7 @@ def enabled() -> bool:
 
 def interface(obj: Any) -> Any:
     """Declare an interface: a class whose methods are empty."""
-    from . import classes
+    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
     classes.make_interface(obj)
     return obj

@@ -25,13 +25,14 @@ from .functions import Function
 from .naming import unique_name
 from .object_pickle import Reader, Writer
 from .schema import Argument, Schema
+from .source import FrontendError
 from .types import ANY, BOOL, ClassType, EnumType, InterfaceType, TupleType
 
 _LARGEST_SOURCE = 1 << 28  # bytes of source that are read from one record
 
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError, EOFError,
-    OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError,
+    OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError, FrontendError,
 )  # fmt: skip
 
 
@@ -58,13 +59,15 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
 
     >>> save(script(module), "module.pt")
     """
-    from .module import ScriptFunction, ScriptModule
+    from .module import ScriptFunction, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(m, ScriptFunction):
         save_function(m.script_function, f, _extra_files)
         return
     if not isinstance(m, ScriptModule):
-        raise AttributeError(f"'{type(m).__name__}' object has no attribute 'save': only compiled modules can be saved by torch.jit.save")
+        raise AttributeError(
+            f"'{type(m).__name__}' object has no attribute 'save': only compiled modules can be saved by torch.jit.save"
+        )
     data = _Export(m).records()
     with _writable(f) as file, ArchiveWriter(file, _root_of(f)) as archive:
         for name, contents in data:
@@ -76,7 +79,7 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
 
 def save_function(function: Function, f: Any, _extra_files: dict | None = None) -> None:
     """A function is saved as the forward of a module without attributes."""
-    from .module import RecursiveScriptModule
+    from .module import RecursiveScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
     kind.attributes["training"] = BOOL
@@ -118,7 +121,11 @@ class _Export:
             thing = self.printer.types[done]
             done += 1
             name = _full_name(thing)
-            text = self.printer.function(thing.ensure()) if isinstance(thing, Function) else printing.class_code(self.printer, thing)
+            text = (
+                self.printer.function(thing.ensure())
+                if isinstance(thing, Function)
+                else printing.class_code(self.printer, thing)
+            )
             self.sources.setdefault(name.rpartition(".")[0], []).append(text)
 
 
@@ -204,7 +211,7 @@ def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _re
 
     >>> module = load("module.pt", map_location="cpu")
     """
-    from .loading import Loader
+    from .loading import Loader  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(f, (str, os.PathLike)):
         path = os.fspath(f)
@@ -226,7 +233,9 @@ def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _re
                         _extra_files[name] = data  # type: ignore[index]
             return Loader(archive).load()
         except _DAMAGE as problem:
-            raise RuntimeError(f"cannot read this archive, it is damaged or not one: {type(problem).__name__}: {problem}") from problem
+            raise RuntimeError(
+                f"cannot read this archive, it is damaged or not one: {type(problem).__name__}: {problem}"
+            ) from problem
 
 
 @contextlib.contextmanager

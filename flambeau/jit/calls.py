@@ -32,8 +32,8 @@ from .types import (
     Type,
     UnionType,
     is_subtype,
-    union_of,
     unify_all,
+    union_of,
     unshaped,
 )
 from .values import (
@@ -42,6 +42,7 @@ from .values import (
     FunctionValue,
     IterableTree,
     MagicMethod,
+    PythonModule,
     RangeValue,
     SimpleValue,
     SliceValue,
@@ -122,8 +123,6 @@ class Calls:
             return self.resolver.name(self, self.at(node), node.id)
         if isinstance(node, ast.Attribute):
             owner = self._peek(node.value)
-            from .values import PythonModule
-
             return owner.attr(self.at(node), self, node.attr) if isinstance(owner, PythonModule) else None
         return None
 
@@ -137,15 +136,29 @@ class Calls:
         wanted = self._checked_types(node.args[1])
         actual = unshaped(value.type)
         name = node.args[0].id if isinstance(node.args[0], ast.Name) else None
-        members = list(actual.members) if isinstance(actual, UnionType) else [actual.element, NONE] if isinstance(actual, OptionalType) else [actual]
+        members = (
+            list(actual.members)
+            if isinstance(actual, UnionType)
+            else [actual.element, NONE]
+            if isinstance(actual, OptionalType)
+            else [actual]
+        )
         if actual is ANY:
-            target = union_of([t for t in wanted if t not in (ANY_LIST, ANY_TUPLE)]) if all(t not in (ANY_LIST, ANY_TUPLE) for t in wanted) else None
+            target = (
+                union_of([t for t in wanted if t not in (ANY_LIST, ANY_TUPLE)])
+                if all(t not in (ANY_LIST, ANY_TUPLE) for t in wanted)
+                else None
+            )
             refined = Refinements({name: target}, {}) if name and target is not None else Refinements()
             return Condition(self._isinstance_node(place, value, wanted), refined, None)
         yes = [t for t in members if any(is_subtype(t, w) for w in wanted)]
         no = [t for t in members if t not in yes]
         if not no:
-            return Condition(self.constant(True, BOOL, place), Refinements({name: actual} if name and len(members) > 1 else {}, {}), True)
+            return Condition(
+                self.constant(True, BOOL, place),
+                Refinements({name: actual} if name and len(members) > 1 else {}, {}),
+                True,
+            )
         if not yes:
             return Condition(self.constant(False, BOOL, place), Refinements(), False)
         refined = Refinements({name: union_of(yes)}, {name: union_of(no)}) if name else Refinements()
@@ -213,7 +226,11 @@ class Calls:
         value = self.convert(place, kind, self.expression(node.args[1], kind))
         if not is_subtype(value.type, kind):
             raise error(place, f"expected an expression of type {kind.repr_str()} but found {value.type.repr_str()}")
-        if isinstance(kind, (OptionalType, UnionType)) and value.type != kind or (kind is ANY and value.type is not ANY):
+        if (
+            isinstance(kind, (OptionalType, UnionType))
+            and value.type != kind
+            or (kind is ANY and value.type is not ANY)
+        ):
             value = self.graph.op("prim::unchecked_cast", [value], kind, place)
         return SimpleValue(value)
 
@@ -269,7 +286,9 @@ class Calls:
         lengths = [c.static_length() for c in children]
         known = [n for n in lengths if n is not None and n >= 0]
         if any(n is None for n in lengths):
-            raise error(place, "Can not iterate over a module list or tuple with a value that does not have a static length\n")
+            raise error(
+                place, "Can not iterate over a module list or tuple with a value that does not have a static length\n"
+            )
         rows = []
         for number in range(min(known)):
             index = self.constant(number, INT, place)
@@ -344,7 +363,10 @@ class Calls:
         while isinstance(element, ListType):
             depth, element = depth + 1, element.element
         if element not in (INT, FLOAT, BOOL) and str(element) != "complex":
-            raise error(place, f"{element.repr_str()} is not one of the supported element types for tolist: int, float, complex, bool")
+            raise error(
+                place,
+                f"{element.repr_str()} is not one of the supported element types for tolist: int, float, complex, bool",
+            )
         kinds = {INT: 0, FLOAT: 1, BOOL: 2}
         inputs = [form.owner, self.constant(depth, INT, place), self.constant(kinds.get(element, 3), INT, place)]
         return SimpleValue(self.graph.op("prim::tolist", inputs, wanted, place))
@@ -397,7 +419,10 @@ class Calls:
         if node.keywords:
             raise error(place, "Slice does not accept any keyword arguments")
         if not 1 <= len(node.args) <= 3:
-            raise error(place, f"slice expected {'at least 1 argument, got 0' if not node.args else f'at most 3 arguments, got {len(node.args)}'}")
+            raise error(
+                place,
+                f"slice expected {'at least 1 argument, got 0' if not node.args else f'at most 3 arguments, got {len(node.args)}'}",
+            )
         values = [a.value for a in self.positional(node.args)]
         return SliceValue([None, *values] if len(values) == 1 else values)
 

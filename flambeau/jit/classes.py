@@ -9,7 +9,11 @@ import typing
 import weakref
 from typing import Any
 
+import flambeau as torch
+
 from . import signatures as notes
+from .emitter import Emitter
+from .functions import Definition, Function, dedented, defaults_of
 from .marks import Mark, mark_of
 from .naming import qualified_name, unique_name
 from .source import Source, error
@@ -48,7 +52,9 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
             raise RuntimeError(f"No enum values defined for: '{thing}'")
         joined = None if None in kinds else unify_all([k for k in kinds if k is not None])
         if joined is None or any(k != joined for k in kinds):
-            raise RuntimeError(f"Could not unify type list of enum '{thing.__name__}': {', '.join(str(k) for k in kinds)}")
+            raise RuntimeError(
+                f"Could not unify type list of enum '{thing.__name__}': {', '.join(str(k) for k in kinds)}"
+            )
         found = EnumType(qualified_name(thing), joined, thing, members)
         _enums[thing] = found
     return found
@@ -59,8 +65,7 @@ def script_class(thing: type) -> Type:
     found = _classes.get(thing)
     if found is not None:
         return found
-    from .functions import Definition, Function, defaults_of
-    from .resolver import PythonResolver
+    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
 
     if thing.__module__ in ("builtins", "typing", "collections", "abc") or issubclass(thing, BaseException):
         raise notes.UnknownType(thing)
@@ -78,7 +83,9 @@ def script_class(thing: type) -> Type:
             kind.constants[name] = value
 
     def method(name: str, function: Any, static: bool = False) -> Function:
-        definition = Definition(trees[name], source, PythonResolver(function, {thing.__name__: thing}), defaults_of(function))
+        definition = Definition(
+            trees[name], source, PythonResolver(function, {thing.__name__: thing}), defaults_of(function)
+        )
         made = Function(f"{kind.name}.{name}", definition, None if static else kind)
         return made
 
@@ -86,7 +93,9 @@ def script_class(thing: type) -> Type:
         plain = value.__func__ if isinstance(value, staticmethod) else value
         if isinstance(value, property) and value.fget is not None and mark_of(value.fget) is None and name in trees:
             getter = method(name, value.fget)
-            setter = method(f"{name}.setter", value.fset) if value.fset is not None and f"{name}.setter" in trees else None
+            setter = (
+                method(f"{name}.setter", value.fset) if value.fset is not None and f"{name}.setter" in trees else None
+            )
             kind.methods[f"__{name}_getter"] = getter
             getter.qualified_name = f"{kind.name}.__{name}_getter"
             if setter is not None:
@@ -108,7 +117,10 @@ def script_class(thing: type) -> Type:
 
 
 def _allowed_bases(thing: type) -> bool:
-    return all(base is object or base.__module__ in ("typing", "builtins", "abc") or not _has_methods(base) for base in thing.__bases__)
+    return all(
+        base is object or base.__module__ in ("typing", "builtins", "abc") or not _has_methods(base)
+        for base in thing.__bases__
+    )
 
 
 def _has_methods(base: type) -> bool:
@@ -122,8 +134,6 @@ def compile_all(kind: ClassType) -> None:
 
 def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
     """The syntax trees of a class's methods by name; a property's setter as `name.setter`."""
-    from .functions import dedented
-
     lines, first = inspect.getsourcelines(thing)
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = dedented("".join(lines), indent)
@@ -139,18 +149,19 @@ def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
 
 def make_interface(thing: type) -> InterfaceType:
     """The interface that a class with empty methods declares."""
-    import flambeau as torch
-
-    from .emitter import Emitter
-    from .resolver import PythonResolver
+    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
 
     if not isinstance(thing, type):
         raise RuntimeError("interface must be applied to a class")
     is_module = issubclass(thing, torch.nn.Module)
     if not is_module and thing.__bases__ != (object,):
-        raise RuntimeError("TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'.")
+        raise RuntimeError(
+            "TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'."
+        )
     if is_module and len(thing.__mro__) != len(torch.nn.Module.__mro__) + 1:
-        raise RuntimeError("TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'.")
+        raise RuntimeError(
+            "TorchScript interface does not support inheritance yet. Please directly inherit from 'object' or 'nn.Module'."
+        )
     made = InterfaceType(unique_name(qualified_name(thing)), is_module)
     thing.__torch_script_interface__ = made  # type: ignore[attr-defined]
     trees, source = class_source(thing)

@@ -16,7 +16,6 @@ from .types import (
     NONE,
     STRING,
     ClassType,
-    DictType,
     ListType,
     OptionalType,
     TupleType,
@@ -190,7 +189,9 @@ def _same_outputs(node: Node) -> None:
         a, b = (inner.outputs_[index] for inner in node.blocks_)
         known_a, x = constant_of(a)
         known_b, y = constant_of(b)
-        both_constant = known_a and known_b and a.type is b.type and type(x) is type(y) and a.type in (*_FOLDED, NONE) and x == y
+        both_constant = (
+            known_a and known_b and a.type is b.type and type(x) is type(y) and a.type in (*_FOLDED, NONE) and x == y
+        )
         if a is b or both_constant:
             if a is not b:
                 with node.graph.at(node):

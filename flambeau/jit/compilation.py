@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import typing
 from typing import Any
 
 import flambeau as torch
@@ -36,9 +37,9 @@ class TextResolver(Resolver):
 
 
 def _typing() -> dict[str, Any]:
-    import typing
-
-    names = {n: getattr(typing, n) for n in ("List", "Dict", "Tuple", "Optional", "Union", "Any", "NamedTuple", "Final")}
+    names = {
+        n: getattr(typing, n) for n in ("List", "Dict", "Tuple", "Optional", "Union", "Any", "NamedTuple", "Final")
+    }
     return {**names, "Tensor": torch.Tensor, "math": __import__("math")}
 
 
@@ -100,7 +101,9 @@ def define_methods(module: Any, text: str) -> None:
     kind = module.script_type
     resolver = TextResolver({})
     for tree in trees:
-        kind.methods[tree.name] = Function(f"{kind.name}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)), kind)
+        kind.methods[tree.name] = Function(
+            f"{kind.name}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)), kind
+        )
     for tree in trees:
         kind.methods[tree.name].ensure()
 

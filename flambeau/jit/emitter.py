@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import cleanup, ssa
 from . import signatures as notes
 from .calls import Calls
 from .conditions import Condition, Refinements
@@ -36,7 +37,17 @@ from .types import (
     unnamed,
     unshaped,
 )
-from .values import ExceptionClass, LocalFunction, MethodValue, RangeValue, SimpleValue, Sugared, SugaredTuple, valid_name
+from .values import (
+    ExceptionClass,
+    FunctionValue,
+    LocalFunction,
+    MethodValue,
+    RangeValue,
+    SimpleValue,
+    Sugared,
+    SugaredTuple,
+    valid_name,
+)
 
 INT_MAX = 9223372036854775807
 
@@ -118,7 +129,12 @@ class Emitter(Expressions, Calls):
         return self.call_operator(place, symbol, [Named(v, place) for v in values], [])
 
     def call_operator(
-        self, place: Range | None, symbol: str, args: Sequence[Named], kwargs: Sequence[Named], owner: Named | None = None
+        self,
+        place: Range | None,
+        symbol: str,
+        args: Sequence[Named],
+        kwargs: Sequence[Named],
+        owner: Named | None = None,
     ) -> Value:
         """Insert an operator, whichever overload fits."""
         schemas = schemas_of(symbol)
@@ -127,16 +143,20 @@ class Emitter(Expressions, Calls):
             raise error(place, f"Unknown builtin op: {symbol}.\n\nHere are some suggestions: \n\nThe original call is")
         if compiled:
             try:
-                return carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place) if schemas else self._call_compiled(place, compiled, args, kwargs, owner)
+                return (
+                    carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place)
+                    if schemas
+                    else self._call_compiled(place, compiled, args, kwargs, owner)
+                )
             except RuntimeError:
                 if not schemas:
                     raise
                 return self._call_compiled(place, compiled, args, kwargs, owner)
         return carry_out(self.graph, symbol, match_call(self.graph, place, schemas, args, kwargs, owner), place)
 
-    def _call_compiled(self, place: Any, compiled: Any, args: Sequence[Named], kwargs: Sequence[Named], owner: Any) -> Value:
-        from .values import FunctionValue
-
+    def _call_compiled(
+        self, place: Any, compiled: Any, args: Sequence[Named], kwargs: Sequence[Named], owner: Any
+    ) -> Value:
         given = [owner, *args] if owner is not None else args
         return FunctionValue([compiled]).call(place, self, given, kwargs).as_value(place, self)
 
@@ -214,22 +234,41 @@ class Emitter(Expressions, Calls):
         assert frame is not None
         value = thing.value if isinstance(thing, SimpleValue) else None
         nested_constant = value is not None and value.node.kind_ == "prim::Constant" and frame.parent is not None
-        if value is not None and not value.has_name() and meaningful(name) and value.node.owner is frame.block and not nested_constant:
+        if (
+            value is not None
+            and not value.has_name()
+            and meaningful(name)
+            and value.node.owner is frame.block
+            and not nested_constant
+        ):
             value.set_name(name)
         outer = frame.parent.holder(name) if frame.parent is not None else None
         if outer is not None and name not in frame.types and name not in frame.sugared or (outer is not None):
             if annotated is not None and name not in frame.types:
-                raise error(place, f"Attempting to declare and annotate the type of variable '{name}' that is already defined in an outer block")
+                raise error(
+                    place,
+                    f"Attempting to declare and annotate the type of variable '{name}' that is already defined in an outer block",
+                )
             if value is None:
-                raise error(place, f"Cannot re-assign '{name}' to a value of type {thing.kind} because {name} is not a first-class value.  Only reassignments to first-class values are allowed")
+                raise error(
+                    place,
+                    f"Cannot re-assign '{name}' to a value of type {thing.kind} because {name} is not a first-class value.  Only reassignments to first-class values are allowed",
+                )
             assert outer is not None
             if name in outer.sugared:
-                raise error(place, f"Cannot re-assign '{name}' because it has type {outer.sugared[name].kind} and {name} is not a first-class value.  Only reassignments to first-class values are allowed")
+                raise error(
+                    place,
+                    f"Cannot re-assign '{name}' because it has type {outer.sugared[name].kind} and {name} is not a first-class value.  Only reassignments to first-class values are allowed",
+                )
             before = unshaped(outer.types[name])
             value = self.convert(place, before, value)
             if not is_subtype(value.type, before):
                 text = f"Variable '{name}' previously had type {before.repr_str()} but is now being assigned to a value of type {value.type.repr_str()}"
-                if isinstance(before, ListType) and isinstance(before.element, TensorType) and isinstance(value.type, ListType):
+                if (
+                    isinstance(before, ListType)
+                    and isinstance(before.element, TensorType)
+                    and isinstance(value.type, ListType)
+                ):
                     text += "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)"
                 raise error(place, text)
             self.store(name, value, annotated or value.type, place)
@@ -239,14 +278,15 @@ class Emitter(Expressions, Calls):
             frame.types.pop(name, None)
             return
         if annotated is not None and not is_subtype(value.type, annotated):
-            raise error(place, f"Variable '{name}' is annotated with type {annotated.repr_str()} but is being assigned to a value of type {value.type.repr_str()}")
+            raise error(
+                place,
+                f"Variable '{name}' is annotated with type {annotated.repr_str()} but is being assigned to a value of type {value.type.repr_str()}",
+            )
         self.store(name, value, annotated or value.type, place)
 
     # -- the function ----------------------------------------------------------------------------------------------------
     def emit_function(self, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
         """Compile a definition; its schema."""
-        from . import cleanup, ssa
-
         schema = notes.schema_of(self, tree, self_type, defaults)
         self.push(self.graph)
         declared = schema.returns[0] if schema.returns else None
@@ -280,13 +320,17 @@ class Emitter(Expressions, Calls):
         definition = self.definitions[-1]
         if definition.merged is None:
             if definition.declared is not None and definition.declared is not NONE and self.graph not in self.exits:
-                raise error(self.at(tree), "Function was not annotated as having type None, but does not return along all paths")
+                raise error(
+                    self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
+                )
             with self.graph.at(self.graph):
                 self._return_none(self.at(tree))
             definition.merged = definition.declared or NONE
         elif self.graph not in self.exits:
             if definition.merged is not NONE and not is_subtype(NONE, definition.merged):
-                raise error(self.at(tree), "Function was not annotated as having type None, but does not return along all paths")
+                raise error(
+                    self.at(tree), "Function was not annotated as having type None, but does not return along all paths"
+                )
             with self.graph.at(self.graph):
                 self._return_none(self.at(tree))
 
@@ -324,14 +368,22 @@ class Emitter(Expressions, Calls):
         value = self.none(place) if node.value is None else self.expression(node.value, declared)
         if declared is not None:
             value = self.convert(place, declared, value)
-            if not is_subtype(value.type, declared) and not (self.resolver.trusts_returns and is_subtype(unnamed(value.type), unnamed(declared))):
-                raise error(place, f"Return value was annotated as having type {declared.repr_str()} but is actually of type {value.type.repr_str()}")
+            if not is_subtype(value.type, declared) and not (
+                self.resolver.trusts_returns and is_subtype(unnamed(value.type), unnamed(declared))
+            ):
+                raise error(
+                    place,
+                    f"Return value was annotated as having type {declared.repr_str()} but is actually of type {value.type.repr_str()}",
+                )
             merged: Type | None = declared
         else:
             before = definition.merged
             merged = value.type if before is None else unify(before, value.type)
             if merged is None:
-                raise error(place, f"Previous return statement returned a value of type {before.repr_str() if before else ''} but this return statement returns a value of type {value.type.repr_str()}")
+                raise error(
+                    place,
+                    f"Previous return statement returned a value of type {before.repr_str() if before else ''} but this return statement returns a value of type {value.type.repr_str()}",
+                )
         definition.merged = unshaped(merged) if merged is not None else None
         self.graph.insert(self.graph.create("prim::ReturnStmt", [value], 0, place))
         assert self.frame is not None
@@ -365,7 +417,11 @@ class Emitter(Expressions, Calls):
                 message = self.constant("AssertionError: ", STRING, place)
             else:
                 value = self.expression(node.msg)
-                text = self.call_operator(place, "aten::str", [Named(value, place)], []) if value.type is not STRING else value
+                text = (
+                    self.call_operator(place, "aten::str", [Named(value, place)], [])
+                    if value.type is not STRING
+                    else value
+                )
                 message = self.builtin(place, "aten::add", [self.constant("AssertionError: ", STRING, place), text])
             self.raise_exception(place, message, "")
             assert self.frame is not None
@@ -375,7 +431,9 @@ class Emitter(Expressions, Calls):
 
     def do_If(self, node: ast.If) -> None:
         condition = self.condition(node.test)
-        self.branches(self.at(node), condition, lambda: self.statements(node.body), lambda: self.statements(node.orelse))
+        self.branches(
+            self.at(node), condition, lambda: self.statements(node.body), lambda: self.statements(node.orelse)
+        )
 
     def branches(self, place: Range, condition: Condition, first: Callable, second: Callable) -> None:
         """An if statement; where the condition is known now, only the branch that is taken."""
@@ -428,7 +486,9 @@ class Emitter(Expressions, Calls):
             a, b = (h.types[name] for h in holders if h is not None)
             joined = unify(a, b)
             if joined is None:
-                self.frame.broken[name] = f"Type mismatch: {name} is set to type {a.repr_str()} in the true branch and type {b.repr_str()} in the false branch"
+                self.frame.broken[name] = (
+                    f"Type mismatch: {name} is set to type {a.repr_str()} in the true branch and type {b.repr_str()} in the false branch"
+                )
                 self.frame.types.pop(name, None)
                 continue
             self.frame.types[name] = joined
@@ -503,7 +563,13 @@ class Emitter(Expressions, Calls):
             if test is not None:
                 self.refine(place, refined.when(True))
             if iterable is not None and target is not None:
-                if not counter.has_name() and isinstance(target, ast.Name) and isinstance(iterable, RangeValue) and iterable.simple and meaningful(target.id):
+                if (
+                    not counter.has_name()
+                    and isinstance(target, ast.Name)
+                    and isinstance(iterable, RangeValue)
+                    and iterable.simple
+                    and meaningful(target.id)
+                ):
                     counter.set_name(target.id)
                 self.assign_target(target, iterable.item(place, self, counter))
             body()
@@ -522,7 +588,10 @@ class Emitter(Expressions, Calls):
         if not loops:
             raise error(place, f"SyntaxError: '{word.lower()}' outside loop")
         if loops[-1] == "unrolled":
-            raise error(place, f"Because we emit iteration over Modulelists or Tuples as unrolled loops, we do not support break or continue inside the body of these loops")
+            raise error(
+                place,
+                "Because we emit iteration over Modulelists or Tuples as unrolled loops, we do not support break or continue inside the body of these loops",
+            )
         self.graph.insert(self.graph.create(f"prim::{word}Stmt", [], 0, place))
         assert self.frame is not None
         self.exits.add(self.frame.block)
@@ -574,7 +643,10 @@ class Emitter(Expressions, Calls):
 
     def _check_annotated(self, place: Range, name: str, kind: Type, value: Value) -> None:
         if not is_subtype(value.type, kind):
-            raise error(place, f"Variable '{name}' is annotated with type {kind.repr_str()} but is being assigned to a value of type {value.type.repr_str()}")
+            raise error(
+                place,
+                f"Variable '{name}' is annotated with type {kind.repr_str()} but is being assigned to a value of type {value.type.repr_str()}",
+            )
 
     def assign_target(self, target: ast.expr, thing: Sugared, place: Range | None = None) -> None:
         place = place or self.at(target)
@@ -626,7 +698,9 @@ class Emitter(Expressions, Calls):
             raise error(place, f"unsupported kind of augmented assignment: {type(node.op).__name__}", FrontendError)
         if isinstance(target, ast.Name):
             thing = self.sugared(ast.copy_location(ast.Name(target.id, ast.Load()), target))
-            self.assign(place, target.id, SimpleValue(self.augmented(place, word, thing.as_value(place, self), node.value)))
+            self.assign(
+                place, target.id, SimpleValue(self.augmented(place, word, thing.as_value(place, self), node.value))
+            )
         elif isinstance(target, ast.Attribute):
             owner = self.sugared(target.value)
             before = owner.attr(place, self, target.attr).as_value(place, self)
@@ -684,8 +758,17 @@ class Emitter(Expressions, Calls):
             place = self.at(item.context_expr)
             manager = self.context_manager(item.context_expr)
             kind = manager.type
-            if not isinstance(kind, ClassType) or kind.find_method("__enter__") is None or kind.find_method("__exit__") is None:
-                raise error(place, f"With item must be an object" if not isinstance(kind, ClassType) else f"Object returned by with item expression does not define __enter__ and __exit__ methods")
+            if (
+                not isinstance(kind, ClassType)
+                or kind.find_method("__enter__") is None
+                or kind.find_method("__exit__") is None
+            ):
+                raise error(
+                    place,
+                    "With item must be an object"
+                    if not isinstance(kind, ClassType)
+                    else "Object returned by with item expression does not define __enter__ and __exit__ methods",
+                )
             entering = MethodValue(manager, ["__enter__"])
             kind.find_method("__enter__").ensure(place)
             enter = self.graph.create("prim::Enter", [manager], 1, place)

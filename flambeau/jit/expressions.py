@@ -79,7 +79,7 @@ class Expressions:
             return SimpleValue(self.constant("...", STRING, place))
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
-        if kind is INT and value > 2**63 - 1:
+        if type(value) is int and value > 2**63 - 1:
             raise error(place, "number is too big for a 64-bit integer", FrontendError)
         return SimpleValue(self.constant(value, kind, place))
 
@@ -140,7 +140,10 @@ class Expressions:
             for v in values:
                 v = self.convert(place, element, v, False)
                 if not is_subtype(v.type, element):
-                    raise error(place, f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements")
+                    raise error(
+                        place,
+                        f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements",
+                    )
                 converted.append(v)
             values = converted
         return SimpleValue(self.graph.list_of(element, values, place))
@@ -157,13 +160,21 @@ class Expressions:
             values = [self.convert(place, hint.value, v, False) for v in values]
             for v in [*keys, *values]:
                 if not is_subtype(v.type, hint.key if v in keys else hint.value):
-                    raise error(place, f"Dict type annotation `{hint.repr_str()}` did not match the type of an actual {'key' if v in keys else 'value'} type `{v.type.repr_str()}`")
+                    raise error(
+                        place,
+                        f"Dict type annotation `{hint.repr_str()}` did not match the type of an actual {'key' if v in keys else 'value'} type `{v.type.repr_str()}`",
+                    )
             return SimpleValue(self.graph.dict_of(hint, list(zip(keys, values)), place))
         if not keys:
             return SimpleValue(self.graph.dict_of(DictType(STRING, TENSOR), [], place))
         key = unify_all([k.type for k in keys])
         if key is None or not _is_key(key):
-            raise error(place, "Dict keys must contain only a single type." if key is None else f"Cannot create dict for key type '{key.repr_str()}', only int, float, complex, Tensor, device and string keys are supported")
+            raise error(
+                place,
+                "Dict keys must contain only a single type."
+                if key is None
+                else f"Cannot create dict for key type '{key.repr_str()}', only int, float, complex, Tensor, device and string keys are supported",
+            )
         value = unify_all([unshaped(v.type) for v in values], to_union=True)
         assert value is not None
         return SimpleValue(self.graph.dict_of(DictType(key, value), list(zip(keys, values)), place))
@@ -179,7 +190,9 @@ class Expressions:
             left = self.sugared(node.left)
             if isinstance(left, SimpleValue) and left.value.type is STRING:
                 return SimpleValue(self._percent(node, left.value))
-            return SimpleValue(self.binary_values(place, symbol, left.as_value(place, self), self.expression(node.right), magic))
+            return SimpleValue(
+                self.binary_values(place, symbol, left.as_value(place, self), self.expression(node.right), magic)
+            )
         left_value = self.expression(node.left, wanted if isinstance(wanted, ListType) else None)
         right_value = self.expression(node.right, wanted if isinstance(wanted, ListType) else None)
         return SimpleValue(self.binary_values(place, symbol, left_value, right_value, magic))
@@ -194,7 +207,10 @@ class Expressions:
     def binary_values(self: Any, place: Range, symbol: str, left: Value, right: Value, magic: str = "") -> Value:
         if isinstance(left.type, ClassType):
             if left.type.find_method(magic) is None:
-                raise error(place, f"Tried to access nonexistent attribute or method '{magic}' of type '{left.type.repr_str()}'. Did you forget to initialize an attribute in __init__()?")
+                raise error(
+                    place,
+                    f"Tried to access nonexistent attribute or method '{magic}' of type '{left.type.repr_str()}'. Did you forget to initialize an attribute in __init__()?",
+                )
             return MethodValue(left, [magic]).call(place, self, [Named(right, place)], []).as_value(place, self)
         if symbol == "aten::floordiv" and (isinstance(left.type, TensorType) or isinstance(right.type, TensorType)):
             symbol = "aten::floor_divide"
@@ -216,14 +232,20 @@ class Expressions:
         place = self.at(node)
         if isinstance(node.op, ast.Not):
             return SimpleValue(self.condition(node).value)
-        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and not isinstance(node.operand.value, (bool, str)):
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+            and not isinstance(node.operand.value, (bool, str))
+        ):
             number = node.operand.value
             if isinstance(number, (int, float, complex)):
                 return self.of_Constant(ast.copy_location(ast.Constant(-number), node), wanted)
         value = self.expression(node.operand)
         if isinstance(node.op, ast.UAdd):
             return SimpleValue(value)
-        symbol, magic = ("aten::neg", "__neg__") if isinstance(node.op, ast.USub) else ("aten::bitwise_not", "__invert__")
+        symbol, magic = (
+            ("aten::neg", "__neg__") if isinstance(node.op, ast.USub) else ("aten::bitwise_not", "__invert__")
+        )
         if isinstance(value.type, ClassType):
             return MethodValue(value, [magic]).call(place, self, [], [])
         return SimpleValue(self.builtin(place, symbol, [value]))
@@ -232,7 +254,11 @@ class Expressions:
         return SimpleValue(self.condition(node).value)
 
     def of_Compare(self: Any, node: ast.Compare, wanted: Type | None) -> Sugared:
-        return SimpleValue(self.condition(node).value) if len(node.ops) > 1 or _decides(node) else SimpleValue(self._compare(node, node.left, node.ops[0], node.comparators[0]))
+        return (
+            SimpleValue(self.condition(node).value)
+            if len(node.ops) > 1 or _decides(node)
+            else SimpleValue(self._compare(node, node.left, node.ops[0], node.comparators[0]))
+        )
 
     def _compare(self: Any, node: ast.Compare, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Value:
         place = self.at(node)
@@ -248,7 +274,11 @@ class Expressions:
             return MethodValue(a, [magic]).call(place, self, [Named(b, place)], []).as_value(place, self)
         if isinstance(a.type, TupleType) and isinstance(b.type, TupleType):
             return self._compare_tuples(place, symbol, magic, a, b)
-        if isinstance(b.type, TensorType) and not isinstance(a.type, TensorType) and a.type in (INT, FLOAT, BOOL, COMPLEX):
+        if (
+            isinstance(b.type, TensorType)
+            and not isinstance(a.type, TensorType)
+            and a.type in (INT, FLOAT, BOOL, COMPLEX)
+        ):
             turned = {"aten::lt": "aten::gt", "aten::le": "aten::ge", "aten::gt": "aten::lt", "aten::ge": "aten::le"}
             return self.builtin(place, turned.get(symbol, symbol), [b, a])
         return self.builtin(place, symbol, [a, b])
@@ -266,7 +296,7 @@ class Expressions:
         return same if symbol == "aten::eq" else self.builtin(place, "aten::__not__", [same])
 
     def _contains(self: Any, place: Range, item: Value, container: Sugared) -> Value:
-        from .recursive import ModuleValue
+        from .recursive import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
 
         if isinstance(container, ModuleValue):
             names = container.names()
@@ -275,12 +305,18 @@ class Expressions:
                 return self.constant(word in names, BOOL, place)
         value = container.as_value(place, self)
         if isinstance(value.type, ClassType):
-            return MethodValue(value, ["__contains__"]).call(place, self, [Named(item, place)], []).as_value(place, self)
+            return (
+                MethodValue(value, ["__contains__"]).call(place, self, [Named(item, place)], []).as_value(place, self)
+            )
         if isinstance(value.type, TupleType):
             found = self.constant(False, BOOL, place)
             for part in self.graph.unpack(value, place):
                 if unify(part.type, item.type) is not None:
-                    found = self.builtin(place, "aten::__or__", [found, self.to_bool(place, self.builtin(place, "aten::eq", [part, item]))])
+                    found = self.builtin(
+                        place,
+                        "aten::__or__",
+                        [found, self.to_bool(place, self.builtin(place, "aten::eq", [part, item]))],
+                    )
             return found
         return self.builtin(place, "aten::__contains__", [value, item])
 
@@ -298,7 +334,11 @@ class Expressions:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.condition(node.operand)
             static = None if inner.static is None else not inner.static
-            value = self.constant(static, BOOL, place) if static is not None and inner.value.node.kind_ == "prim::Constant" else self.builtin(place, "aten::__not__", [inner.value])
+            value = (
+                self.constant(static, BOOL, place)
+                if static is not None and inner.value.node.kind_ == "prim::Constant"
+                else self.builtin(place, "aten::__not__", [inner.value])
+            )
             return Condition(value, inner.refinements.inverted(), static)
         if isinstance(node, ast.BoolOp):
             return self._short_circuit(node, node.values, isinstance(node.op, ast.Or))
@@ -376,7 +416,11 @@ class Expressions:
             self.pop()
         out = made.add_output(BOOL)
         assert rest_condition is not None
-        joined = first.refinements.either(rest_condition.refinements) if is_or else first.refinements.both(rest_condition.refinements)
+        joined = (
+            first.refinements.either(rest_condition.refinements)
+            if is_or
+            else first.refinements.both(rest_condition.refinements)
+        )
         static = rest_condition.static if rest_condition.static == is_or and rest_condition.static is not None else None
         return Condition(out, joined, static)
 
@@ -396,9 +440,14 @@ class Expressions:
                 self.refine(place, condition.refinements.when(truth))
                 values.append(self.expression(tree, wanted))
             self.pop()
-        joined = unify(values[0].type, values[1].type, to_union=isinstance(wanted, (UnionType, OptionalType)) or wanted is ANY)
+        joined = unify(
+            values[0].type, values[1].type, to_union=isinstance(wanted, (UnionType, OptionalType)) or wanted is ANY
+        )
         if joined is None:
-            raise error(place, f"if-expression's true branch has type {values[0].type.repr_str()} but false branch has type {values[1].type.repr_str()}")
+            raise error(
+                place,
+                f"if-expression's true branch has type {values[0].type.repr_str()} but false branch has type {values[1].type.repr_str()}",
+            )
         for block, value in zip(blocks, values):
             block.add_output(value)
         return SimpleValue(made.add_output(unshaped(joined)))
@@ -414,7 +463,9 @@ class Expressions:
         if isinstance(kind, TensorType):
             return SimpleValue(self.tensor_item(place, value, _indices(node.slice)))
         if isinstance(node.slice, ast.Slice):
-            bounds = [None if p is None else self.expression(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)]
+            bounds = [
+                None if p is None else self.expression(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)
+            ]
             return SimpleValue(self._slice(place, value, bounds))
         if isinstance(node.slice, (ast.Name, ast.Call)):
             thing = self.sugared(node.slice)
@@ -431,7 +482,11 @@ class Expressions:
     def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: Type | None) -> Sugared:
         if isinstance(node.slice, ast.Slice):
             items = owner.as_tuple(place, self)
-            return SugaredTuple(items[slice(*(self._static_int(part) for part in (node.slice.lower, node.slice.upper, node.slice.step)))])
+            return SugaredTuple(
+                items[
+                    slice(*(self._static_int(part) for part in (node.slice.lower, node.slice.upper, node.slice.step)))
+                ]
+            )
         return owner.item(place, self, self.expression(node.slice), wanted)
 
     def _static_int(self: Any, node: ast.expr | None) -> int | None:
@@ -462,10 +517,13 @@ class Expressions:
         known, number = self.known(index)
         kinds = value.type.elements
         if index.type is not INT:
-            raise error(place, f"tuple index must be an integer")
+            raise error(place, "tuple index must be an integer")
         if not known:
             if unify_all(kinds) is None:
-                raise error(place, "Cannot index into a tuple with a non-integer literal because we cannot resolve the output type")
+                raise error(
+                    place,
+                    "Cannot index into a tuple with a non-integer literal because we cannot resolve the output type",
+                )
             return self.graph.op("prim::TupleIndex", [value, index], kinds[0], place)
         if not -len(kinds) <= number < len(kinds):
             raise error(place, "Tuple index out of range")
@@ -489,7 +547,9 @@ class Expressions:
         filled = [self.none(place) if t is None else t for t in tensors]
         return self.graph.list_of(OptionalType(TENSOR), filled, place)
 
-    def _index_parts(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> tuple[Value, list[Value | None]]:
+    def _index_parts(
+        self: Any, place: Range, value: Value, indices: Sequence[ast.expr]
+    ) -> tuple[Value, list[Value | None]]:
         parts: list[tuple[str, Any]] = [self._index_kind(place, index) for index in indices]
         if sum(kind == "dots" for kind, _ in parts) > 1:
             raise error(place, "an index can only have a single ellipsis")
@@ -505,7 +565,9 @@ class Expressions:
                 dim += 1 if behind else 0
                 continue
             if kind == "none":
-                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)])
+                value = self.builtin(
+                    place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)]
+                )
                 if not behind:
                     self._note(tensors, dim, None)
                     dim += 1
@@ -532,7 +594,9 @@ class Expressions:
 
     def _index_kind(self: Any, place: Range, node: ast.expr) -> tuple[str, Any]:
         if isinstance(node, ast.Slice):
-            return "slice", tuple(None if p is None else self.expression(p) for p in (node.lower, node.upper, node.step))
+            return "slice", tuple(
+                None if p is None else self.expression(p) for p in (node.lower, node.upper, node.step)
+            )
         if isinstance(node, ast.Constant) and node.value is ...:
             return "dots", None
         thing = self.sugared(node)
@@ -548,7 +612,10 @@ class Expressions:
             return "tensor", value
         if isinstance(kind, ListType) and kind.element in (INT, BOOL):
             return "tensor", self.builtin(place, "aten::tensor", [value])
-        raise error(place, f"Unsupported operation: indexing tensor with unsupported index type '{kind.repr_str()}'. Only ints, slices, lists and tensors are supported")
+        raise error(
+            place,
+            f"Unsupported operation: indexing tensor with unsupported index type '{kind.repr_str()}'. Only ints, slices, lists and tensors are supported",
+        )
 
     def assign_item(self: Any, place: Range, target: ast.Subscript, value: Value) -> None:
         """`x[...] = value`."""
@@ -581,7 +648,11 @@ class Expressions:
             self.builtin(place, "aten::copy_", [picked, value, flag])
         else:
             number = value
-            self.builtin(place, "aten::copy_", [picked, self._as_tensor(place, number, picked), self.constant(False, BOOL, place)])
+            self.builtin(
+                place,
+                "aten::copy_",
+                [picked, self._as_tensor(place, number, picked), self.constant(False, BOOL, place)],
+            )
 
     def _as_tensor(self: Any, place: Range, value: Value, like: Value) -> Value:
         """A number as a tensor of another one's dtype."""
@@ -628,19 +699,26 @@ class Expressions:
             if hint is None:
                 made.type = ListType(unshaped(value.type))
             elif not is_subtype(value.type, hint.element):
-                raise error(place, f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements, which were {value.type.repr_str()}")
+                raise error(
+                    place,
+                    f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements, which were {value.type.repr_str()}",
+                )
             self.builtin(place, "aten::append", [made, value])
 
         self._comprehend(place, part, iterable, body)
         return SimpleValue(made)
 
     def _list_of_values(self: Any, place: Range, values: list[Value], hint: ListType | None) -> Sugared:
-        element = hint.element if hint is not None else unify_all([unshaped(v.type) for v in values]) if values else TENSOR
+        element = (
+            hint.element if hint is not None else unify_all([unshaped(v.type) for v in values]) if values else TENSOR
+        )
         if element is None:
             raise error(place, "the elements of a comprehension have no common type")
         return SimpleValue(self.graph.list_of(element, values, place))
 
-    def _unrolled(self: Any, place: Range, node: Any, part: ast.comprehension, iterable: Sugared, hint: Any) -> list[Value]:
+    def _unrolled(
+        self: Any, place: Range, node: Any, part: ast.comprehension, iterable: Sugared, hint: Any
+    ) -> list[Value]:
         values = []
         for number in range(iterable.static_length() or 0):
             self.assign_target(part.target, iterable.item(place, self, self.constant(number, INT, place)))
@@ -692,7 +770,9 @@ def _may_be_none(kind: Type) -> bool:
 
 
 def _is_key(kind: Type) -> bool:
-    return kind in (INT, FLOAT, COMPLEX, BOOL, STRING) or isinstance(kind, (TensorType, EnumType)) or str(kind) == "Device"
+    return (
+        kind in (INT, FLOAT, COMPLEX, BOOL, STRING) or isinstance(kind, (TensorType, EnumType)) or str(kind) == "Device"
+    )
 
 
 def _hinted(wanted: Type | None, kind: Any) -> Any:

@@ -14,19 +14,21 @@ from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, Broad
 
 from .values import OperatorNamespace
 
-# ruff: noqa: UP006, UP007, UP045
+# ruff: noqa: UP006, UP007, UP045, SIM102
 # mypy: ignore-errors
 
 aten: Any = OperatorNamespace("aten")
 
 # name: (flag, its position, function if true, function if false)
 DISPATCHED = {
+    **{f"max_pool{d}d": ("return_indices", 6, f"max_pool{d}d_with_indices", f"_max_pool{d}d") for d in (1, 2, 3)},
     **{
-        f"max_pool{d}d": ("return_indices", 6, f"max_pool{d}d_with_indices", f"_max_pool{d}d")
-        for d in (1, 2, 3)
-    },
-    **{
-        f"adaptive_max_pool{d}d": ("return_indices", 2, f"adaptive_max_pool{d}d_with_indices", f"_adaptive_max_pool{d}d")
+        f"adaptive_max_pool{d}d": (
+            "return_indices",
+            2,
+            f"adaptive_max_pool{d}d_with_indices",
+            f"_adaptive_max_pool{d}d",
+        )
         for d in (1, 2, 3)
     },
 }
@@ -600,7 +602,15 @@ def embedding_bag(
     elif mode == "max":
         mode_enum = 2
     return aten.embedding_bag(
-        weight, input, offsets, scale_grad_by_freq, mode_enum, sparse, per_sample_weights, include_last_offset, padding_idx
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        mode_enum,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
     )[0]
 
 
@@ -856,7 +866,11 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
 
 
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Optional[int] = None,
 ) -> Tensor:
     if dim is not None:
         output, _, _ = aten.unique_dim(input, dim, sorted, False, False)

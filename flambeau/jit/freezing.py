@@ -17,12 +17,18 @@ from .schema import Argument, Schema
 from .types import BOOL, ClassType
 
 
-def freeze(mod: Any, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True) -> RecursiveScriptModule:
+def freeze(
+    mod: Any, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
+) -> RecursiveScriptModule:
     """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph."""
     if not isinstance(mod, ScriptModule):
-        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'.")
+        raise RuntimeError(
+            "Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
+        )
     if mod.training:
-        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing.")
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
+        )
     preserved = list(preserved_attrs or ())
     kind = ClassType(mangled(mod.script_type.name), is_module=True)
     kind.attributes["training"] = BOOL
@@ -126,12 +132,18 @@ def _to_constant(graph: Graph, node: Any, held: Any) -> None:
     node.destroy()
 
 
-def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None) -> None:
+def run_frozen_optimizations(
+    mod: Any, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None
+) -> None:
     """Accepted: what `freeze` does is all there is."""
 
 
 def optimize_for_inference(mod: Any, other_methods: Sequence[str] | None = None) -> Any:
     """The module, frozen if it is not: its operators choose the fastest kernels by themselves."""
     if not isinstance(mod, ScriptModule):
-        raise RuntimeError("optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'.")
-    return freeze(mod.eval(), list(other_methods or ())) if mod.script_type.parameters or list(mod.parameters()) else mod
+        raise RuntimeError(
+            "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
+        )
+    return (
+        freeze(mod.eval(), list(other_methods or ())) if mod.script_type.parameters or list(mod.parameters()) else mod
+    )

@@ -89,7 +89,7 @@ class Function:
         return bind(self.schema, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from . import tracer
+        from . import tracer  # noqa: PLC0415  modules, classes and functions need one another
 
         if tracer.active() is not None:
             return tracer.active().call_script(self, args, kwargs)  # type: ignore[union-attr]
@@ -109,21 +109,27 @@ def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
     arguments = schema.arguments
     positional = [a for a in arguments if not a.keyword_only]
     if len(args) > len(positional):
-        raise RuntimeError(f"{schema.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). Declaration: {schema}")
+        raise RuntimeError(
+            f"{schema.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). Declaration: {schema}"
+        )
     values: list[Any] = []
     rest = dict(kwargs)
     for number, argument in enumerate(arguments):
         if number < len(args) and not argument.keyword_only:
             given = args[number]
             if argument.name in rest:
-                raise RuntimeError(f"Unknown keyword argument '{argument.name}' for operator '{schema.name}'. Schema: {schema}")
+                raise RuntimeError(
+                    f"Unknown keyword argument '{argument.name}' for operator '{schema.name}'. Schema: {schema}"
+                )
         elif argument.name in rest:
             given = rest.pop(argument.name)
         elif argument.default is not REQUIRED:
             values.append(list(argument.default) if isinstance(argument.default, list) else argument.default)
             continue
         else:
-            raise RuntimeError(f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}")
+            raise RuntimeError(
+                f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
+            )
         if argument.size is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
             given = [given] * argument.size
         values.append(_checked(schema, number, argument.name, given, argument.type))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from ..core.tensor import Tensor
 from ..futures import Future
 from . import operators
 from .ir import Block, Graph, Node, Value
+from .matching import Named, try_match
+from .schema import schemas_of
 from .types import (
     ANY,
     ANY_CLASS,
@@ -62,7 +65,6 @@ class Failure(Exception):
         self.frames: list[str] = []
 
     def report(self) -> Exception:
-        word = self.class_name.removeprefix("builtins.") if self.class_name else "RuntimeError"
         word = self.class_name or "RuntimeError"
         text = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n"
         text += "".join(reversed(self.frames)) + f"{word}: {self.message}\n"
@@ -120,8 +122,6 @@ class ScriptObject:
         return method(self, *args)
 
     def __deepcopy__(self, memo: dict) -> ScriptObject:
-        import copy
-
         made = ScriptObject(self.script_type)
         memo[id(self)] = made
         made.slots.update({k: copy.deepcopy(v, memo) for k, v in self.slots.items()})
@@ -140,7 +140,7 @@ def _magic(name: str) -> Callable:
     return run
 
 
-for _name in "__len__ __getitem__ __setitem__ __contains__ __add__ __sub__ __mul__ __truediv__ __lt__ __le__ __gt__ __ge__ __call__ __neg__ __bool__ __int__ __float__ __pow__ __mod__ __and__ __or__ __xor__ __floordiv__".split():  # fmt: skip
+for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__", "__sub__", "__mul__", "__truediv__", "__lt__", "__le__", "__gt__", "__ge__", "__call__", "__neg__", "__bool__", "__int__", "__float__", "__pow__", "__mod__", "__and__", "__or__", "__xor__", "__floordiv__"]:  # fmt: skip
     if _name != "__bool__":
         setattr(ScriptObject, _name, _magic(_name))
 
@@ -194,7 +194,9 @@ def to_script(value: Any, kind: Type) -> Any:
             return value
         raise TypeError(_unfit(value, kind))
     if isinstance(kind, ListType):
-        if isinstance(value, (list, tuple)) or (hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))):
+        if isinstance(value, (list, tuple)) or (
+            hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))
+        ):
             return [to_script(v, kind.element) for v in value]
         raise TypeError(_unfit(value, kind))
     if isinstance(kind, DictType):
@@ -218,7 +220,7 @@ def _other_to_script(value: Any, kind: Type) -> Any:
     if isinstance(kind, InterfaceType):
         if isinstance(getattr(value, "script_type", None), ClassType):
             return value
-        from . import classes
+        from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
         return object_to_script(value, classes.script_class(type(value)))  # type: ignore[arg-type]
     checks: dict[Type, Any] = {
@@ -308,7 +310,15 @@ def fits(value: Any, kind: Type) -> bool:
         return isinstance(value, bool)
     if kind is INT:
         return isinstance(value, int) and not isinstance(value, bool)
-    kinds: dict[Type, Any] = {FLOAT: float, COMPLEX: complex, STRING: str, NONE: type(None), ANY_LIST: list, ANY_TUPLE: tuple, DEVICE: torch.device}
+    kinds: dict[Type, Any] = {
+        FLOAT: float,
+        COMPLEX: complex,
+        STRING: str,
+        NONE: type(None),
+        ANY_LIST: list,
+        ANY_TUPLE: tuple,
+        DEVICE: torch.device,
+    }
     if kind in kinds:
         return isinstance(value, kinds[kind])
     if isinstance(kind, EnumType):
@@ -411,9 +421,6 @@ def _as_list(value: Any) -> Any:
 
 
 def _schema_of(node: Node) -> Any:
-    from .matching import Named, try_match
-    from .schema import schemas_of
-
     for allow in (False, True):
         for schema in schemas_of(node.kind_):
             if len(schema.arguments) == len(node.inputs_) or schema.varargs:
@@ -455,18 +462,11 @@ def run_steps(steps: list[Step], registers: Registers) -> None:
         raise
     except RecursionError:
         raise
-    except Raised as problem:
-        failure = Failure(problem, str(problem), True, problem.class_name)
-        _note(failure, step.node)
-        raise failure from problem
     except Exception as problem:
-        failure = Failure(problem, _message(problem), False)
-        _note(failure, step.node)
-        raise failure from problem
-
-
-def _message(problem: Exception) -> str:
-    return str(problem)
+        raised = isinstance(problem, Raised)
+        made = Failure(problem, str(problem), raised, problem.class_name if isinstance(problem, Raised) else "")
+        _note(made, step.node)
+        raise made from problem
 
 
 def _note(failure: Failure, node: Node) -> None:
@@ -724,8 +724,12 @@ def _to_list(program: Program, node: Node, ins: list[int]) -> Step:
     def step(r: Registers) -> None:
         tensor = r[source]
         if tensor.dim() != depth:
-            raise RuntimeError(f"Output annotation list dimension and runtime tensor dimension must match for tolist()")
-        wanted = {INT: not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool, FLOAT: tensor.is_floating_point(), BOOL: tensor.dtype is torch.bool}
+            raise RuntimeError("Output annotation list dimension and runtime tensor dimension must match for tolist()")
+        wanted = {
+            INT: not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool,
+            FLOAT: tensor.is_floating_point(),
+            BOOL: tensor.dtype is torch.bool,
+        }
         if not wanted.get(element, True):
             raise RuntimeError("Output annotation element type and runtime tensor element type must match for tolist()")
         r[out] = tensor.tolist()

@@ -388,7 +388,12 @@ class Graph(Block):
         return node
 
     def op(
-        self, kind: str, inputs: Iterable[Value] = (), type: Type = TENSOR, place: Range | None = None, **attributes: Any
+        self,
+        kind: str,
+        inputs: Iterable[Value] = (),
+        type: Type = TENSOR,
+        place: Range | None = None,
+        **attributes: Any,
     ) -> Value:
         """Insert a node with one output of a type."""
         node = self.create(kind, inputs, 1, place)
@@ -539,7 +544,12 @@ def constant_text(value: Any, type: Type) -> str:
     if isinstance(value, (bool, int, float, complex)):
         return number_text(value)
     if isinstance(type, TupleType) and isinstance(value, tuple):
-        return "(" + ", ".join(_part_text(v, t) for v, t in zip(value, type.elements)) + ("," if len(value) == 1 else "") + ")"
+        return (
+            "("
+            + ", ".join(_part_text(v, t) for v, t in zip(value, type.elements))
+            + ("," if len(value) == 1 else "")
+            + ")"
+        )
     if isinstance(type, ListType) and isinstance(value, (list, tuple)):
         return "[" + ", ".join(_part_text(v, type.element) for v in value) + "]"
     if hasattr(value, "dim") and hasattr(value, "tolist"):

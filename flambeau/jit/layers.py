@@ -16,7 +16,7 @@ from flambeau.nn import functional as F
 from .forms import aten
 from .types import TENSOR, ListType, Type
 
-# ruff: noqa: UP006, UP007, UP045
+# ruff: noqa: UP006, UP007, UP045, SIM102
 # mypy: ignore-errors
 
 
@@ -561,9 +561,7 @@ class CrossEntropyLoss:
 
 class NLLLoss:
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(
-            input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction
-        )
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class MSELoss:
@@ -609,7 +607,11 @@ def _forms() -> dict[tuple[type, str], Any]:
     for name, holder in list(globals().items()):
         if not inspect.isclass(holder) or holder.__module__ != __name__:
             continue
-        layer = getattr(nn, name, None) or getattr(nn.modules.batchnorm, name, None) or getattr(nn.modules.instancenorm, name)
+        layer = (
+            getattr(nn, name, None)
+            or getattr(nn.modules.batchnorm, name, None)
+            or getattr(nn.modules.instancenorm, name)
+        )
         for method, function in vars(holder).items():
             if inspect.isfunction(function):
                 table[(layer, method)] = function

@@ -66,7 +66,13 @@ _FORMS = {
     "annotate", "unchecked_cast", "uninitialized", "getattr", "hasattr", "range", "isinstance", "print", "fork", "len", "list", "tuple",
     "dict", "zip", "enumerate",
 }  # fmt: skip
-_CASTS = {"int": (INT, "Int"), "float": (FLOAT, "Float"), "bool": (BOOL, "Bool"), "complex": (COMPLEX, "Complex"), "str": (STRING, "str")}
+_CASTS = {
+    "int": (INT, "Int"),
+    "float": (FLOAT, "Float"),
+    "bool": (BOOL, "Bool"),
+    "complex": (COMPLEX, "Complex"),
+    "str": (STRING, "str"),
+}
 _NUMBERS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
 
 
@@ -75,7 +81,9 @@ def parse(text: str, filename: str) -> ast.Module:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if not isinstance(node, _KINDS):
-            raise RuntimeError(f"corrupt archive: {filename} holds {type(node).__name__}, which TorchScript does not have")
+            raise RuntimeError(
+                f"corrupt archive: {filename} holds {type(node).__name__}, which TorchScript does not have"
+            )
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.decorator_list:
             raise RuntimeError(f"corrupt archive: {filename} holds decorators, which TorchScript does not have")
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isascii():
@@ -349,7 +357,10 @@ class Loader:
             setter.run([made, self.convert(value.state, setter.schema.arguments[1].type)])
         else:
             self._fill(value, kind, put)
-        for table, target in (("__forward_pre_hooks__", kind.forward_pre_hooks), ("__forward_hooks__", kind.forward_hooks)):
+        for table, target in (
+            ("__forward_pre_hooks__", kind.forward_pre_hooks),
+            ("__forward_hooks__", kind.forward_hooks),
+        ):
             names = getattr(kind, "hook_names", {}).get(table, [])
             if names and not target:
                 target.extend(kind.methods[n] for n in names)
@@ -396,7 +407,9 @@ class ArchiveResolver(Resolver):
         return None
 
     def type(self, m: Any, name: str) -> Any:
-        return self.loader.type(name) if name.startswith("__torch__.") and name != "__torch__.torch.classes.Any" else None
+        return (
+            self.loader.type(name) if name.startswith("__torch__.") and name != "__torch__.torch.classes.Any" else None
+        )
 
     def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
         return SimpleValue(value)

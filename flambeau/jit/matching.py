@@ -5,6 +5,7 @@ Matching touches the graph only when it has succeeded: each argument becomes a s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -72,9 +73,7 @@ def convertible_to_list(actual: Type, wanted: Type) -> bool:
     return False
 
 
-def plan_conversion(
-    graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool
-) -> tuple[Plan, Type]:
+def plan_conversion(graph: Graph, place: Range | None, wanted: Type, value: Value, allow: bool) -> tuple[Plan, Type]:
     """How to make a value of a type from another one, and the type that this gives (it may still not fit)."""
     actual = value.type
     if isinstance(wanted, OptionalType) and not isinstance(actual, OptionalType) and actual is not NONE:
@@ -87,7 +86,11 @@ def plan_conversion(
         if isinstance(target, ListType) and convertible_to_list(actual, target):
             element = target.element
             return (lambda: graph.list_of(element, graph.unpack(value, place), place)), target
-        if isinstance(wanted, TupleType) and len(wanted.elements) == len(actual.elements) and not is_subtype(actual, wanted):
+        if (
+            isinstance(wanted, TupleType)
+            and len(wanted.elements) == len(actual.elements)
+            and not is_subtype(actual, wanted)
+        ):
             return _plan_tuple(graph, place, wanted, value, allow)
     if allow:
         to = _implicit(actual, wanted)
@@ -194,14 +197,24 @@ def filled(t: Type, known: dict[str, Type]) -> Type:
 
 
 def plan_argument(
-    graph: Graph, place: Range | None, argument: Argument, given: Named, allow: bool, known: dict[str, Type], wrong: list[str]
+    graph: Graph,
+    place: Range | None,
+    argument: Argument,
+    given: Named,
+    allow: bool,
+    known: dict[str, Type],
+    wrong: list[str],
 ) -> Plan | None:
     value = given.value
     actual = value.type
     formal = argument.type
     if argument.size is not None and isinstance(without_none(formal), ListType):
         element = without_none(formal).element  # type: ignore[attr-defined]
-        if actual is element or (actual in INT_LIKE and element in INT_LIKE) or (allow and element in (INT, FLOAT) and isinstance(actual, TensorType)):
+        if (
+            actual is element
+            or (actual in INT_LIKE and element in INT_LIKE)
+            or (allow and element in (INT, FLOAT) and isinstance(actual, TensorType))
+        ):
             size = argument.size
             one, _ = plan_conversion(graph, place, element, value, allow)
 
@@ -213,7 +226,9 @@ def plan_argument(
     if has_variables(formal):
         problem = bind_variables(formal, actual, known) if value.node.kind_ != "prim::EmptyListLiteral" else None
         if problem is not None:
-            wrong.append(f"Could not match type {actual.code} to {formal.code} in argument '{argument.name}': {problem}.\n")
+            wrong.append(
+                f"Could not match type {actual.code} to {formal.code} in argument '{argument.name}': {problem}.\n"
+            )
             return None
         wanted = filled(formal, known)
     else:
@@ -223,11 +238,20 @@ def plan_argument(
     if is_subtype(result, wanted, why):
         return plan
     message = f"Expected a value of type '{_spoken(wanted)}' for argument '{argument.name}' but instead found type '{_found(actual)}'.\n"
-    if isinstance(wanted, ListType) and isinstance(actual, ListType) and value.node.kind_ == "prim::ListConstruct" and not value.node.inputs_:
+    if (
+        isinstance(wanted, ListType)
+        and isinstance(actual, ListType)
+        and value.node.kind_ == "prim::ListConstruct"
+        and not value.node.inputs_
+    ):
         message += "Empty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)\n"
     if why:
         message += why[0] + "\n"
-    if isinstance(wanted, TensorType) and actual in (INT, FLOAT, BOOL) or (isinstance(wanted, TensorType) and actual is NUMBER):
+    if (
+        isinstance(wanted, TensorType)
+        and actual in (INT, FLOAT, BOOL)
+        or (isinstance(wanted, TensorType) and actual is NUMBER)
+    ):
         pass
     wrong.append(message)
     return None
@@ -305,7 +329,7 @@ def try_match(
         wrong.append("Provided self argument not used in schema.\n")
         return None
     if schema.varargs:
-        plans += [(lambda v=a.value: v) for a in args[position:]]
+        plans += [functools.partial(_given, a.value) for a in args[position:]]
     elif position < len(args):
         taken = sum(not a.keyword_only for a in schema.arguments)
         wrong.append(f"Expected at most {taken} arguments but found {len(args)} positional arguments.\n")
@@ -318,13 +342,17 @@ def try_match(
     return Match(schema, plans, [filled(t, known) for t in schema.returns])
 
 
+def _given(value: Value) -> Value:
+    return value
+
+
 def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
     """Whether the rest of the arguments are the elements of a list rather than one list."""
     first = args[position].value.type
     assert isinstance(kind, ListType)
-    if isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType)):
-        return False
-    return True
+    return not (
+        isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType))
+    )
 
 
 def _plan_rest(
@@ -346,7 +374,12 @@ def _plan_rest(
 
 def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
     default = argument.default
-    if isinstance(argument.size, int) and isinstance(without_none(kind), ListType) and isinstance(default, (int, float)) and not isinstance(default, bool):
+    if (
+        isinstance(argument.size, int)
+        and isinstance(without_none(kind), ListType)
+        and isinstance(default, (int, float))
+        and not isinstance(default, bool)
+    ):
         default = [default] * argument.size
     return lambda: insert_constant(graph, default, kind)
 

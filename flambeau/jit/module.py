@@ -11,7 +11,7 @@ import flambeau as torch
 
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from . import layers, printing
+from . import archive, inlining, layers, printing, recursive
 from .functions import Function
 from .interpreter import ScriptObject, to_script
 from .ir import Graph
@@ -47,11 +47,11 @@ class ScriptModule(_Module):
                 if forward is None:
                     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
                 return getattr(ScriptMethod(self, forward), name)
-            if not (name.startswith("__") and name.endswith("__")) or name in kind.methods:
-                if name not in self._parameters and name not in self._buffers and name not in self._modules:
-                    found = self._script_attribute(kind, name)
-                    if found is not None:
-                        return found
+            plain = not (name.startswith("__") and name.endswith("__")) or name in kind.methods
+            if plain and all(name not in table for table in (self._parameters, self._buffers, self._modules)):
+                found = self._script_attribute(kind, name)
+                if found is not None:
+                    return found
         return super().__getattr__(name)
 
     def _script_attribute(self, kind: ClassType, name: str) -> Any:
@@ -83,8 +83,6 @@ class ScriptModule(_Module):
 
 
 def _compile_old_style(self: Any) -> None:
-    from . import recursive
-
     marked = {
         name: value.__wrapped_script__
         for name in dir(type(self))
@@ -100,7 +98,9 @@ def _compile_old_style(self: Any) -> None:
     for name, kind_of in concrete.attributes.items():
         if name in self.__dict__:
             value = self.__dict__[name]
-            self.__dict__[name] = to_script(getattr(value, "value", value) if type(value).__name__ == "Attribute" else value, kind_of)
+            self.__dict__[name] = to_script(
+                getattr(value, "value", value) if type(value).__name__ == "Attribute" else value, kind_of
+            )
     for name, function in marked.items():
         kind.methods[name] = recursive.method_for(kind, function, name)
     for name in marked:
@@ -126,8 +126,6 @@ class ScriptMethod:
 
     @property
     def inlined_graph(self) -> Graph:
-        from . import inlining
-
         return inlining.inlined(self.function.graph)
 
     @property
@@ -183,13 +181,15 @@ class RecursiveScriptModule(ScriptModule):
         for name, kind in concrete.attributes.items():
             if name in self._parameters or name in self._buffers or name in self._modules:
                 continue
-            value = extra[name][1] if name in extra else getattr(module, name, None)
+            value: Any = extra[name][1] if name in extra else getattr(module, name, None)
             if type(value).__name__ == "Attribute" and hasattr(value, "value"):
                 value = value.value
             try:
                 own[name] = to_script(value, kind)
             except TypeError as problem:
-                raise RuntimeError(f"Could not convert attribute '{name}' of '{type(module).__name__}' to {kind.repr_str()}: {problem}") from None
+                raise RuntimeError(
+                    f"Could not convert attribute '{name}' of '{type(module).__name__}' to {kind.repr_str()}: {problem}"
+                ) from None
 
     def _adopt(self, module: Any) -> None:
         """Keep what stays Python: ignored methods, and names that containers need."""
@@ -285,7 +285,7 @@ class RecursiveScriptModule(ScriptModule):
         if name in kind.constants:
             raise AttributeError(f"Cannot mutate TorchScript constant value: '{name}'. Value: '{value}'")
         if name in self._modules and isinstance(value, _Module) and not isinstance(value, ScriptModule):
-            raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{}': {}".format(name, value))  # fmt: skip
+            raise RuntimeError(f"Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{name}': {value}")  # fmt: skip
         if name in kind.attributes and name not in self._modules:
             if isinstance(value, Tensor) and name in self._parameters and not isinstance(value, Parameter):
                 self._parameters[name] = value  # type: ignore[assignment]
@@ -302,8 +302,6 @@ class RecursiveScriptModule(ScriptModule):
         raise NotImplementedError("there is no executor with a debug state in Flambeau")
 
     def save(self, f: Any, **kwargs: Any) -> None:
-        from . import archive
-
         archive.save(self, f, **kwargs)
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
@@ -313,7 +311,7 @@ class RecursiveScriptModule(ScriptModule):
 
     def define(self, src: str) -> None:
         """Add methods from their text."""
-        from . import compilation
+        from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
 
         compilation.define_methods(self, src)
 
@@ -423,8 +421,6 @@ class ScriptFunction:
 
     @property
     def inlined_graph(self) -> Graph:
-        from . import inlining
-
         return inlining.inlined(self.graph)
 
     @property
@@ -454,8 +450,6 @@ class ScriptFunction:
         raise NotImplementedError("there is no executor with a debug state in Flambeau")
 
     def save(self, f: Any, _extra_files: dict | None = None) -> None:
-        from . import archive
-
         archive.save_function(self.script_function, f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict | None = None) -> bytes:

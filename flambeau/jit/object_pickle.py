@@ -15,8 +15,10 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..serialization.names import STORAGE_OF
 from ..serialization.unpickler import RestrictedUnpickler
+from .classes import enum_type
 from .interpreter import ScriptObject
 from .operators import is_numbered, number_of
+from .signatures import inferred
 from .types import (
     ANY,
     BOOL,
@@ -33,7 +35,12 @@ from .types import (
     UnionType,
 )
 
-_BUILDERS = {"int": "build_intlist", "Tensor": "build_tensorlist", "float": "build_doublelist", "bool": "build_boollist"}
+_BUILDERS = {
+    "int": "build_intlist",
+    "Tensor": "build_tensorlist",
+    "float": "build_doublelist",
+    "bool": "build_boollist",
+}
 
 
 class Writer:
@@ -108,7 +115,9 @@ class Writer:
         elif isinstance(value, dict):
             self._dict(value, kind)
         elif isinstance(value, complex):
-            self.call("builtins", "complex", lambda: self.value(value.real, FLOAT), lambda: self.value(value.imag, FLOAT))
+            self.call(
+                "builtins", "complex", lambda: self.value(value.real, FLOAT), lambda: self.value(value.imag, FLOAT)
+            )
         elif isinstance(value, torch.device):
             self.call("torch", "device", lambda: self.text(str(value)))
         elif is_numbered(value):
@@ -166,8 +175,6 @@ class Writer:
     def _enum(self, value: enum.Enum, kind: Type) -> None:
         inner = self._inner(kind, EnumType)
         if inner is None:
-            from .classes import enum_type
-
             inner = enum_type(type(value))
         self.mention(inner)
         module, _, name = inner.enum_name.rpartition(".")
@@ -182,7 +189,11 @@ class Writer:
         self.name(module, name)
         self.out.write(b")\x81")
         self.remember(value)
-        state = kind.find_method("__getstate__") if isinstance(value, ScriptObject) or "__getstate__" in kind.methods else None
+        state = (
+            kind.find_method("__getstate__")
+            if isinstance(value, ScriptObject) or "__getstate__" in kind.methods
+            else None
+        )
         if state is not None:
             self.value(state.run([value]), state.schema.result_type())
         else:
@@ -226,7 +237,7 @@ class Writer:
             lambda: self.number(value.storage_offset()),
             numbers(value.shape),
             numbers(value.stride()),
-            lambda: self.out.write(b"\x88" if value.requires_grad else b"\x89"),
+            lambda: self.value(bool(value.requires_grad), BOOL),
             lambda: self.call("collections", "OrderedDict"),
         )
         self.remember(value)
@@ -240,8 +251,6 @@ class Writer:
 
 
 def _guess(values: list) -> Type:
-    from .signatures import inferred
-
     found = inferred(values) if values else None
     return found.element if isinstance(found, ListType) else ANY
 

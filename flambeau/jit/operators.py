@@ -25,11 +25,38 @@ from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
 
 # PyTorch's numbers for dtypes, layouts and memory formats.
-DTYPE_ORDER = (
-    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
-    " quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz uint16"
-    " uint32 uint64"
-).split()
+DTYPE_ORDER = [
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex32",
+    "complex64",
+    "complex128",
+    "bool",
+    "qint8",
+    "quint8",
+    "qint32",
+    "bfloat16",
+    "quint4x2",
+    "quint2x4",
+    "bits1x8",
+    "bits2x4",
+    "bits4x2",
+    "bits8",
+    "bits16",
+    "float8_e5m2",
+    "float8_e4m3fn",
+    "float8_e5m2fnuz",
+    "float8_e4m3fnuz",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
@@ -120,9 +147,7 @@ def _calling(function: Callable, schema: Schema) -> Callable:
 
     def call(*values: Any) -> Any:
         given = list(values)
-        keywords = {
-            names[i]: given[i] for i in range(count, len(given)) if not is_default(given[i], defaults[i])
-        }
+        keywords = {names[i]: given[i] for i in range(count, len(given)) if not is_default(given[i], defaults[i])}
         for i, convert in converting:
             if i < count:
                 given[i] = convert(given[i])
@@ -162,7 +187,7 @@ def implementation(schema: Schema) -> Callable | None:
 def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
     """An operator that was registered with `torch.library`, or one of torchvision's."""
     if space == "torchvision":
-        from . import vision_operators
+        from . import vision_operators  # noqa: PLC0415  modules, classes and functions need one another
 
         return vision_operators.TABLE.get(name)
     owner = getattr(torch.ops, space, None)
@@ -233,9 +258,9 @@ def _to_int(a: Any) -> int:
 def _implicit(kind: type, word: str) -> Callable:
     def run(a: Tensor) -> Any:
         if a.requires_grad:
-            raise RuntimeError(f"Cannot input a tensor that requires grad as a scalar argument")
+            raise RuntimeError("Cannot input a tensor that requires grad as a scalar argument")
         if a.dim() != 0:
-            raise RuntimeError(f"Cannot input a tensor of dimension other than 0 as a scalar argument")
+            raise RuntimeError("Cannot input a tensor of dimension other than 0 as a scalar argument")
         if kind is int and a.is_floating_point():
             raise RuntimeError(f"Cannot input a tensor of type {word} as an integral argument")
         return a.item() if kind is object else kind(a.item())
@@ -435,7 +460,9 @@ def _known_indices(x: Tensor, indices: list) -> tuple:
 def _tensor_slice(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     dim = dim + x.dim() if dim < 0 else dim
     if not 0 <= dim < x.dim():
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-x.dim()}, {x.dim() - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-x.dim()}, {x.dim() - 1}], but got {dim})"
+        )
     return x[(slice(None),) * dim + (slice(start, end, step),)]
 
 
@@ -443,7 +470,9 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
     return list(x.shape) if dim is None else x.size(dim)
 
 
-def _to_dtype(x: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+def _to_dtype(
+    x: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
     return x.to(dtype_of(dtype), copy=copy, **_kept(memory_format))
 
 
@@ -453,7 +482,9 @@ def _to_device(
     return x.to(device, dtype_of(dtype), copy=copy, **_kept(memory_format))
 
 
-def _to_other(x: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+def _to_other(
+    x: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
     return x.to(other, copy=copy, **_kept(memory_format))
 
 
@@ -485,7 +516,11 @@ def _to_dtype_or_same(x: Tensor, dtype: Any = None, non_blocking: bool = False, 
     return _to_layout(x, dtype, copy=copy)
 
 
-_CONVOLUTIONS = {1: ("conv1d", "conv_transpose1d"), 2: ("conv2d", "conv_transpose2d"), 3: ("conv3d", "conv_transpose3d")}
+_CONVOLUTIONS = {
+    1: ("conv1d", "conv_transpose1d"),
+    2: ("conv2d", "conv_transpose2d"),
+    3: ("conv3d", "conv_transpose3d"),
+}
 
 
 def _convolution(
@@ -528,7 +563,7 @@ def _contiguous(x: Tensor, memory_format: int = 0) -> Tensor:
 
 
 def _feature_dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    return {3: torch.nn.functional.dropout1d, 4: torch.nn.functional.dropout2d}.get(x.dim(), torch.nn.functional.dropout3d)(x, p, train)
+    return getattr(torch.nn.functional, {3: "dropout1d", 4: "dropout2d"}.get(x.dim(), "dropout3d"))(x, p, train)
 
 
 def _feature_dropout_(x: Tensor, p: float, train: bool) -> Tensor:
@@ -573,12 +608,12 @@ def _cross_entropy(x: Tensor, target: Tensor, weight: Any, reduction: int, ignor
 
 
 def _nll(x: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int) -> Tensor:
-    return torch.nn.functional.nll_loss(
-        x, target, weight, ignore_index=ignore, reduction=_reduction_word(reduction)
-    )
+    return torch.nn.functional.nll_loss(x, target, weight, ignore_index=ignore, reduction=_reduction_word(reduction))
 
 
-def _ctc(log_probs: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int, reduction: int, zero: bool) -> Tensor:
+def _ctc(
+    log_probs: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int, reduction: int, zero: bool
+) -> Tensor:
     return torch.nn.functional.ctc_loss(log_probs, targets, inputs, lengths, blank, _reduction_word(reduction), zero)
 
 
@@ -599,11 +634,15 @@ def _norm_to(*values: Any) -> Tensor:
     return torch.norm(*values)
 
 
-def _batch_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, *_: Any) -> Tensor:
+def _batch_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, *_: Any
+) -> Tensor:
     return torch.nn.functional.batch_norm(x, mean, var, weight, bias, training, momentum, eps)
 
 
-def _instance_norm(x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float, eps: float, *_: Any) -> Tensor:
+def _instance_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float, eps: float, *_: Any
+) -> Tensor:
     return torch.nn.functional.instance_norm(x, mean, var, weight, bias, use_input, momentum, eps)
 
 
@@ -715,7 +754,7 @@ TABLE: dict[str, Callable] = {
     "aten::ldexp": math.ldexp, "aten::copysign": math.copysign, "aten::factorial": math.factorial, "aten::gcd": math.gcd,
     "aten::isnan": cmath.isnan, "aten::isinf": cmath.isinf, "aten::isfinite": cmath.isfinite, "aten::degrees": math.degrees,
     "aten::radians": math.radians,
-    **{f"aten::{name}": _math(name) for name in "sqrt exp expm1 log1p log10 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc gamma lgamma atan2".split()},
+    **{f"aten::{name}": _math(name) for name in ["sqrt", "exp", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "gamma", "lgamma", "atan2"]},
     "prim::abs": abs, "prim::max": max, "prim::min": min,
     "aten::len": len, "aten::append": lambda items, item: (items.append(item), items)[1], "aten::extend": _extend,
     "aten::insert": lambda items, place, item: items.insert(place, item), "aten::reverse": lambda items: items.reverse(),
@@ -741,7 +780,7 @@ TABLE: dict[str, Callable] = {
     "aten::rstrip": lambda s, chars=" \n\t\f\v": s.rstrip(chars), "aten::expandtabs": lambda s, n=8: s.expandtabs(n),
     "aten::center": lambda s, n, fill=" ": s.center(n, fill), "aten::ljust": lambda s, n, fill=" ": s.ljust(n, fill),
     "aten::rjust": lambda s, n, fill=" ": s.rjust(n, fill), "aten::zfill": lambda s, n: s.zfill(n),
-    **{f"aten::{name}": getattr(str, name) for name in "lower upper capitalize title swapcase isalnum isalpha isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper".split()},
+    **{f"aten::{name}": getattr(str, name) for name in ["lower", "upper", "capitalize", "title", "swapcase", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"]},
     "prim::StringIndex": _item, "aten::warn": _warn, "aten::device": torch.device, "prim::type": lambda device: device.type,
     "prim::index": lambda device: device.index, "prim::EnumName": lambda e: e.name, "prim::EnumValue": lambda e: e.value,
     "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
@@ -775,7 +814,6 @@ TABLE: dict[str, Callable] = {
 }  # fmt: skip
 
 
-
 def _inplace_by_copy(name: str) -> Callable:
     def run(x: Tensor, *values: Any) -> Tensor:
         return x.copy_(getattr(torch.nn.functional, name)(x, *values))
@@ -805,7 +843,9 @@ def _unique_dim(x: Tensor, dim: int, sort: bool = True, inverse: bool = False, c
     return values, places if inverse else empty, numbers if counts else empty
 
 
-def _convolution_mode(input: Tensor, weight: Tensor, bias: Any, stride: list, padding: str, dilation: list, groups: int) -> Tensor:
+def _convolution_mode(
+    input: Tensor, weight: Tensor, bias: Any, stride: list, padding: str, dilation: list, groups: int
+) -> Tensor:
     return getattr(torch, _CONVOLUTIONS[len(stride)][0])(input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -845,7 +885,9 @@ def _encoder_layer(
     functional = torch.nn.functional
 
     def attended(x: Tensor) -> Tensor:
-        return _native_attention(x, x, x, embed_dim, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type)[0]
+        return _native_attention(
+            x, x, x, embed_dim, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type
+        )[0]
 
     def fed(x: Tensor) -> Tensor:
         hidden = functional.linear(x, ffn1, ffn_bias1)
@@ -890,15 +932,6 @@ _ALWAYS = {
     for name in TABLE
     if "." not in name
     and name.partition("::")[2]
-    in set(
-        "size stride item dim dtype device layout requires_grad grad data index_put_ index_put _index_put_impl_ convolution"
-        " _convolution contiguous feature_dropout feature_dropout_ cross_entropy_loss nll_loss nll_loss_nd nll_loss2d ctc_loss"
-        " batch_norm instance_norm layer_norm group_norm embedding embedding_bag requires_grad_ gelu pad einsum rand_like"
-        " randn_like Int Float Bool Complex FloatImplicit IntImplicit ScalarImplicit ComplexImplicit NumToTensor cpu tensor"
-        " as_tensor len __contains__ keys values items get setdefault update popitem dict hash result_type format hinge_embedding_loss"
-        " poisson_nll_loss cosine_embedding_loss margin_ranking_loss triplet_margin_loss multi_margin_loss mse_loss l1_loss"
-        " smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div soft_margin_loss"
-        " multilabel_margin_loss __is__ __isnot__ append extend insert reverse clear _set_item Delete __getitem__ name nbytes itemsize wait _unsafe_view log_sigmoid im2col col2im _unique2 unique_dim mT mH numpy_T _pack_padded_sequence _pad_packed_sequence is_leaf _convolution_mode _shape_as_tensor alias lift_fresh _safe_softmax _tensor_to_list _list_to_tensor silu_ mish_ hardsigmoid_ hardswish_ relu6_ gelu_".split()
-    )
+    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "tensor", "as_tensor", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
     or name.startswith(("aten::upsample_", "aten::adaptive_max_pool", "aten::_native_multi", "aten::_transformer", "aten::max_pool", "aten::avg_pool", "aten::reflection_pad", "aten::replication_pad", "prim::is_"))
 }  # fmt: skip

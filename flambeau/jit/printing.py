@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .functions import Function
+from .interpreter import _schema_of
 from .ir import Block, Node, Value, constant_of, number_text, quoted
+from .operators import is_numbered, number_of
 from .schema import REQUIRED, Argument, Schema
+from .signatures import inferred
 from .types import (
     NONE,
     STRING,
@@ -286,7 +289,11 @@ class _Body:
 
     def write_Enter(self, node: Node) -> None:
         self.define(node.outputs_)
-        self.put(f"with {self.use(node.inputs_[0])} as {self.use(node.outputs_[0])}:" if node.outputs_[0].uses else f"with {self.use(node.inputs_[0])}:")
+        self.put(
+            f"with {self.use(node.inputs_[0])} as {self.use(node.outputs_[0])}:"
+            if node.outputs_[0].uses
+            else f"with {self.use(node.inputs_[0])}:"
+        )
         self.level += 1
         self.put("pass") if _is_empty_with(node) else None
 
@@ -320,8 +327,6 @@ class _Body:
     def operator(self, node: Node, inputs: list[str]) -> str:
         schema = node.schema_
         if schema is None:
-            from .interpreter import _schema_of
-
             schema = node.schema_ = _schema_of(node)
         if schema is None:
             return f"{op_name(node.kind_)}({', '.join(inputs)})"
@@ -371,7 +376,9 @@ class _Body:
             texts = [self.literal(v, k) for v, k in zip(value, kinds)]
             return f"({', '.join(texts)},)" if len(texts) == 1 else f"({', '.join(texts)})"
         if isinstance(value, dict):
-            return "{" + ", ".join(f"{self.literal(k, STRING)}: {self.literal(v, NONE)}" for k, v in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{self.literal(k, STRING)}: {self.literal(v, NONE)}" for k, v in value.items()) + "}"
+            )
         if hasattr(value, "dim"):
             return self.printer.constant(value)
         return f"torch.device({quoted(str(value))})"
@@ -386,7 +393,11 @@ def _can_inline(value: Value) -> bool:
         return False
     if user.kind_ == "prim::Loop" and index >= 2:
         return False
-    return user.kind_ not in ("prim::fork", "prim::Enter", "prim::Exit") and node.kind_ not in ("prim::isinstance", "prim::Enter", "prim::Exit")
+    return user.kind_ not in ("prim::fork", "prim::Enter", "prim::Exit") and node.kind_ not in (
+        "prim::isinstance",
+        "prim::Enter",
+        "prim::Exit",
+    )
 
 
 def _base_name(value: Value) -> str:
@@ -429,7 +440,9 @@ def _is_default(argument: Argument, value: Value) -> bool:
     default = argument.default
     if isinstance(default, (int, float)) and not isinstance(default, bool) and isinstance(constant, list):
         default = [default] * len(constant)
-    return type(constant) is type(default) and constant == default or (isinstance(default, list) and constant == default)
+    return (
+        type(constant) is type(default) and constant == default or (isinstance(default, list) and constant == default)
+    )
 
 
 def _needed(schema: Schema, values: Sequence[Value]) -> int:
@@ -505,7 +518,9 @@ def _unchecked(body: _Body, node: Node, inputs: list[str]) -> str:
 
 def _isinstance(body: _Body, node: Node, inputs: list[str]) -> str:
     kinds = [body.printer.type_name(t) for t in node.attributes["types"]]
-    return f"isinstance({inputs[0]}, {kinds[0]})" if len(kinds) == 1 else f"isinstance({inputs[0]}, ({', '.join(kinds)}))"
+    return (
+        f"isinstance({inputs[0]}, {kinds[0]})" if len(kinds) == 1 else f"isinstance({inputs[0]}, ({', '.join(kinds)}))"
+    )
 
 
 def _uninitialized(body: _Body, node: Node, inputs: list[str]) -> str:
@@ -513,7 +528,11 @@ def _uninitialized(body: _Body, node: Node, inputs: list[str]) -> str:
 
 
 def _item(body: _Body, node: Node, inputs: list[str]) -> str:
-    return f"{inputs[0]}[{inputs[1]}]" if node.inputs_[0].type is not STRING else f"torch.__getitem__({inputs[0]}, {inputs[1]})"
+    return (
+        f"{inputs[0]}[{inputs[1]}]"
+        if node.inputs_[0].type is not STRING
+        else f"torch.__getitem__({inputs[0]}, {inputs[1]})"
+    )
 
 
 def _tuple_index(body: _Body, node: Node, inputs: list[str]) -> str:
@@ -561,7 +580,13 @@ def class_code(printer: Printer, kind: Any) -> str:
 
 
 def _last(kind: Any) -> str:
-    full = kind.tuple_name if isinstance(kind, TupleType) else kind.enum_name if isinstance(kind, EnumType) else kind.name
+    full: str = (
+        str(kind.tuple_name)
+        if isinstance(kind, TupleType)
+        else kind.enum_name
+        if isinstance(kind, EnumType)
+        else kind.name
+    )
     return full.rpartition(".")[2]
 
 
@@ -584,8 +609,6 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
     lines += _attribute_lines(printer, kind)
     body = _Body(printer, 1)
     for label, value in kind.constants.items():
-        from .signatures import inferred
-
         if _is_identifier(label):
             t = inferred(value)
             if t is not None and not isinstance(value, list):
@@ -594,8 +617,6 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
 
 
 def _numbered(value: Any) -> Any:
-    from .operators import is_numbered, number_of
-
     return number_of(value) if is_numbered(value) else value
 
 

@@ -5,6 +5,7 @@ Two modules with the same class and attributes of the same types share one compi
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import typing
@@ -13,14 +14,14 @@ from typing import Any
 
 import flambeau as torch
 
-from . import signatures as notes
 from . import layers, operators
+from . import signatures as notes
 from .functions import Definition, Function, defaults_of, parsed
 from .ir import Value
-from .marks import Mark, mark_of
+from .marks import Mark, mark_of, overloads
 from .matching import Named
 from .naming import qualified_name, unique_name
-from .resolver import PythonResolver, form_of, function_for, ignored
+from .resolver import PythonResolver, form_of, function_for, function_for_overload, ignored
 from .source import Range, error
 from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type
 from .values import (
@@ -61,7 +62,9 @@ class Concrete:
         modules = tuple((n, id(c.script_type) if isinstance(c, Concrete) else id(c)) for n, c in self.modules.items())
         constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
         functions = tuple((n, id(f)) for n, f in self.functions.items())
-        attributes = tuple((n, str(t), id(t) if isinstance(t, (ClassType, InterfaceType)) else 0) for n, t in self.attributes.items())
+        attributes = tuple(
+            (n, str(t), id(t) if isinstance(t, (ClassType, InterfaceType)) else 0) for n, t in self.attributes.items()
+        )
         return (
             self.python_class, attributes, tuple(sorted(self.parameters)), tuple(sorted(self.buffers)), constants, modules,
             functions, self.hooks,
@@ -86,7 +89,7 @@ def forget_types() -> None:
 
 def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
     """The concrete type of a module."""
-    from .module import ScriptModule
+    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     memo = {} if memo is None else memo
     if id(module) in memo:
@@ -143,7 +146,9 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
     hints = {} if kind.__module__.startswith("flambeau.") else _hints(kind)
-    made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(getattr(kind, "__jit_unused_properties__", ()))
+    made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(
+        getattr(kind, "__jit_unused_properties__", ())
+    )
     for name, value in [*module._parameters.items(), *module._buffers.items()]:
         if name in made.ignored:
             continue
@@ -167,7 +172,13 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
             continue
         made.constants[name] = getattr(module, name)
     for name, value in module.__dict__.items():
-        if name in _INTERNAL or name in made.ignored or name in made.constants or name in made.attributes or name in made.modules:
+        if (
+            name in _INTERNAL
+            or name in made.ignored
+            or name in made.constants
+            or name in made.attributes
+            or name in made.modules
+        ):
             continue
         _read_attribute(made, name, value, hints.get(name))
     for name, (type_, _) in layers.extra_attributes(module).items():
@@ -184,11 +195,16 @@ def _in_order(module: Any, names: set[str]) -> list[str]:
 
 
 def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
-    if inspect.isfunction(value) or hasattr(value, "script_function") or inspect.isbuiltin(value) or hasattr(value, "op"):
+    if (
+        inspect.isfunction(value)
+        or hasattr(value, "script_function")
+        or inspect.isbuiltin(value)
+        or hasattr(value, "op")
+    ):
         made.functions[name] = value
         return
     attribute_type = None
-    from . import Attribute
+    from . import Attribute  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(value, Attribute):
         attribute_type, value = _declared(value.type), value.value
@@ -207,7 +223,11 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
             return
     if declared is None:
         empty = isinstance(value, (list, dict)) and not value
-        reason = f"{'List' if isinstance(value, list) else 'Dictionary'} inference requires a non-empty {'list' if isinstance(value, list) else 'dict'}" if empty else f"Only tensors and (possibly nested) tuples of tensors, lists, or dictsare supported as inputs or outputs of traced functions, but instead got value of type {type(value).__name__}"
+        reason = (
+            f"{'List' if isinstance(value, list) else 'Dictionary'} inference requires a non-empty {'list' if isinstance(value, list) else 'dict'}"
+            if empty
+            else f"Only tensors and (possibly nested) tuples of tensors, lists, or dictsare supported as inputs or outputs of traced functions, but instead got value of type {type(value).__name__}"
+        )
         made.failed[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {reason}. Its type was inferred; try adding a type annotation for the attribute.)"  # fmt: skip
         return
     made.attributes[name] = declared
@@ -235,12 +255,14 @@ def _make_type(concrete: Concrete) -> ClassType:
 def _is_constant(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_constant, value))
-    return isinstance(value, (int, float, complex, bool, str, type(None), torch.device)) or operators.is_numbered(value) or _is_enum(value)
+    return (
+        isinstance(value, (int, float, complex, bool, str, type(None), torch.device))
+        or operators.is_numbered(value)
+        or _is_enum(value)
+    )
 
 
 def _is_enum(value: Any) -> bool:
-    import enum
-
     return isinstance(value, enum.Enum)
 
 
@@ -293,7 +315,7 @@ class ModuleValue(Sugared):
 
     @property
     def module(self) -> Any:
-        return self.concrete.python_class.__new__(self.concrete.python_class)
+        return object.__new__(self.concrete.python_class)
 
     def as_value(self, place: Range | None, m: Any) -> Value:
         return self.value
@@ -382,7 +404,11 @@ class ModuleValue(Sugared):
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
         forward = self.find(place, m, "forward")
-        if forward is None or self.concrete.container in ("dict",) and not hasattr(self.concrete.python_class, "forward"):
+        if (
+            forward is None
+            or self.concrete.container in ("dict",)
+            and not hasattr(self.concrete.python_class, "forward")
+        ):
             raise error(place, f"Module '{short_name(self.script_type)}' has no attribute 'forward'")
         if not self.script_type.forward_pre_hooks and not self.script_type.forward_hooks:
             return forward.call(place, m, args, kwargs)
@@ -419,8 +445,16 @@ class ModuleValue(Sugared):
         if word == "parameters":
             return SugaredTuple([self.attr(place, m, n) for n in self.script_type.attributes if n.isdigit()])
         if word == "parameter dict":
-            return SugaredTuple([SimpleValue(m.constant(n, STRING, place)) for n in self.script_type.attributes if n in self.script_type.parameters])
-        raise error(place, "Only constant Sequential, ModuleList, ModuleDict, or ParameterList can be used as an iterable")
+            return SugaredTuple(
+                [
+                    SimpleValue(m.constant(n, STRING, place))
+                    for n in self.script_type.attributes
+                    if n in self.script_type.parameters
+                ]
+            )
+        raise error(
+            place, "Only constant Sequential, ModuleList, ModuleDict, or ParameterList can be used as an iterable"
+        )
 
     def as_tuple(self, place: Range | None, m: Any, size: int | None = None) -> list[Sugared]:
         found = self.iterate(place, m)
@@ -449,17 +483,20 @@ class ModuleValue(Sugared):
         method = self.script_type.find_method("__getitem__")
         if method is not None:
             return MethodValue(self.value, ["__getitem__"]).call(place, m, [Named(index, place)], [])
-        raise error(place, "Only ModuleList, Sequential, ModuleDict, ParameterList, and ParameterDict Modules are subscriptable")
+        raise error(
+            place, "Only ModuleList, Sequential, ModuleDict, ParameterList, and ParameterDict Modules are subscriptable"
+        )
 
 
 def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value]) -> Value:
-    return MethodValue(values[0], [hook.base_name]).call(place, m, [Named(v, place) for v in values[1:]], []).as_value(place, m)
+    return (
+        MethodValue(values[0], [hook.base_name])
+        .call(place, m, [Named(v, place) for v in values[1:]], [])
+        .as_value(place, m)
+    )
 
 
 def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
-    from .marks import overloads
-    from .resolver import function_for_overload
-
     names = []
     for number, declared in enumerate(overloads(function)):
         label = f"{name}__{number}"
@@ -539,9 +576,11 @@ class SuperValue(Sugared):
 # -- compiling modules -----------------------------------------------------------------------------------------------------------
 
 
-def script_module(module: Any, methods: Callable[[Any], list[str]] | None = None, share: bool = True, tracing: bool = False) -> Any:
+def script_module(
+    module: Any, methods: Callable[[Any], list[str]] | None = None, share: bool = True, tracing: bool = False
+) -> Any:
     """A compiled module that shares the parameters of a Python one."""
-    from .module import RecursiveScriptModule, ScriptModule
+    from .module import RecursiveScriptModule, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(module, ScriptModule):
         return module
@@ -555,11 +594,13 @@ def script_module(module: Any, methods: Callable[[Any], list[str]] | None = None
 
 def _check_ready(module: Any) -> None:
     if not hasattr(module, "_parameters"):
-        raise RuntimeError(f"'{type(module).__name__}' has not been initialized, did you forget to call 'super().__init__()'?")
+        raise RuntimeError(
+            f"'{type(module).__name__}' has not been initialized, did you forget to call 'super().__init__()'?"
+        )
 
 
 def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tracing: bool) -> Any:
-    from .module import ScriptModule
+    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(module, ScriptModule):
         return module
@@ -586,9 +627,8 @@ def exported(module: Any) -> list[str]:
     names = []
     kind = type(module)
     forward = getattr(kind, "forward", None)
-    if forward is not None and forward is not torch.nn.Module.forward and not _is_unimplemented(forward):
-        if mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
-            names.append("forward")
+    if forward is not None and not _is_unimplemented(forward) and mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
+        names.append("forward")
     for name in dir(kind):
         function = inspect.getattr_static(kind, name, None)
         if mark_of(function) is Mark.EXPORT and name not in names:
@@ -605,7 +645,12 @@ def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | Non
     assert kind is not None
     for name, inner in concrete.modules.items():
         child = module._modules.get(name)
-        if isinstance(inner, Concrete) and child is not None and inner.done is None and not getattr(inner.script_type, "compiled", False):
+        if (
+            isinstance(inner, Concrete)
+            and child is not None
+            and inner.done is None
+            and not getattr(inner.script_type, "compiled", False)
+        ):
             inner.script_type.compiled = True  # type: ignore[union-attr]
             _compile_exported(made._modules[name], child, inner)
     if getattr(kind, "compiled", False) and methods is None:
@@ -628,7 +673,12 @@ def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
     assert kind is not None
     for name, inner in concrete.modules.items():
         child = module._modules.get(name)
-        if isinstance(inner, Concrete) and child is not None and inner.done is None and not getattr(inner.script_type, "compiled", False):
+        if (
+            isinstance(inner, Concrete)
+            and child is not None
+            and inner.done is None
+            and not getattr(inner.script_type, "compiled", False)
+        ):
             inner.script_type.compiled = True  # type: ignore[union-attr]
             _compile_exported(made._modules[name], child, inner)
     _compile_hooks(module, kind)
@@ -641,7 +691,10 @@ def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
 
 
 def _compile_hooks(module: Any, kind: ClassType) -> None:
-    for table, target in ((module._forward_pre_hooks, kind.forward_pre_hooks), (module._forward_hooks, kind.forward_hooks)):
+    for table, target in (
+        (module._forward_pre_hooks, kind.forward_pre_hooks),
+        (module._forward_hooks, kind.forward_hooks),
+    ):
         if target:
             continue
         for hook in table.values():
@@ -653,4 +706,13 @@ def _compile_hooks(module: Any, kind: ClassType) -> None:
         hook.ensure()
 
 
-__all__ = ["BOOL", "FunctionValue", "IgnoredFunction", "ModuleValue", "OptionalType", "PythonObject", "function_for", "script_module"]
+__all__ = [
+    "BOOL",
+    "FunctionValue",
+    "IgnoredFunction",
+    "ModuleValue",
+    "OptionalType",
+    "PythonObject",
+    "function_for",
+    "script_module",
+]

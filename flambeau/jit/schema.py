@@ -118,7 +118,13 @@ class Schema:
             words.append(str(argument))
         if self.varargs:
             words.append("...")
-        out = "..." if self.varrets else str(self.returns[0]) if len(self.returns) == 1 else f"({', '.join(map(str, self.returns))})"
+        out = (
+            "..."
+            if self.varrets
+            else str(self.returns[0])
+            if len(self.returns) == 1
+            else f"({', '.join(map(str, self.returns))})"
+        )
         return f"{self.key}({', '.join(words)}) -> {out}"
 
     __repr__ = __str__
@@ -175,7 +181,9 @@ class _Reader:
                 self.take()
                 inner.append(self.type()[0])
             self.take(")")
-            return DictType(*inner) if token == "Dict" else UnionType(inner) if token == "Union" else FutureType(inner[0])
+            return (
+                DictType(*inner) if token == "Dict" else UnionType(inner) if token == "Union" else FutureType(inner[0])
+            )
         if token in ("SymInt", "SymBool"):
             return INT if token == "SymInt" else NAMED["bool"]
         known = NAMED.get(token)

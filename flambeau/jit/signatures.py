@@ -14,6 +14,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core.tensor import Tensor
+from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
 from .types import (
@@ -38,6 +39,7 @@ from .types import (
     TupleType,
     Type,
     optional_of,
+    unify_all,
     union_of,
 )
 
@@ -69,17 +71,23 @@ def python_type(thing: Any) -> Type:
     if isinstance(thing, Type):
         return thing
     origin, inside = typing.get_origin(thing), typing.get_args(thing)
-    if origin in (list,) or thing in (typing.List,):
+    if origin in (list,) or thing in (list,):
         if not inside:
-            raise error(None, "Attempted to use List without a contained type. Please add a contained type, e.g. List[int]")
+            raise error(
+                None, "Attempted to use List without a contained type. Please add a contained type, e.g. List[int]"
+            )
         return ListType(python_type(inside[0]))
-    if origin is dict or thing is typing.Dict:
+    if origin is dict or thing is dict:
         if not inside:
-            raise error(None, "Attempted to use Dict without contained types. Please add contained type, e.g. Dict[int, int]")
+            raise error(
+                None, "Attempted to use Dict without contained types. Please add contained type, e.g. Dict[int, int]"
+            )
         return DictType(python_type(inside[0]), python_type(inside[1]))
-    if origin is tuple or thing is typing.Tuple:
-        if not inside and thing in (tuple, typing.Tuple):
-            raise error(None, "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]")
+    if origin is tuple or thing is tuple:
+        if not inside and thing in (tuple, tuple):
+            raise error(
+                None, "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]"
+            )
         return TupleType([] if inside in ((), ((),)) else [python_type(t) for t in inside])
     if origin in (typing.Union, python_types.UnionType):
         return union_of([python_type(t) for t in inside])
@@ -91,7 +99,9 @@ def python_type(thing: Any) -> Type:
         return FutureType(ANY)
     for word, name in (("List", "list"), ("Dict", "dict"), ("Tuple", "tuple")):
         if thing.__class__ is type and thing.__name__ == name and thing in (list, dict, tuple):
-            raise error(None, f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {word}[int]")
+            raise error(
+                None, f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {word}[int]"
+            )
     if thing in (torch.device,):
         return DEVICE
     if thing in (torch.dtype, torch.layout, torch.memory_format):
@@ -109,7 +119,7 @@ def python_type(thing: Any) -> Type:
 
 def class_type(thing: type) -> Type:
     """The type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
-    from . import classes
+    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
     if issubclass(thing, Tensor):
         return TENSOR
@@ -170,9 +180,9 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
 
 def _from_text(m: Any, node: ast.Constant) -> Type:
     try:
-        tree = ast.parse(node.value, mode="eval").body
+        tree = ast.parse(str(node.value), mode="eval").body
     except SyntaxError:
-        raise error(m.at(node), f"Unknown type name '{node.value}'") from None
+        raise error(m.at(node), f"Unknown type name {node.value!r}") from None
     for part in ast.walk(tree):
         if hasattr(part, "lineno"):
             ast.copy_location(part, node)
@@ -230,7 +240,11 @@ _COMMENT = re.compile(r"#\s*type:\s*(?!ignore)(.*?)\s*$")
 def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
     """The schema that a definition declares; results left open if it does not say."""
     if tree.args.vararg is not None or tree.args.kwarg is not None:
-        raise error(m.at(tree).first(), "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults", NotSupportedError)
+        raise error(
+            m.at(tree).first(),
+            "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+            NotSupportedError,
+        )
     names = [*tree.args.posonlyargs, *tree.args.args]
     comment_types, comment_result = _comment_signature(m, tree, len(names) - (self_type is not None))
     arguments = []
@@ -267,16 +281,19 @@ def _says_nothing(m: Any, node: ast.expr) -> bool:
 
 
 def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: Type, size: int | None) -> Any:
-    from .interpreter import to_script
-
     if size is not None and isinstance(default, (int, float)):
         default = [default] * size
-    if isinstance(default, float) is False and isinstance(default, int) and not isinstance(default, bool) and kind is FLOAT:
+    if (
+        isinstance(default, float) is False
+        and isinstance(default, int)
+        and not isinstance(default, bool)
+        and kind is FLOAT
+    ):
         return float(default)
     try:
         return to_script(default, kind)
     except TypeError:
-        raise error(m.at(tree), f"Expected a default value of type {kind.repr_str()} on parameter \"{name}\"") from None
+        raise error(m.at(tree), f'Expected a default value of type {kind.repr_str()} on parameter "{name}"') from None
 
 
 def comment_type(m: Any, node: ast.stmt) -> Type | None:
@@ -326,7 +343,10 @@ def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list 
     if len(signature.argtypes) == count + 1:  # the type of self may stand there too
         signature.argtypes = signature.argtypes[1:]
     if len(signature.argtypes) != count:
-        raise error(m.at(tree), f"Number of type annotations for function parameters ({len(signature.argtypes)}) does not match the number of parameters on the function ({count})!")
+        raise error(
+            m.at(tree),
+            f"Number of type annotations for function parameters ({len(signature.argtypes)}) does not match the number of parameters on the function ({count})!",
+        )
     kinds = [(type_of(m, _located(t, tree)), _broadcast_size(t)) for t in signature.argtypes]
     return kinds, type_of(m, _located(signature.returns, tree))
 
@@ -366,8 +386,6 @@ def inferred(value: Any) -> Type | None:
 def _inferred_list(value: list) -> Type | None:
     if not value:
         return None
-    from .types import unify_all
-
     parts = [inferred(v) for v in value]
     if None in parts:
         return None
@@ -378,8 +396,6 @@ def _inferred_list(value: list) -> Type | None:
 def _inferred_dict(value: dict) -> Type | None:
     if not value:
         return None
-    from .types import unify_all
-
     keys, values = [inferred(k) for k in value], [inferred(v) for v in value.values()]
     if None in keys or None in values:
         return None

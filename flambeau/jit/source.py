@@ -114,7 +114,9 @@ def error(place: Range | None, message: str, kind: type[Exception] = RuntimeErro
         parts.append(place.highlight())
     for name, caller in reversed(_calls.__dict__.get("stack", [])):
         if caller is not None:
-            parts.append(f"'{name}' is being compiled since it was called from '{_caller(caller)}'\n{caller.highlight()}")
+            parts.append(
+                f"'{name}' is being compiled since it was called from '{_caller(caller)}'\n{caller.highlight()}"
+            )
     return kind("".join(parts))
 
 
@@ -123,5 +125,3 @@ def _caller(place: Range) -> str:
         if line.lstrip().startswith("def "):
             return line.lstrip()[4:].partition("(")[0]
     return "?"
-
-

@@ -13,7 +13,13 @@ from .ir import Block, Graph, Node, Value, constant_of, copy_node
 from .types import BOOL, INT, Type, unify, unshaped
 
 INT_MAX = 9223372036854775807
-_LEAVING = ("prim::ReturnStmt", "prim::BreakStmt", "prim::ContinueStmt", "prim::RaiseException", "prim::LoopContinuation")
+_LEAVING = (
+    "prim::ReturnStmt",
+    "prim::BreakStmt",
+    "prim::ContinueStmt",
+    "prim::RaiseException",
+    "prim::LoopContinuation",
+)
 
 
 def convert(graph: Graph) -> None:
@@ -185,7 +191,7 @@ class _Variables:
                 continue
             there = [end[name] for end, left in zip(ends, gone) if not left]
             types = [self.type_of(name, value) for value in there]
-            kind: Type | None = types[0] if len(there) == 1 else unify(*types)
+            kind: Type | None = types[0] if len(there) == 1 else unify(types[0], types[1])
             if kind is None:
                 known.pop(name, None)
                 continue
@@ -488,8 +494,8 @@ class _Exits:
         assert flag is not None
         with self.graph.at(body):
             again = self.graph.insert(self.graph.create("prim::If", [flag], 0, node.range))
-            for value, inner in ((None, again.add_block()), (body.outputs_[0], again.add_block())):
-                inner.add_output(self.truth(inner, False) if value is None else value)
+            for go_on, inner in ((None, again.add_block()), (body.outputs_[0], again.add_block())):
+                inner.add_output(self.truth(inner, False) if go_on is None else go_on)
             body.ret.replace_input(0, again.add_output(BOOL))
         for value in (flag, *outcome.values):
             body.add_output(value)

@@ -23,7 +23,9 @@ from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from . import cleanup, operators, recursive
 from . import signatures as notes
+from .emitter import Emitter
 from .functions import Function
+from .inlining import inline
 from .ir import Block, Graph, Node, Value, copy_graph, copy_node
 from .matching import Named, carry_out, match_call
 from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
@@ -134,7 +136,10 @@ class Tracer(modes.Mode):
         self_value = self.graph.add_input("self", root_type) if root_type is not None else None
         self.frames = [Frame(self.graph, root, "", self_value)]
         if root is not None:
-            for name, held in [*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False)]:
+            for name, held in [
+                *root.named_parameters(remove_duplicate=False),
+                *root.named_buffers(remove_duplicate=False),
+            ]:
                 self.paths.setdefault(id(held), name)
             for name, held in root.named_modules():
                 self.modules.setdefault(id(held), name)
@@ -160,7 +165,15 @@ class Tracer(modes.Mode):
             return self.tensor(thing)
         if isinstance(thing, TracedInt) and thing.tracer is self:
             return thing.make()
-        kinds: dict[type, Type] = {bool: BOOL, int: INT, TracedInt: INT, float: FLOAT, complex: COMPLEX, str: STRING, type(None): NONE}
+        kinds: dict[type, Type] = {
+            bool: BOOL,
+            int: INT,
+            TracedInt: INT,
+            float: FLOAT,
+            complex: COMPLEX,
+            str: STRING,
+            type(None): NONE,
+        }
         kind = kinds.get(type(thing))
         if kind is not None:
             return self.constant(int(thing) if type(thing) is TracedInt else thing, kind)
@@ -207,7 +220,13 @@ class Tracer(modes.Mode):
         path = self.paths.get(id(thing))
         if path is not None:
             return self._attribute(path, thing)
-        if thing.requires_grad and thing.is_leaf and thing.grad_fn is None and not isinstance(thing, torch.nn.Parameter) or (thing.requires_grad and thing.grad_fn is None):
+        if (
+            thing.requires_grad
+            and thing.is_leaf
+            and thing.grad_fn is None
+            and not isinstance(thing, torch.nn.Parameter)
+            or (thing.requires_grad and thing.grad_fn is None)
+        ):
             raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient\n" + f"Tensor:\n{thing}")  # fmt: skip
         value = self.constant(thing.detach() if thing.requires_grad else thing, TENSOR)
         self.known[id(thing)] = (thing, value)
@@ -215,7 +234,11 @@ class Tracer(modes.Mode):
 
     def _attribute(self, path: str, thing: Any) -> Value:
         """A parameter or buffer: read from the innermost module that holds it."""
-        frame = next(f for f in reversed(self.frames) if f.self_value is not None and (not f.path or path.startswith(f.path + ".")))
+        frame = next(
+            f
+            for f in reversed(self.frames)
+            if f.self_value is not None and (not f.path or path.startswith(f.path + "."))
+        )
         rest = path[len(frame.path) + 1 :] if frame.path else path
         if rest in frame.attributes:
             return frame.attributes[rest]
@@ -294,7 +317,9 @@ class Tracer(modes.Mode):
     def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
         """Insert the operator's node; its output."""
         if name in _CASTS and len(args) == 1 and not kwargs:
-            return self.insert("aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)])
+            return self.insert(
+                "aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)]
+            )
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
         form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
@@ -309,8 +334,17 @@ class Tracer(modes.Mode):
                 if form is not None:
                     return self._through_form(form, given, named)
                 schemas = schemas_of(symbol)
-                renamed = [Named(n.value, None, "self" if n.name == "input" and all(s.index_of("input") is None for s in schemas) else n.name) for n in named]
-                return carry_out(self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range())
+                renamed = [
+                    Named(
+                        n.value,
+                        None,
+                        "self" if n.name == "input" and all(s.index_of("input") is None for s in schemas) else n.name,
+                    )
+                    for n in named
+                ]
+                return carry_out(
+                    self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range()
+                )
         except RuntimeError:
             for node in reversed(self.frame.block.nodes_[before:]):
                 if not any(v.uses for v in node.outputs_):
@@ -319,8 +353,6 @@ class Tracer(modes.Mode):
 
     def _through_form(self, form: Any, given: list[Named], named: list[Named]) -> Value:
         """A function of nn.functional: the operators of its compiled form, as far as the arguments decide which."""
-        from .inlining import inline
-
         place = user_range()
         block = self.frame.block
         before = list(block.nodes_)
@@ -378,7 +410,9 @@ class Tracer(modes.Mode):
         place = user_range()
         with self.graph.at(self.frame.block):
             if function.owner is None:
-                out = FunctionValue([function]).call(place, _Context(self), given, named).as_value(place, _Context(self))
+                out = (
+                    FunctionValue([function]).call(place, _Context(self), given, named).as_value(place, _Context(self))
+                )
             else:
                 match = match_call(self.graph, place, [function.schema], given, named)
                 node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
@@ -403,7 +437,13 @@ class Tracer(modes.Mode):
     # -- submodules ------------------------------------------------------------------------------------------------------
     def enter(self, module: Any, args: tuple) -> None:
         path = self.modules.get(id(module))
-        if not self.recording or path is None or not path or isinstance(module, ScriptModule) or module is self.frame.module:
+        if (
+            not self.recording
+            or path is None
+            or not path
+            or isinstance(module, ScriptModule)
+            or module is self.frame.module
+        ):
             return
         if self.frame.path and not path.startswith(self.frame.path + "."):
             return
@@ -436,19 +476,16 @@ class Tracer(modes.Mode):
                     tensor.shape = make_size([int(n) for n in tensor.shape])
 
 
-class _Context:
+class _Context(Emitter):
     """What values of the compiler need of an emitter, for calls that the tracer makes."""
 
     def __init__(self, tracer: Tracer):
         self.tracer, self.graph = tracer, tracer.graph
 
-    def known(self, value: Value) -> tuple[bool, Any]:
-        from .ir import constant_of
-
-        return constant_of(value)
-
     def call_operator(self, place: Any, symbol: str, args: Any, kwargs: Any, owner: Any = None) -> Value:
-        return carry_out(self.graph, symbol, match_call(self.graph, place, schemas_of(symbol), args, kwargs, owner), place)
+        return carry_out(
+            self.graph, symbol, match_call(self.graph, place, schemas_of(symbol), args, kwargs, owner), place
+        )
 
 
 @contextlib.contextmanager
@@ -588,7 +625,10 @@ def _lift_node(node: Node) -> None:
     method.add_output(result)
     tidy(method)
     name = _method_name(kind)
-    arguments = [Argument("self", kind), *(Argument(_argument_name(v, i), unshaped(v.type)) for i, v in enumerate(method.inputs_[1:]))]
+    arguments = [
+        Argument("self", kind),
+        *(Argument(_argument_name(v, i), unshaped(v.type)) for i, v in enumerate(method.inputs_[1:])),
+    ]
     schema = Schema(name, "", arguments, [unshaped(result.type)])
     kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(method, schema)
     call = graph.create("prim::CallMethod", [node.inputs_[0], *captured], 1, None)
@@ -643,7 +683,9 @@ def tidy(graph: Graph) -> None:
 # -- tracing --------------------------------------------------------------------------------------------------------------------
 
 
-def _record(function: Callable, args: tuple, kwargs: dict, names: Sequence[str], root: Any, kind: ClassType | None, strict: bool) -> tuple[Graph, Any]:
+def _record(
+    function: Callable, args: tuple, kwargs: dict, names: Sequence[str], root: Any, kind: ClassType | None, strict: bool
+) -> tuple[Graph, Any]:
     tracer = Tracer(root, kind)
     copies = []
     for name, given in [*zip(names, args), *kwargs.items()]:
@@ -683,7 +725,11 @@ def _checked_output(result: Any) -> Any:
 def _aliased(thing: Any) -> Any:
     """The example itself would keep the traced shape if something failed: a view takes its place."""
     if isinstance(thing, Tensor):
-        made = thing.view_as(thing) if thing.layout is torch.strided and thing.requires_grad and not thing.is_leaf else thing.detach().requires_grad_(thing.requires_grad)
+        made = (
+            thing.view_as(thing)
+            if thing.layout is torch.strided and thing.requires_grad and not thing.is_leaf
+            else thing.detach().requires_grad_(thing.requires_grad)
+        )
         return made
     if isinstance(thing, tuple) and hasattr(thing, "_fields"):
         return type(thing)(*map(_aliased, thing))
@@ -734,35 +780,54 @@ def trace(
 
     >>> traced = trace(lambda x: x * 2, torch.ones(3))
     """
-    from . import enabled
+    from . import enabled  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return func
     if isinstance(func, (ScriptModule, ScriptFunction)):
-        warnings.warn("The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.", stacklevel=2)
+        warnings.warn(
+            "The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.",
+            stacklevel=2,
+        )
         return func
     if isinstance(func, torch.nn.Module):
         examples: Any = example_kwarg_inputs if example_kwarg_inputs is not None else example_inputs
         return trace_module(func, {"forward": examples}, None, check_trace, check_inputs, check_tolerance, strict, example_inputs_is_kwarg=example_kwarg_inputs is not None)  # fmt: skip
     if inspect.ismethod(func) and isinstance(func.__self__, torch.nn.Module):
-        made = trace_module(func.__self__, {func.__name__: example_inputs}, None, check_trace, check_inputs, check_tolerance, strict)
+        made = trace_module(
+            func.__self__, {func.__name__: example_inputs}, None, check_trace, check_inputs, check_tolerance, strict
+        )
         return getattr(made, func.__name__)
     args = () if example_kwarg_inputs is not None else _as_tuple(example_inputs)
     kwargs = dict(example_kwarg_inputs or {})
     names = _argument_names(func, len(args))
     graph, _ = _record(func, args, kwargs, names, None, None, strict)
     name = unique_name(qualified_name(func))
-    schema = Schema(name.rpartition(".")[2], "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)])
+    schema = Schema(
+        name.rpartition(".")[2], "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)]
+    )
     made_function = ScriptFunction(Function(name).define(graph, schema), func)
     if check_trace:
-        _check(made_function, func, [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs], kwargs, check_tolerance)
+        _check(
+            made_function,
+            func,
+            [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs],
+            kwargs,
+            check_tolerance,
+        )
     return made_function
 
 
 def _arguments(graph: Graph, names: Sequence[str]) -> list[Argument]:
     first = [Argument("self", graph.inputs_[0].type)] if len(graph.inputs_) > len(names) else []
     values = graph.inputs_[len(first) :]
-    return [*first, *(Argument(n if n.isidentifier() else f"argument_{i}", unshaped(v.type)) for i, (n, v) in enumerate(zip(names, values)))]
+    return [
+        *first,
+        *(
+            Argument(n if n.isidentifier() else f"argument_{i}", unshaped(v.type))
+            for i, (n, v) in enumerate(zip(names, values))
+        ),
+    ]
 
 
 def trace_module(
@@ -789,7 +854,11 @@ def trace_module(
     kind = made.script_type
     kind.compile_method = None
     for inner in made.modules():
-        if not getattr(inner.script_type, "compiled", False) and inner.script_type.compile_method is not None and _is_fresh(inner, mod):
+        if (
+            not getattr(inner.script_type, "compiled", False)
+            and inner.script_type.compile_method is not None
+            and _is_fresh(inner, mod)
+        ):
             inner.script_type.compile_method = None
     for name, example in inputs.items():
         args = () if example_inputs_is_kwarg else _as_tuple(example)
@@ -801,10 +870,16 @@ def trace_module(
         schema = Schema(name, "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)])
         kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
         if check_trace:
-            checked = [args] if check_inputs is None else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
+            checked = (
+                [args]
+                if check_inputs is None
+                else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TracerWarning)  # the same ones again
-                again = trace_module(mod, {name: example}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg)
+                again = trace_module(
+                    mod, {name: example}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
+                )
             _compare_graphs(kind.methods[name].graph, again.script_type.methods[name].graph)
             _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance)
     return made

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .ir import Value
-from .matching import Named, carry_out, match_call
+from .matching import Named, match_call
 from .schema import Argument, Schema, schemas_of
 from .source import Range, error
 from .types import (
@@ -26,6 +26,7 @@ from .types import (
     ClassType,
     DictType,
     EnumType,
+    FunctionType,
     FutureType,
     InterfaceType,
     ListType,
@@ -111,10 +112,18 @@ class SimpleValue(Sugared):
     def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
         kind = self.value.type
         if isinstance(kind, ClassType):
-            return name in kind.attributes or name in kind.constants or kind.find_method(name) is not None or name in kind.properties
+            return (
+                name in kind.attributes
+                or name in kind.constants
+                or kind.find_method(name) is not None
+                or name in kind.properties
+            )
         if isinstance(kind, TupleType):
             return name in kind.fields
-        raise error(place, f"hasattr's first argument must be a object or NamedTuple, but got a normal {kind.repr_str()} instead")
+        raise error(
+            place,
+            f"hasattr's first argument must be a object or NamedTuple, but got a normal {kind.repr_str()} instead",
+        )
 
     def _attribute(self, place: Range | None, m: Emitter, name: str) -> Sugared | None:
         value, kind = self.value, self.value.type
@@ -148,7 +157,11 @@ class SimpleValue(Sugared):
         symbol = f"aten::{name}"
         if schemas_of(symbol) and any(_takes(s, kind) for s in schemas_of(symbol)):
             return BuiltinFunction(symbol, Named(value, place))
-        if (kind is STRING or isinstance(kind, (ListType, DictType))) and schemas_of(symbol) and not isinstance(kind, TensorType):
+        if (
+            (kind is STRING or isinstance(kind, (ListType, DictType)))
+            and schemas_of(symbol)
+            and not isinstance(kind, TensorType)
+        ):
             return BuiltinFunction(symbol, Named(value, place))
         if schemas_of(f"prim::{name}") and any(_takes(s, kind) for s in schemas_of(f"prim::{name}")):
             return BuiltinFunction(f"prim::{name}", Named(value, place))
@@ -171,17 +184,25 @@ class SimpleValue(Sugared):
                 if kind.find_method(name) is not None:
                     raise error(place, f"Tried to assign to method '{name}'")
                 if m.in_control_flow():
-                    raise error(place, f"First assignment cannot be in a control-flow block. Initialize the field at the top level first.\n'{name}'")
+                    raise error(
+                        place,
+                        f"First assignment cannot be in a control-flow block. Initialize the field at the top level first.\n'{name}'",
+                    )
                 expected = kind.attributes[name] = value.type
             elif name in kind.constants:
                 raise error(place, f"Can't set constant '{name}' which has value:{kind.constants[name]}")
             else:
-                raise error(place, f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?")
+                raise error(
+                    place, f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?"
+                )
         if kind.is_module and name in kind.parameters:
             pass
         converted = m.convert(place, expected, value)
         if not is_subtype(converted.type, expected):
-            raise error(place, f"Wrong type for attribute assignment. Expected {expected.repr_str()} but got {converted.type.repr_str()}")
+            raise error(
+                place,
+                f"Wrong type for attribute assignment. Expected {expected.repr_str()} but got {converted.type.repr_str()}",
+            )
         node = m.graph.create("prim::SetAttr", [self.value, converted], 0, place)
         node.attributes["name"] = name
         m.graph.insert(node)
@@ -292,10 +313,7 @@ def valid_name(name: str) -> str:
 TENSOR_PROPERTIES = {
     **{
         name: f"prim::{name}"
-        for name in (
-            "dtype device grad data layout requires_grad is_cuda is_sparse is_sparse_csr is_mkldnn is_quantized is_meta is_mps"
-            " is_vulkan is_ipu is_nested is_maia is_mtia name nbytes itemsize"
-        ).split()
+        for name in ["dtype", "device", "grad", "data", "layout", "requires_grad", "is_cuda", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_quantized", "is_meta", "is_mps", "is_vulkan", "is_ipu", "is_nested", "is_maia", "is_mtia", "name", "nbytes", "itemsize"]
     },
     "shape": "aten::size", "T": "aten::numpy_T", "H": "aten::matrix_H", "mT": "aten::mT", "mH": "aten::mH", "is_leaf": "aten::is_leaf",
     "ndim": "aten::dim",
@@ -355,7 +373,9 @@ class CastValue(Sugared):
             value = args[0].value
             if is_subtype(value.type, self.type):
                 return SimpleValue(value)
-            method = {BOOL: "__bool__", INT: "__int__", FLOAT: "__float__", COMPLEX: "__complex__", STRING: "__str__"}[self.type]
+            method = {BOOL: "__bool__", INT: "__int__", FLOAT: "__float__", COMPLEX: "__complex__", STRING: "__str__"}[
+                self.type
+            ]
             if isinstance(value.type, ClassType) and value.type.find_method(method) is not None:
                 return MethodValue(value, [method]).call(place, m, [], [])
         if not args and not kwargs and self.type is not STRING:
@@ -394,8 +414,6 @@ class FunctionValue(Sugared):
         match = match_call(m.graph, place, [f.schema for f in self.functions], args, kwargs)
         chosen = next(f for f in self.functions if f.schema is match.schema)
         name = m.graph.create("prim::Constant", (), 1, place)
-        from .types import FunctionType
-
         name.attributes.update(name=chosen.base_name, function=chosen)
         name.outputs_[0].type = FunctionType(chosen)
         fn = m.graph.insert(name).outputs_[0]
@@ -495,7 +513,9 @@ class EnumClass(Sugared):
         return SugaredTuple([self.attr(place, m, n) for n, _ in self.type.members])
 
     def as_value(self, place: Range | None, m: Emitter) -> Value:
-        return m.graph.list_of(self.type, [self.attr(place, m, n).as_value(place, m) for n, _ in self.type.members], place)
+        return m.graph.list_of(
+            self.type, [self.attr(place, m, n).as_value(place, m) for n, _ in self.type.members], place
+        )
 
 
 class SugaredTuple(Sugared):
@@ -560,14 +580,22 @@ class RangeValue(Sugared):
     def __init__(self, place: Range | None, m: Emitter, inputs: Sequence[Value], static: int | None = None):
         for value in inputs:
             if value.type is not INT:
-                raise error(place, f"all inputs of range must be ints, found {value.type.repr_str()} in argument {list(inputs).index(value)}")
+                raise error(
+                    place,
+                    f"all inputs of range must be ints, found {value.type.repr_str()} in argument {list(inputs).index(value)}",
+                )
         self.static = static
         self.simple = len(inputs) == 1
         if self.simple:
             self.stop = inputs[0]
             return
         if not 2 <= len(inputs) <= 3:
-            raise error(place, f"range expected at most 3 arguments, got {len(inputs)}" if inputs else "range expected at least 1 arguments, got 0")
+            raise error(
+                place,
+                f"range expected at most 3 arguments, got {len(inputs)}"
+                if inputs
+                else "range expected at least 1 arguments, got 0",
+            )
         self.start, self.stop = inputs[0], inputs[1]
         self.step = inputs[2] if len(inputs) == 3 else m.constant(1, INT, place)
 
@@ -640,7 +668,15 @@ class ExceptionClass(Sugared):
         values = [a.value for a in args]
         if len(values) == 1 and values[0].type is STRING:
             return ExceptionClass(self.name, values[0])
-        return ExceptionClass(self.name, m.call_operator(place, "aten::str", [Named(values[0] if len(values) == 1 else m.graph.tuple_of(values, place), place)], []))
+        return ExceptionClass(
+            self.name,
+            m.call_operator(
+                place,
+                "aten::str",
+                [Named(values[0] if len(values) == 1 else m.graph.tuple_of(values, place), place)],
+                [],
+            ),
+        )
 
 
 class SliceValue(Sugared):
@@ -674,13 +710,25 @@ class PythonObject(Sugared):
 
     def as_value(self, place: Range | None, m: Emitter) -> Value:
         text = f"{self.kind} cannot be used as a value."
-        raise error(place, text + (f" {self.reason}" if self.reason else " Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead." if not self.reason else ""))
+        raise error(
+            place,
+            text
+            + (
+                f" {self.reason}"
+                if self.reason
+                else " Perhaps it is a closed over global variable? If so, please consider passing it in as an argument or use a local varible instead."
+                if not self.reason
+                else ""
+            ),
+        )
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         raise error(place, f"{self.kind} cannot be called in TorchScript. {self.reason}".rstrip())
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
-        raise error(place, f"attribute lookup is not defined on {self.kind}" + (f". {self.reason}" if self.reason else ""))
+        raise error(
+            place, f"attribute lookup is not defined on {self.kind}" + (f". {self.reason}" if self.reason else "")
+        )
 
 
 class PythonModule(Sugared):
@@ -743,4 +791,13 @@ def number_types() -> tuple[Type, ...]:
     return (INT, FLOAT, COMPLEX, BOOL, NUMBER)
 
 
-__all__ = ["TENSOR", "BuiltinFunction", "CastValue", "ClassValue", "FunctionValue", "SimpleValue", "Sugared", "number_types"]
+__all__ = [
+    "TENSOR",
+    "BuiltinFunction",
+    "CastValue",
+    "ClassValue",
+    "FunctionValue",
+    "SimpleValue",
+    "Sugared",
+    "number_types",
+]

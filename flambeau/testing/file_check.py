@@ -61,7 +61,9 @@ class FileCheck:
         """`# CHECK: ...` lines."""
         words = {"": "check", "NOT": "not", "SAME": "same", "NEXT": "next", "DAG": "dag"}
         for line in text.splitlines():
-            found = re.search(r"#\s*CHECK(?:-(NOT|SAME|NEXT|DAG|COUNT-(\d+)(-EXACTLY)?|SOURCE-HIGHLIGHTED))?: ?(.*)", line)
+            found = re.search(
+                r"#\s*CHECK(?:-(NOT|SAME|NEXT|DAG|COUNT-(\d+)(-EXACTLY)?|SOURCE-HIGHLIGHTED))?: ?(.*)", line
+            )
             if found is None:
                 continue
             kind, count, exactly, rest = found.groups()
@@ -108,7 +110,9 @@ class _Run:
     def _find(self, wanted: str, start: int, stop: int | None = None) -> int:
         found = self.text.find(wanted, start, len(self.text) if stop is None else stop)
         if found < 0:
-            raise RuntimeError(f'Expected to find "{wanted}" but did not find it\nSearched string:\n{self.text[start:stop]}\n')
+            raise RuntimeError(
+                f'Expected to find "{wanted}" but did not find it\nSearched string:\n{self.text[start:stop]}\n'
+            )
         return found
 
     def _match(self, start: int, length: int) -> None:
@@ -120,7 +124,9 @@ class _Run:
     def _regex(self, wanted: str, more: Any) -> None:
         found = re.compile(wanted).search(self.text, self.place)
         if found is None:
-            raise RuntimeError(f'Expected to find regex "{wanted}" but did not find it\nSearched string:\n{self.text[self.place:]}\n')
+            raise RuntimeError(
+                f'Expected to find regex "{wanted}" but did not find it\nSearched string:\n{self.text[self.place :]}\n'
+            )
         self._match(found.start(), len(found[0]))
 
     def _line_end(self, start: int) -> int:

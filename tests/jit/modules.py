@@ -48,7 +48,7 @@ class Constants(nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("table", torch.arange(6.0).view(2, 3))
-        self.name = "naïve \n \"text\""
+        self.name = 'naïve \n "text"'
 
     def forward(self, x):
         y = x @ self.table

@@ -52,7 +52,20 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     assert_same(quiet(torch.jit.load, str(tmp_path / "again.pt"))(*_inputs(torch, shapes)), expected)
 
 
-@pytest.mark.parametrize("name", ["Conv2d", "BatchNorm2d", "MaxPool2d", "LSTM", "MultiheadAttention", "Sequential", "Residual", "Upsample", "Dropout"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Conv2d",
+        "BatchNorm2d",
+        "MaxPool2d",
+        "LSTM",
+        "MultiheadAttention",
+        "Sequential",
+        "Residual",
+        "Upsample",
+        "Dropout",
+    ],
+)
 def test_traces_cross_too(name: str, tmp_path: Path) -> None:
     torch = real_torch()
     mine, shapes = _made(flambeau, name)
@@ -92,7 +105,9 @@ def test_a_function_is_saved_as_forward(tmp_path: Path) -> None:
 
 
 def test_frozen_modules_hold_constants() -> None:
-    module = flambeau.nn.Sequential(flambeau.nn.Conv2d(2, 3, 1), flambeau.nn.BatchNorm2d(3), flambeau.nn.Dropout()).eval()
+    module = flambeau.nn.Sequential(
+        flambeau.nn.Conv2d(2, 3, 1), flambeau.nn.BatchNorm2d(3), flambeau.nn.Dropout()
+    ).eval()
     frozen = flambeau.jit.freeze(flambeau.jit.script(module))
     x = flambeau.randn(1, 2, 4, 4)
     assert flambeau.allclose(frozen(x), module(x))
@@ -108,7 +123,12 @@ def test_frozen_modules_hold_constants() -> None:
 def _archive(code: str, data: bytes = b"\x80\x02c__torch__\nM\n)\x81}(X\x08\x00\x00\x00training\x89ub.") -> io.BytesIO:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, contents in (("data.pkl", data), ("code/__torch__.py", code), ("constants.pkl", b"\x80\x02)."), ("version", "3\n")):
+        for name, contents in (
+            ("data.pkl", data),
+            ("code/__torch__.py", code),
+            ("constants.pkl", b"\x80\x02)."),
+            ("version", "3\n"),
+        ):
             archive.writestr(f"archive/{name}", contents)
     buffer.seek(0)
     return buffer
@@ -149,7 +169,9 @@ def mutated(data: bytes, seed: int) -> bytes:
     if chance.random() < 0.5:
         out = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w") as target:
-            victim = chance.choice([n for n in source.namelist() if not n.split("/")[1].startswith("data") or n.endswith("pkl")])
+            victim = chance.choice(
+                [n for n in source.namelist() if not n.split("/")[1].startswith("data") or n.endswith("pkl")]
+            )
             for name in source.namelist():
                 contents = source.read(name)
                 target.writestr(name, _changed(contents, chance) if name == victim else contents)

@@ -41,9 +41,7 @@ def _renumbered(text: str) -> str:
     return re.sub(r"___torch_mangle_\d+\.|programs_of_\w+\.", "", re.sub(r"%[\w.]+", number, kept))
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in NAMES if n not in ("nested_loops", "return_in_loop", "skipping")]
-)
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("nested_loops", "return_in_loop", "skipping")])
 def test_graph_is_pytorchs_up_to_numbers(name: str) -> None:
     torch = real_torch()
     assert _renumbered(str(_scripted(flambeau, name).graph)) == _renumbered(str(_scripted(torch, name).graph))

@@ -269,5 +269,7 @@ def test_errors_at_run_time_show_the_line() -> None:
         torch.jit.script(divide)(1, 0)
     with pytest.raises(torch.jit.Error, match="builtins.ValueError: expected 2 dimensions, got 1"):
         torch.jit.script(checked)(torch.ones(3))
-    with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'a' but instead found type 'str'"):
+    with pytest.raises(
+        RuntimeError, match="Expected a value of type 'int' for argument 'a' but instead found type 'str'"
+    ):
         torch.jit.script(divide)("x", 1)

@@ -78,7 +78,11 @@ def test_trace_over_script_saved_and_loaded(tmp_path: Path) -> None:
     traced.save(tmp_path / "wrapped_rnn.pt")
     loaded = torch.jit.load(tmp_path / "wrapped_rnn.pt")
     assert type(loaded).__name__ == "RecursiveScriptModule"
-    assert str(loaded).splitlines()[:3] == ["RecursiveScriptModule(", "  original_name=WrapRNN", "  (loop): RecursiveScriptModule("]
+    assert str(loaded).splitlines()[:3] == [
+        "RecursiveScriptModule(",
+        "  original_name=WrapRNN",
+        "  (loop): RecursiveScriptModule(",
+    ]
     xs = torch.randn(7, 3, 4)
     assert torch.equal(loaded(xs), traced(xs)) and loaded.loop.cell.dg.code == GATE
 

@@ -51,7 +51,11 @@ class JitTestCase(TestCase):
             else:
                 script(*inputs)
         with self.assertRaisesRegex(Exception, regex):
-            compiled = torch.jit.script(script) if not isinstance(script, str) else getattr(torch.jit.CompilationUnit(script), name)
+            compiled = (
+                torch.jit.script(script)
+                if not isinstance(script, str)
+                else getattr(torch.jit.CompilationUnit(script), name)
+            )
             compiled(*inputs)
 
     def checkScript(self, script: Any, inputs: Any, name: str = "func", optimize: bool = True, inputs_requires_grad: bool = False, capture_output: bool = False, frames_up: int = 1, profiling: Any = None, atol: Any = None, rtol: Any = None) -> Any:  # fmt: skip
