@@ -313,10 +313,10 @@ class Reader(RestrictedUnpickler):
             return _ALLOWED[(module, name)]
         return super().find_class(module, name)
 
-    def _callable(self, function: Any) -> None:
-        if function in _CALLED or (isinstance(function, type) and issubclass(function, Pickled)):
-            return
-        super()._callable(function)
+    def _constructor(self, function: Any, args: Any) -> Any:
+        if any(function is known for known in _CALLED) or _is_pickled(function):
+            return None  # called as it is: it only keeps what it is given
+        return super()._constructor(function, args)
 
     def load_build(self) -> None:
         if isinstance(self.stack[-2], Pickled):  # type: ignore[attr-defined]
@@ -327,14 +327,25 @@ class Reader(RestrictedUnpickler):
 
     def load_reduce(self) -> None:
         stack = self.stack  # type: ignore[attr-defined]
-        if isinstance(stack[-2], type) and issubclass(stack[-2], Pickled):  # an enum: its value stands bare
+        if _is_pickled(stack[-2]):  # an enum: its value stands bare
             value = stack.pop()
             stack[-1] = stack[-1](*value) if isinstance(value, tuple) else stack[-1](value)
             return
         super().load_reduce()
 
+    def load_newobj(self) -> None:
+        if _is_pickled(self.stack[-2]):  # type: ignore[attr-defined]
+            self.load_reduce()
+        else:
+            super().load_newobj()
+
     dispatch[pickle.BUILD[0]] = load_build
     dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+
+
+def _is_pickled(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Pickled)
 
 
 __all__ = ["BOOL", "INT", "Pickled", "Reader", "Tagged", "Writer"]
