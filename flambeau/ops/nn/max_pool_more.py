@@ -37,7 +37,7 @@ def _to_places(dims: int) -> dict[str, Any]:
 def _adaptive_max(out: list[Tensor], input: Tensor, sizes: tuple[int, ...]) -> None:
     dims = len(sizes)
     table = window_table([*_whole(dims), *map(adaptive, input.shape[-dims:], sizes)])
-    pool_by_table(*out, without_gaps(input), table, (1,) * dims)
+    pool_by_table(out[0], out[1], without_gaps(input), table, (1,) * dims)
 
 
 def _adaptive_op(dims: int) -> Any:
@@ -148,7 +148,7 @@ def _fractional(
     for d in range(dims):
         table.append(_random_starts(numbers[:, d], input.shape[len(input.shape) - dims + d], sizes[d], widths[d]))
         table.append(np.full((len(numbers), sizes[d]), widths[d]))
-    pool_by_table(*out, input, np.ascontiguousarray(np.concatenate(table, axis=1), np.int64), (1,) * dims)
+    pool_by_table(out[0], out[1], input, np.ascontiguousarray(np.concatenate(table, axis=1), np.int64), (1,) * dims)
 
 
 def _fractional_op(dims: int) -> Any:
