@@ -67,9 +67,7 @@ def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.mach
     """How the import system gets this package's module for a name of PyTorch's or torchvision's."""
     real_name = naming.own_name(fullname)
     loaded = sys.modules.get(real_name)
-    search = (
-        path or sys.modules[naming.PACKAGE].__path__
-    )  # torchvision and horovod, though at the top, are in the package
+    search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod are in it, too
     real = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec(real_name, search)
     if real is None:
         return None

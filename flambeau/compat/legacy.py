@@ -82,6 +82,8 @@ class _TensorType(type):
         return super().__new__(mcs, name, bases, fields)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        if cls.device_type != "cpu":
+            raise TypeError(f"type torch.cuda.{cls.__name__} not available. Torch not compiled with CUDA enabled.")
         if cls.is_sparse:
             return _legacy_sparse(args, kwargs, cls.dtype)
         return legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
@@ -118,15 +120,15 @@ def _legacy_sparse(args: tuple, kwargs: dict, d: dtype) -> Tensor:
 
 
 def _tensor_type(d: dtype, module: str) -> Any:
-    sparse = module == "torch.sparse"
+    sparse, cuda = module == "torch.sparse", module == "torch.cuda"
     fields = {
         "dtype": d,
         "layout": sparse_coo if sparse else strided,
-        "device_type": "cpu",
-        "is_cuda": False,
+        "device_type": "cuda" if cuda else "cpu",
+        "is_cuda": cuda,
         "is_sparse": sparse,
         "__module__": module,
-        "__doc__": f"{'Sparse tensors' if sparse else 'Tensors'} of dtype {d.name} on the CPU.",
+        "__doc__": f"{'Sparse tensors' if sparse else 'Tensors'} of dtype {d.name} on {'a GPU' if cuda else 'the CPU'}.",
     }
     return _TensorType(str(d.legacy_name), (), fields)
 
@@ -136,6 +138,7 @@ TENSOR_TYPES: dict[str, Any] = {str(d.legacy_name): _tensor_type(d, "torch") for
 SPARSE_TENSOR_TYPES: dict[str, Any] = {
     str(d.legacy_name): _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
 }
+CUDA_TENSOR_TYPES: dict[str, Any] = {str(d.legacy_name): _tensor_type(d, "torch.cuda") for d in _NAMED}
 _BY_STRING = {f"{kind.__module__}.{name}": kind for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items())}
 
 
@@ -187,6 +190,8 @@ def dtype_of_type(kind: Any) -> dtype:
             raise ValueError(f"invalid type: '{kind}'")
         return found.dtype
     if isinstance(kind, _TensorType):
+        if kind.device_type != "cpu":
+            raise RuntimeError(f"type torch.cuda.{kind.__name__} not available. Torch not compiled with CUDA enabled.")
         return kind.dtype
     if isinstance(kind, type) and kind in (float, int, bool, complex):
         return {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}[kind]

@@ -436,20 +436,28 @@ def _contiguous_layout(shape: Iterable[int]) -> tuple[Size, tuple[int, ...], int
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     """Uninitialised, with the given strides; the storage is just large enough."""
-    shape = shape if type(shape) is Size else make_size(shape)
-    if numel_of(shape) == 0:
-        extent = 0
-    else:
-        extent = 1 + sum([(size - 1) * stride for size, stride in zip(shape, strides)])
-    storage = UntypedStorage(extent * d.itemsize, where)
-    return new_tensor(storage, shape, tuple(strides), 0, d, where, is_contiguous_layout(shape, strides))
+    known = _STRIDED.get((shape, tuple(strides)))
+    if known is None:
+        known = _strided_layout(shape, strides)
+    size, strides, extent, contig = known
+    return new_tensor(UntypedStorage(extent * d.itemsize, where), size, strides, 0, d, where, contig)
+
+
+_STRIDED: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
+
+
+def _strided_layout(shape: Iterable[int], strides: Iterable[int]) -> tuple[Size, tuple[int, ...], int, bool]:
+    """Size, strides, number of elements from the first to the last, and whether that is contiguous."""
+    size, strides = make_size(tuple([int(n) for n in shape])), tuple([int(n) for n in strides])
+    extent = 1 + sum([(n - 1) * step for n, step in zip(size, strides)]) if numel_of(size) else 0
+    return remember(_STRIDED, (size, strides), (size, strides, extent, is_contiguous_layout(size, strides)))
 
 
 _addressof: Any = ctypes.addressof
 _first_byte: Any = ctypes.c_char.from_buffer
 
 
-def _address(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
     """Where a contiguous array begins. array.ctypes.data alone would do, but takes four times as long, and data sets do
     this for every sample."""
     return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
@@ -464,7 +472,7 @@ def from_array(array: np.ndarray, d: dtype | None = None) -> Tensor:
     contig = flags.c_contiguous  # NumPy's rule is the same: sizes 0 and 1 do not count
     if not array.size:
         return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contig)
-    storage = UntypedStorage.borrow(_address(array) if contig else array.ctypes.data, array.nbytes, array)
+    storage = UntypedStorage.borrow(address_of(array) if contig else array.ctypes.data, array.nbytes, array)
     if not contig:
         storage.size_bytes = (1 + sum((n - 1) * s for n, s in zip(shape, strides))) * size
     return new_tensor(storage, shape, strides, 0, d, cpu, contig)
@@ -475,5 +483,5 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
     t = empty(array.shape, d)
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
-        ctypes.memmove(t._storage.ptr, _address(array), t._storage.size_bytes)
+        ctypes.memmove(t._storage.ptr, address_of(array), t._storage.size_bytes)
     return t

@@ -92,7 +92,7 @@ def start(store: Store, rank: int, size: int) -> Any:
     if not MPI.Is_initialized():
         under_mpiexec = "PMI_FD" in os.environ or "PMI_PORT" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ
         if under_mpiexec:
-            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            _join_launched_world(MPI)
         else:
             _start_with_store(store, rank, size)
     _State.ranks = (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
@@ -130,6 +130,13 @@ def _start_with_store(store: Store, rank: int, size: int) -> None:
     _unlink_shared_memory()
 
 
+def _join_launched_world(MPI: Any) -> None:
+    """The world that mpiexec or srun has prepared."""
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    MPI.COMM_WORLD.Barrier()
+    _unlink_shared_memory()
+
+
 def _unlink_shared_memory() -> None:
     """All ranks of this machine have mapped MPI's shared memory by now: without a name it cannot outlive them."""
     with open("/proc/self/maps") as maps:
@@ -146,7 +153,7 @@ def store_of_launched_world(timeout: timedelta) -> tuple[Store, int, int]:
     """A store for processes that mpiexec or srun has started, which know nothing but their MPI world."""
     MPI = _import_mpi()
     if not MPI.Is_initialized():
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        _join_launched_world(MPI)
     world = MPI.COMM_WORLD
     store: TCPStore | None = None
     if world.rank == 0:

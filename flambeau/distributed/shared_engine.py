@@ -59,6 +59,7 @@ class SharedEngine:
         self._what = self.detail = ""
         self._deadline = 0.0
         self._waits = 0.0
+        self._most = 0  # bytes of the longest message in the exchange that runs
         self._starting = threading.Lock()
 
     # -- who is there -------------------------------------------------------------------------------------------------
@@ -326,7 +327,12 @@ class SharedEngine:
             return
         self._begin(what, timeout)
         sizes = [m.nbytes for m in inputs]
-        window = self._window(self._longest(what, sizes, [m.nbytes for m in outputs]) * self.size > _SMALL)
+        text = None
+        if take is not None and set(sizes) == {outputs[0].nbytes} and sizes[0]:  # then it is so on all ranks
+            self._most, text = sizes[0], announcement(f"{self._what}, {sizes[0]} bytes for each")
+        else:
+            self._longest(sizes, [m.nbytes for m in outputs])
+        window = self._window(self._most * self.size > _SMALL)
         part = window.capacity // self.size // max(unit, 16) * max(unit, 16)
         for start in range(0, self._most, part):
             slot = window.slots[window.half][self.rank]
@@ -334,7 +340,11 @@ class SharedEngine:
                 count = min(part, source.nbytes - start)
                 if count > 0:
                     memmove(slot + r * part, source.address + start, count)
+            if text is not None:
+                window.announce(text)
             half = self._meet(window)
+            if text is not None and start == 0:
+                self._agree(window, half, text)
             parts = [window.slots[half][r] + self.rank * part for r in range(self.size)]
             if take is not None:
                 count = min(part, outputs[0].nbytes - start)
@@ -346,8 +356,8 @@ class SharedEngine:
                 if count > 0:
                     memmove(target.address + start, parts[r], count)
 
-    def _longest(self, what: str, sizes: list[int], expected: list[int]) -> int:
-        """Tells the others how much each of them gets; returns the longest message between any two."""
+    def _longest(self, sizes: list[int], expected: list[int]) -> None:
+        """Tells the others how much each of them gets; finds the longest message between any two."""
         window = self._window(False)
         row = struct.pack(f"<{self.size}q", *sizes)
         text = announcement(self._what)
@@ -361,12 +371,11 @@ class SharedEngine:
             self._most = max(self._most, *theirs)
             if theirs[self.rank] != expected[r]:
                 self._failure = (
-                    f"{what}: rank {self.ranks[r]} sends {theirs[self.rank]} bytes to rank {self.ranks[self.rank]}, which"
+                    f"{self._what}: rank {self.ranks[r]} sends {theirs[self.rank]} bytes to rank {self.ranks[self.rank]}, which"
                     f" expects {expected[r]}"
                 )
                 window.give_up()
                 raise DistBackendError(self._failure)
-        return self._most
 
     # -- between two ranks --------------------------------------------------------------------------------------------
 

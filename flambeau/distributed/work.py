@@ -117,22 +117,4 @@ class TransferWork(Work):
         self.wait()
         return self._rank
 
-
-class _Joined(Work):
-    """Several operations as one."""
-
-    def __init__(self, works: list[Work]) -> None:
-        super().__init__()
-        self.works = works
-
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        for work in self.works:
-            work.wait(timeout)
-        return True
-
-    def is_completed(self) -> bool:
-        return all(work.is_completed() for work in self.works)
-
-
-def joined(works: list[Work]) -> Work:
-    return works[0] if len(works) == 1 else _Joined(works)
+    _source_rank = source_rank

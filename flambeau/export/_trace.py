@@ -35,6 +35,7 @@ from .graph_signature import (
 from .symbols import Expression, Symbol, fitted
 
 _BUMPS = (0, 3, 7, 12, 22)
+EXAMPLES = len(_BUMPS)  # how many runs a program with sizes that may change takes
 
 
 class Unsupported(RuntimeError):
@@ -259,8 +260,8 @@ def trace(module: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: A
         return first, sizes
     runs = [{s: s.hint for s in sizes.symbols}]
     traces = [first]
-    for number in range(1, len(_BUMPS)):
-        values = {s: _other(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
+    for number in range(1, EXAMPLES):
+        values = other_sizes(sizes, number)
         try:
             traces.append(_run_with(module, args, kwargs, sizes, values))
         except Unsupported:
@@ -272,8 +273,13 @@ def trace(module: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: A
                 f" does: {type(problem).__name__}: {problem}"
             ) from problem
         runs.append(values)
-    _Merger(traces, runs, sizes).merge()
+    Merger(traces, runs, sizes).merge()
     return first, sizes
+
+
+def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:
+    """The sizes of a further run."""
+    return {s: _other(sizes, s, number, place) for place, s in enumerate(sizes.symbols)}
 
 
 def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
@@ -286,10 +292,10 @@ def _other(sizes: Sizes, symbol: Symbol, number: int, place: int) -> int:
     return room[(number * 7 + place * 3) % len(room)]
 
 
-class _Merger:
+class Merger:
     """Compares the graphs of several runs and writes what differs as expressions of the sizes."""
 
-    def __init__(self, traces: list[Trace], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
+    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
         self.traces, self.runs, self.sizes = traces, runs, sizes
         self.graph = traces[0].graph
         self.nodes: dict[Expression, Node] = {}

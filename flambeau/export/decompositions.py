@@ -9,6 +9,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import flambeau
@@ -22,6 +23,8 @@ from ..fx.node import Node
 from ..library.aten import OpOverload, aten, recording
 from ..nn import Module
 from ..utils import _pytree as pytree
+from ._trace import EXAMPLES, Merger, other_sizes
+from .dynamic_shapes import Sizes
 from .exported_program import ExportedProgram
 from .graph_signature import (
     ConstantArgument,
@@ -31,6 +34,7 @@ from .graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from .symbols import Expression
 
 _COMPOSITE: dict[str, Callable] = {}
 _CORE: dict[str, Callable] = {}
@@ -549,6 +553,8 @@ class _Retracer(Interpreter):
     def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         if target is operator.getitem:
             return args[0][args[1]]
+        if target is aten.sym_size.int:  # a number now; where sizes may change, several runs are compared
+            return args[0].size(args[1])
         if not isinstance(target, OpOverload):
             return target(*args, **kwargs)
         return target(*args, **kwargs)
@@ -566,7 +572,8 @@ def _retrace(
         copied.meta = dict(node.meta)
         if isinstance(value, Tensor):
             recorder.track(value, copied)
-            copied.meta.update({k: v for k, v in node.meta.items() if k in ("val", "sizes", "strides")})
+            if value.shape == node.meta["val"].shape:  # the original knows whether it requires grad
+                copied.meta["val"] = node.meta["val"]
     with flambeau.no_grad(), recorder:
         outputs = _Retracer(module, recorder).run(*inputs, enable_io_processing=False)
     return graph, recorder, outputs
@@ -583,11 +590,14 @@ def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
     module.graph = graph
 
 
-def _example(node: Node) -> Any:
-    """Values like those a placeholder had."""
+def _example(node: Node, run: dict[Any, int] | None = None) -> Any:
+    """Values like those a placeholder had, or of other sizes."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return value
+    if run and "sizes" in node.meta:
+        shape = [size.value(run) if isinstance(size, Expression) else size for size in node.meta["sizes"]]
+        return (flambeau.ones if value.is_floating_point() else flambeau.zeros)(shape, dtype=value.dtype)
     return (
         flambeau.zeros(value.shape, dtype=value.dtype)
         if not value.is_floating_point()
@@ -597,37 +607,17 @@ def _example(node: Node) -> Any:
 
 def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | None) -> ExportedProgram:
     """An exported program in the operators that the table leaves, without changes in place: what it changes it returns."""
-    if any("sizes" in n.meta and n.meta.get("symbolic") for n in program.graph.nodes) or program.range_constraints:
-        raise NotImplementedError("run_decompositions of a program with sizes that may change")
     entries = core_table() if table is None else {**composite_table(), **table}
-    specs = program.graph_signature.input_specs
-    inputs = []
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    for spec, node in zip(specs, nodes):
-        if spec.kind is InputKind.USER_INPUT:
-            inputs.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else _example(node))
-        else:
-            inputs.append(program._tensor(spec.target or "").detach().clone())
-    graph, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
-    results, output_specs = [], []
-    for spec, value in zip(specs, inputs):
-        if isinstance(value, Tensor) and id(value) in recorder.changed:
-            kind = OutputKind.USER_INPUT_MUTATION if spec.kind is InputKind.USER_INPUT else OutputKind.BUFFER_MUTATION
-            node = recorder.node_of(value)
-            results.append(node)
-            output_specs.append(OutputSpec(kind, TensorArgument(node.name), spec.target or spec.arg.name))
-    for old, value in zip(program.graph_signature.output_specs, outputs):
-        result = recorder.argument(value)
-        results.append(result)
-        argument = TensorArgument(result.name) if isinstance(result, Node) else ConstantArgument("", result)
-        output_specs.append(OutputSpec(old.kind, argument, old.target))
-    graph.output(tuple(results))
-    graph.eliminate_dead_code()
-    signature = ExportGraphSignature(list(specs), output_specs)
+    sizes = _sizes_of(program)
+    runs = [{s: s.hint for s in sizes.symbols}]
+    runs += [other_sizes(sizes, number) for number in range(1, EXAMPLES)] if sizes.symbols else []
+    found = [_run_functionally(program, entries, sizes, run) for run in runs]
+    if sizes.symbols:
+        Merger(found, runs, sizes).merge()
     return ExportedProgram(
         Module(),
-        graph,
-        signature,
+        found[0].graph,
+        found[0].signature,
         program.state_dict,
         dict(program.range_constraints),
         program.module_call_graph,
@@ -635,3 +625,61 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
         program.constants,
         verifiers=["ATEN"],
     )
+
+
+def _sizes_of(program: ExportedProgram) -> Sizes:
+    """The symbols of a program, and which sizes of its inputs they are."""
+    sizes = Sizes()
+    sizes.symbols = list(program.range_constraints)
+    sizes.ranges = {s: (r.lower, r.upper) for s, r in program.range_constraints.items()}
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    users = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    for number, spec in enumerate(users):
+        for dim, size in enumerate(nodes[spec.arg.name].meta.get("sizes", ())):
+            if isinstance(size, Expression):
+                sizes.of_leaf.setdefault(number, {})[dim] = size
+    return sizes
+
+
+def _inputs(program: ExportedProgram, run: dict[Any, int]) -> list[Any]:
+    """Values for the inputs of a program's graph: its own parameters, and examples of the sizes given."""
+    found = []
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    for spec, node in zip(program.graph_signature.input_specs, nodes):
+        if spec.kind is not InputKind.USER_INPUT:
+            found.append(program._tensor(spec.target or "").detach().clone())
+        elif isinstance(spec.arg, ConstantArgument):
+            found.append(spec.arg.value)
+        else:
+            found.append(_example(node, run))
+    return found
+
+
+@dataclass
+class _Found:
+    """A graph taken apart, and what its inputs and outputs are."""
+
+    graph: Graph
+    signature: ExportGraphSignature
+
+
+def _run_functionally(
+    program: ExportedProgram, entries: dict[Any, Callable], sizes: Sizes, run: dict[Any, int]
+) -> _Found:
+    inputs = _inputs(program, run)
+    graph, recorder, outputs = _retrace(program.graph_module, entries, inputs, functional=True)
+    results, specs = [], []
+    for given, value in zip(program.graph_signature.input_specs, inputs):
+        if isinstance(value, Tensor) and id(value) in recorder.changed:
+            kind = OutputKind.USER_INPUT_MUTATION if given.kind is InputKind.USER_INPUT else OutputKind.BUFFER_MUTATION
+            node = recorder.node_of(value)
+            results.append(node)
+            specs.append(OutputSpec(kind, TensorArgument(node.name), given.target or given.arg.name))
+    for old, value in zip(program.graph_signature.output_specs, outputs):
+        result = recorder.argument(value)
+        results.append(result)
+        argument = TensorArgument(result.name) if isinstance(result, Node) else ConstantArgument("", result)
+        specs.append(OutputSpec(old.kind, argument, old.target))
+    graph.output(tuple(results))
+    graph.eliminate_dead_code()
+    return _Found(graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs))

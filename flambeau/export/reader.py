@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import operator
+import re
 from collections import OrderedDict
 from typing import Any
 
@@ -55,6 +57,20 @@ def _target(name: str) -> Any:
     if name.startswith("_operator.") and name[len("_operator.") :] in _ARITHMETIC:
         return getattr(operator, name[len("_operator.") :])
     raise NotImplementedError(f"the exported program calls {name[:80]}, which is not in Flambeau")
+
+
+def _identifier(name: Any) -> str:
+    """A name of the file that will be a name in generated code. Nothing else may get there: code is run."""
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{str(name)[:80]!r} is no name")
+    return name
+
+
+def _path(name: Any) -> str:
+    """A parameter's path, which generated code writes, in quotes where it is no name."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w\-]+(\.[\w\-]+)*", name):
+        raise ValueError(f"{str(name)[:80]!r} is no path of a parameter")
+    return name
 
 
 class Reader:
@@ -132,6 +148,7 @@ class Reader:
             node.meta["symbolic"] = value if isinstance(value, Expression) else Expression(value)
 
     def _named(self, name: str, node: Node) -> Node:
+        _identifier(name)
         if node.name != name:  # also where Python has a function of that name
             if name in self.nodes:
                 raise ValueError(f"two values of the program are called {name}")
@@ -143,7 +160,7 @@ class Reader:
 
     def _placeholder(self, entry: dict[str, Any], spec: dict[str, Any]) -> None:
         if "constant_input" in spec:
-            name = spec["constant_input"]["name"]
+            name = _identifier(spec["constant_input"]["name"])
             node = self._named(name, self.graph.placeholder(name))
             node.meta["val"] = self._value(spec["constant_input"]["value"])
             return
@@ -154,12 +171,12 @@ class Reader:
             name = value["as_name"]
         else:
             name = f"arg_{len(self.nodes)}"
-        self._named(name, self.graph.placeholder(name))
+        self._named(name, self.graph.placeholder(_identifier(name)))
 
     def _node(self, entry: dict[str, Any]) -> None:
         target = _target(entry["target"])
         args = tuple(self._value(i["arg"]) for i in entry["inputs"] if i.get("kind", 1) != 2)
-        kwargs = {i["name"]: self._value(i["arg"]) for i in entry["inputs"] if i.get("kind", 1) == 2}
+        kwargs = {_identifier(i["name"]): self._value(i["arg"]) for i in entry["inputs"] if i.get("kind", 1) == 2}
         node = self.graph.create_node("call_function", target, args, kwargs, entry.get("name"))
         self._metadata(node, entry["metadata"])
         outputs = entry["outputs"]
@@ -241,11 +258,11 @@ class Reader:
             return InputSpec(InputKind.USER_INPUT, ConstantArgument(value["name"], self._value(value["value"])), None)
         argument = TensorArgument(value["arg"]["name"])
         if kind == "parameter":
-            return InputSpec(InputKind.PARAMETER, argument, value["parameter_name"])
+            return InputSpec(InputKind.PARAMETER, argument, _path(value["parameter_name"]))
         if kind == "buffer":
-            return InputSpec(InputKind.BUFFER, argument, value["buffer_name"], bool(value["persistent"]))
+            return InputSpec(InputKind.BUFFER, argument, _path(value["buffer_name"]), bool(value["persistent"]))
         if kind == "tensor_constant":
-            return InputSpec(InputKind.CONSTANT_TENSOR, argument, value["tensor_constant_name"])
+            return InputSpec(InputKind.CONSTANT_TENSOR, argument, _path(value["tensor_constant_name"]))
         raise NotImplementedError(f"the exported program has an input of the kind {kind[:40]}")
 
     def _output_spec(self, entry: dict[str, Any]) -> OutputSpec:
@@ -269,13 +286,13 @@ class Reader:
         signature = entry["signature"]
         if signature is None:
             return ModuleCallEntry(entry["fqn"])
-        read = ModuleCallSignature(
-            [],
-            [],
-            treespecs.loads(signature["in_spec"]),
-            treespecs.loads(signature["out_spec"]),
-            signature.get("forward_arg_names"),
-        )
+        names = signature.get("forward_arg_names")
+        in_spec = treespecs.loads(signature["in_spec"])
+        if len(in_spec.children()) != 2 or in_spec.child(1).type is not dict:
+            raise ValueError("the file's description of arguments is damaged")
+        for name in (*(names or ()), *in_spec.child(1).context):
+            _identifier(name)
+        read = ModuleCallSignature([], [], in_spec, treespecs.loads(signature["out_spec"]), names)
         return ModuleCallEntry(entry["fqn"], read)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -169,20 +170,17 @@ def _checked(archive: _Archive) -> None:
         raise RuntimeError("the archive was written in another byte order")
 
 
+_DAMAGE = (
+    KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError, RecursionError, OverflowError, EOFError,
+    MemoryError, pickle.PickleError, zipfile.BadZipFile,
+)  # fmt: skip
+
+
 def _guarded(make: Callable[[], ExportedProgram]) -> ExportedProgram:
     """A damaged file is an error of one kind."""
     try:
         return make()
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        IndexError,
-        AttributeError,
-        AssertionError,
-        RecursionError,
-        OverflowError,
-    ) as problem:
+    except _DAMAGE as problem:
         raise RuntimeError(
             f"the exported program is damaged or of a kind not known: {type(problem).__name__}: {problem}"
         ) from problem

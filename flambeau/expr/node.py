@@ -270,7 +270,7 @@ def arguments(roots: tuple[Expr, ...]) -> frozenset[int]:
     return found
 
 
-_INFIX = {
+INFIX = {
     "add": "+",
     "sub": "-",
     "mul": "*",
@@ -300,8 +300,8 @@ def show(x: Expr) -> str:
             text[id(n)] = repr(n.args[0])
         elif n.op == "arg":
             text[id(n)] = f"a{n.args[0]}"
-        elif n.op in _INFIX:
-            text[id(n)] = f"({text[id(n.args[0])]} {_INFIX[n.op]} {text[id(n.args[1])]})"
+        elif n.op in INFIX:
+            text[id(n)] = f"({text[id(n.args[0])]} {INFIX[n.op]} {text[id(n.args[1])]})"
         else:
             parts = [text[id(a)] if isinstance(a, Expr) else getattr(a, "name", str(a)) for a in n.args]
             text[id(n)] = f"{n.op}({', '.join(parts)})"

@@ -18,7 +18,7 @@ from ..core.device import device
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import _pytree as fx_pytree
-from .names import Namespace, forbid_name, is_device_class, is_from_torch, module_name, qualified_name, type_repr
+from .names import Namespace, forbid_name, is_device_class, is_from_torch, qualified_name, type_repr
 from .node import Node, dtype_letters, shape_text
 from .tensor_type import TensorType
 
@@ -132,9 +132,6 @@ def _format_target(base: str, target: str) -> str:
 
 def _colour(code: str) -> Callable[[str], str]:
     return lambda text: f"\x1b[{code}m{text}\x1b[0m"
-
-
-_COLOURS = {"yellow": "33", "cyan": "36", "green": "32", "red": "31", "blue": "34", "dim": "2"}
 
 
 class _Palette:
@@ -514,8 +511,3 @@ class _PyTreeCodeGen(CodeGen):
             return super().generate_output(output_args, descs=descs, repr_fn=repr_fn)
         values = self._output_text(output_args, descs, repr_fn or repr)
         return f"return pytree.tree_unflatten({values}, self._out_spec)"
-
-
-def home_module(value: Any) -> str | None:
-    """The module generated code would import the value from."""
-    return module_name(value)

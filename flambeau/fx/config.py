@@ -1,5 +1,4 @@
-"""Settings of graph transformations."""
+"""Settings of passes; kept for programs that set them."""
 
-# Whether a pass that changes a graph must not change what it prints; kept for programs that set it.
 disable_progress = True
 verbose_progress = False

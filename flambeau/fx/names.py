@@ -172,23 +172,6 @@ def qualified_name(function: Any) -> str:
     return f"{module}.{name}"
 
 
-def _attribute(qualified: str) -> Any:
-    """What a name starting with `torch.` stands for here."""
-    value: Any = flambeau
-    for part in qualified.split(".")[1:]:
-        value = getattr(value, part)
-    return value
-
-
-def is_reachable(qualified: str) -> bool:
-    """Whether generated code may write this name and get something."""
-    try:
-        _attribute(qualified)
-    except AttributeError:
-        return False
-    return True
-
-
 def is_magic(name: str) -> bool:
     """Whether it is a name like `__add__`."""
     return name.startswith("__") and name.endswith("__")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable, Iterable
 from typing import Any, Union
 
@@ -445,5 +444,3 @@ class Node:
 
 
 _INDEXED = frozenset(["name", "op", "target"])
-
-PlainFunction = types.FunctionType

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
@@ -33,9 +34,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        import importlib
-
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in ("frontend", "annotations"):
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
@@ -52,7 +53,7 @@ def script(
     ... def double(x):
     ...     return x + x
     """
-    from . import classes, module, recursive, resolver, signatures
+    from . import classes, module, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return obj
@@ -68,7 +69,7 @@ def script(
             )
         kind = signatures.class_type(obj)
         if _python_isinstance(kind, signatures.ClassType):
-            classes.compile_all(kind)
+            classes.compile_all(kind)  # type: ignore[arg-type]
         return obj
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         function = obj.__func__ if inspect.ismethod(obj) else obj
@@ -99,7 +100,7 @@ def script_if_tracing(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        from .tracing_state import is_tracing
+        from .tracing_state import is_tracing  # noqa: PLC0415  modules, classes and functions need one another
 
         return script(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
 
@@ -122,7 +123,7 @@ def enabled() -> bool:
 
 def interface(obj: Any) -> Any:
     """Declare an interface: a class whose methods are empty."""
-    from . import classes
+    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
     classes.make_interface(obj)
     return obj
@@ -212,3 +213,5 @@ def enable_onednn_fusion(enabled: bool) -> None:
 
 _overload = overload
 _Mark = Mark
+
+del annotations  # the mark of `from __future__`; the module of that name is found by __getattr__

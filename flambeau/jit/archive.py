@@ -25,13 +25,14 @@ from .functions import Function
 from .naming import unique_name
 from .object_pickle import Reader, Writer
 from .schema import Argument, Schema
+from .source import FrontendError
 from .types import ANY, BOOL, ClassType, EnumType, InterfaceType, TupleType
 
 _LARGEST_SOURCE = 1 << 28  # bytes of source that are read from one record
 
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError, EOFError,
-    OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError,
+    OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError, FrontendError,
 )  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
 
     >>> save(script(module), "module.pt")
     """
-    from .module import ScriptFunction, ScriptModule
+    from .module import ScriptFunction, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(m, ScriptFunction):
         save_function(m.script_function, f, _extra_files)
@@ -78,7 +79,7 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
 
 def save_function(function: Function, f: Any, _extra_files: dict | None = None) -> None:
     """A function is saved as the forward of a module without attributes."""
-    from .module import RecursiveScriptModule
+    from .module import RecursiveScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
     kind.attributes["training"] = BOOL
@@ -146,12 +147,13 @@ class Archive:
     def __init__(self, file: Any, map_location: Any = None):
         self.reader = ArchiveReader(file)
         self.map_location = map_location
-        for wanted in ("version", "data.pkl", "constants.pkl"):
+        version_name = ".data/version" if self.reader.has_record(".data/version") else "version"
+        for wanted in (version_name, "data.pkl", "constants.pkl"):
             if not self.reader.has_record(wanted):
                 if wanted == "constants.pkl" and self.reader.has_record("data.pkl"):
                     raise RuntimeError("PytorchStreamReader failed locating file constants.pkl: file not found. The file is a checkpoint written by torch.save: load it with torch.load")  # fmt: skip
                 raise RuntimeError(f"PytorchStreamReader failed locating file {wanted}: file not found")
-        version = self.record("version").strip()
+        version = self.record(version_name).strip()
         if not version.isdigit() or not 1 <= int(version) <= 10:
             raise RuntimeError(f"Attempted to read a PyTorch file with version {version.decode(errors='replace')[:20]}, but this reads versions 1 to 10")  # fmt: skip
         self.swapped = self.reader.byte_order() != sys.byteorder
@@ -209,7 +211,7 @@ def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _re
 
     >>> module = load("module.pt", map_location="cpu")
     """
-    from .loading import Loader
+    from .loading import Loader  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(f, (str, os.PathLike)):
         path = os.fspath(f)

@@ -42,8 +42,10 @@ from .values import (
     FunctionValue,
     IterableTree,
     MagicMethod,
+    PythonModule,
     RangeValue,
     SimpleValue,
+    SliceValue,
     SpecialForm,
     Sugared,
     SugaredTuple,
@@ -121,8 +123,6 @@ class Calls:
             return self.resolver.name(self, self.at(node), node.id)
         if isinstance(node, ast.Attribute):
             owner = self._peek(node.value)
-            from .values import PythonModule
-
             return owner.attr(self.at(node), self, node.attr) if isinstance(owner, PythonModule) else None
         return None
 
@@ -414,6 +414,17 @@ class Calls:
 
     def form_format(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SimpleValue(self.call_operator(place, "aten::format", self.positional(node.args), []))
+
+    def form_slice(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if node.keywords:
+            raise error(place, "Slice does not accept any keyword arguments")
+        if not 1 <= len(node.args) <= 3:
+            raise error(
+                place,
+                f"slice expected {'at least 1 argument, got 0' if not node.args else f'at most 3 arguments, got {len(node.args)}'}",
+            )
+        values = [a.value for a in self.positional(node.args)]
+        return SliceValue([None, *values] if len(values) == 1 else values)
 
     def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SpecialForm("no_grad")

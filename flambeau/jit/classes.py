@@ -9,7 +9,11 @@ import typing
 import weakref
 from typing import Any
 
+import flambeau as torch
+
 from . import signatures as notes
+from .emitter import Emitter
+from .functions import Definition, Function, dedented, defaults_of
 from .marks import Mark, mark_of
 from .naming import qualified_name, unique_name
 from .source import Source, error
@@ -61,8 +65,7 @@ def script_class(thing: type) -> Type:
     found = _classes.get(thing)
     if found is not None:
         return found
-    from .functions import Definition, Function, defaults_of
-    from .resolver import PythonResolver
+    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
 
     if thing.__module__ in ("builtins", "typing", "collections", "abc") or issubclass(thing, BaseException):
         raise notes.UnknownType(thing)
@@ -131,8 +134,6 @@ def compile_all(kind: ClassType) -> None:
 
 def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
     """The syntax trees of a class's methods by name; a property's setter as `name.setter`."""
-    from .functions import dedented
-
     lines, first = inspect.getsourcelines(thing)
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = dedented("".join(lines), indent)
@@ -148,10 +149,7 @@ def class_source(thing: type) -> tuple[dict[str, ast.FunctionDef], Source]:
 
 def make_interface(thing: type) -> InterfaceType:
     """The interface that a class with empty methods declares."""
-    import flambeau as torch
-
-    from .emitter import Emitter
-    from .resolver import PythonResolver
+    from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
 
     if not isinstance(thing, type):
         raise RuntimeError("interface must be applied to a class")

@@ -10,6 +10,7 @@ from .ir import Block, Graph, Node, Value, constant_of
 from .types import (
     BOOL,
     COMPLEX,
+    DEVICE,
     FLOAT,
     INT,
     NONE,
@@ -23,7 +24,7 @@ from .types import (
     is_subtype,
 )
 
-_FOLDED = (INT, FLOAT, BOOL, STRING, COMPLEX)
+_FOLDED = (INT, FLOAT, BOOL, STRING, COMPLEX, DEVICE)
 _EFFECTS = frozenset(
     {
         "prim::Print", "prim::RaiseException", "prim::SetAttr", "aten::warn", "aten::manual_seed", "prim::CallFunction",
@@ -168,7 +169,7 @@ def _folded(node: Node) -> tuple[Any] | None:
         result = run(*values)
     except Exception:  # what fails will fail again, and be reported, when the program runs
         return None
-    return (result,) if isinstance(result, (int, float, bool, str, complex)) else None
+    return (result,) if isinstance(result, (int, float, bool, str, complex)) or kind is DEVICE else None
 
 
 def _take_branch(node: Node, inner: Block) -> None:
@@ -242,7 +243,7 @@ def _constant_key(node: Node) -> Any:
     if "function" in node.attributes:
         return ("function", id(node.attributes["function"]))
     value = node.attributes.get("value")
-    if kind in _FOLDED or kind is NONE or str(kind) == "Device":
+    if kind in _FOLDED or kind is NONE:
         return (str(kind), repr(value))
     if isinstance(kind, ListType) and kind.element in _FOLDED and isinstance(value, list):
         return (str(kind), repr(value))

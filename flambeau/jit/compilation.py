@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import typing
 from typing import Any
 
 import flambeau as torch
@@ -36,8 +37,6 @@ class TextResolver(Resolver):
 
 
 def _typing() -> dict[str, Any]:
-    import typing
-
     names = {
         n: getattr(typing, n) for n in ("List", "Dict", "Tuple", "Optional", "Union", "Any", "NamedTuple", "Final")
     }

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import cleanup, ssa
 from . import signatures as notes
 from .calls import Calls
 from .conditions import Condition, Refinements
@@ -38,6 +39,7 @@ from .types import (
 )
 from .values import (
     ExceptionClass,
+    FunctionValue,
     LocalFunction,
     MethodValue,
     RangeValue,
@@ -155,8 +157,6 @@ class Emitter(Expressions, Calls):
     def _call_compiled(
         self, place: Any, compiled: Any, args: Sequence[Named], kwargs: Sequence[Named], owner: Any
     ) -> Value:
-        from .values import FunctionValue
-
         given = [owner, *args] if owner is not None else args
         return FunctionValue([compiled]).call(place, self, given, kwargs).as_value(place, self)
 
@@ -287,8 +287,6 @@ class Emitter(Expressions, Calls):
     # -- the function ----------------------------------------------------------------------------------------------------
     def emit_function(self, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
         """Compile a definition; its schema."""
-        from . import cleanup, ssa
-
         schema = notes.schema_of(self, tree, self_type, defaults)
         self.push(self.graph)
         declared = schema.returns[0] if schema.returns else None
@@ -607,10 +605,10 @@ class Emitter(Expressions, Calls):
                 thing = self.sugared(node.value, comment)
                 if comment is not None:
                     thing = SimpleValue(self.convert(self.at(node), comment, thing.as_value(self.at(node), self)))
-                self.assign(self.at(target), target.id, thing, comment)
+                self.assign(self.at(node), target.id, thing, comment)
             else:
                 size = len(target.elts) if isinstance(target, (ast.Tuple, ast.List)) and not _starred(target) else None
-                self.assign_target(target, self.sugared(node.value, comment, size))
+                self.assign_target(target, self.sugared(node.value, comment, size), self.at(node))
             return
         thing = self.sugared(node.value)
         if not isinstance(thing, SimpleValue):
@@ -650,8 +648,8 @@ class Emitter(Expressions, Calls):
                 f"Variable '{name}' is annotated with type {kind.repr_str()} but is being assigned to a value of type {value.type.repr_str()}",
             )
 
-    def assign_target(self, target: ast.expr, thing: Sugared) -> None:
-        place = self.at(target)
+    def assign_target(self, target: ast.expr, thing: Sugared, place: Range | None = None) -> None:
+        place = place or self.at(target)
         if isinstance(target, ast.Name):
             self.assign(place, target.id, thing)
         elif isinstance(target, (ast.Tuple, ast.List)):

@@ -34,7 +34,7 @@ from .types import (
     unshaped,
     without_none,
 )
-from .values import CastValue, MethodValue, SimpleValue, Sugared, SugaredTuple
+from .values import CastValue, MethodValue, SimpleValue, SliceValue, Sugared, SugaredTuple
 
 _BINARY = {
     ast.Add: ("aten::add", "__add__"), ast.Sub: ("aten::sub", "__sub__"), ast.Mult: ("aten::mul", "__mul__"),
@@ -79,7 +79,7 @@ class Expressions:
             return SimpleValue(self.constant("...", STRING, place))
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
-        if kind is INT and value > 2**63 - 1:
+        if type(value) is int and value > 2**63 - 1:
             raise error(place, "number is too big for a 64-bit integer", FrontendError)
         return SimpleValue(self.constant(value, kind, place))
 
@@ -296,7 +296,7 @@ class Expressions:
         return same if symbol == "aten::eq" else self.builtin(place, "aten::__not__", [same])
 
     def _contains(self: Any, place: Range, item: Value, container: Sugared) -> Value:
-        from .recursive import ModuleValue
+        from .recursive import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
 
         if isinstance(container, ModuleValue):
             names = container.names()
@@ -463,7 +463,14 @@ class Expressions:
         if isinstance(kind, TensorType):
             return SimpleValue(self.tensor_item(place, value, _indices(node.slice)))
         if isinstance(node.slice, ast.Slice):
-            return SimpleValue(self._slice(place, value, node.slice))
+            bounds = [
+                None if p is None else self.expression(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)
+            ]
+            return SimpleValue(self._slice(place, value, bounds))
+        if isinstance(node.slice, (ast.Name, ast.Call)):
+            thing = self.sugared(node.slice)
+            if isinstance(thing, SliceValue):
+                return SimpleValue(self._slice(place, value, thing.parts))
         if isinstance(kind, TupleType):
             return SimpleValue(self._tuple_subscript(place, value, node.slice))
         if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
@@ -490,14 +497,19 @@ class Expressions:
             raise error(self.at(node), "Slices of modules and tuples need integer literals")
         return number
 
-    def _slice(self: Any, place: Range, value: Value, node: ast.Slice) -> Value:
+    def _slice(self: Any, place: Range, value: Value, bounds: Sequence[Value | None]) -> Value:
         if isinstance(value.type, TupleType):
-            bounds = [self._static_int(part) for part in (node.lower, node.upper, node.step)]
-            return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*bounds)], place)
+            numbers = []
+            for bound in bounds:
+                known, number = (True, None) if bound is None else self.known(bound)
+                if not known:
+                    raise error(place, "Slices of modules and tuples need integer literals")
+                numbers.append(number)
+            return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*numbers)], place)
         if not (isinstance(value.type, ListType) or value.type is STRING):
             raise error(place, f"Unsupported operation: attempted to use slicing on {value.type.repr_str()}")
-        low, high = (self.none(place) if part is None else self.expression(part) for part in (node.lower, node.upper))
-        step = self.constant(1, INT, place) if node.step is None else self.expression(node.step)
+        low, high = (self.none(place) if bound is None else bound for bound in bounds[:2])
+        step = self.constant(1, INT, place) if bounds[2] is None or bounds[2].type is NONE else bounds[2]
         return self.builtin(place, "aten::slice", [value, low, high, step])
 
     def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
@@ -542,26 +554,23 @@ class Expressions:
         if sum(kind == "dots" for kind, _ in parts) > 1:
             raise error(place, "an index can only have a single ellipsis")
         tensors: list[Value | None] = []
-        after = None
+        behind = False  # behind the ellipsis, dimensions are counted from the end
         dim = 0
         for number, (kind, given) in enumerate(parts):
             if kind == "dots":
-                after = sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
-                if any(k == "tensor" for k, _ in parts):
-                    if number == 0 and any(k == "tensor" for k, _ in parts[1:]):
-                        dim = -after
-                        continue
-                dim = -after
+                behind, dim = True, -sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
                 continue
             if kind == "int":
                 value = self.builtin(place, "aten::select", [value, self.constant(dim, INT, place), given])
-                dim += 1 if dim < 0 else 0
+                dim += 1 if behind else 0
                 continue
             if kind == "none":
-                where = dim - 1 if dim < 0 else dim
-                value = self.builtin(place, "aten::unsqueeze", [value, self.constant(where, INT, place)])
-                self._note(tensors, dim, None)
-                dim += 0 if dim < 0 else 1
+                value = self.builtin(
+                    place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)]
+                )
+                if not behind:
+                    self._note(tensors, dim, None)
+                    dim += 1
                 continue
             if kind == "slice":
                 low, high, step = given
@@ -569,9 +578,10 @@ class Expressions:
                 high = self.none(place) if high is None else high
                 step = self.constant(1, INT, place) if step is None else step
                 value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
-                self._note(tensors, dim, None)
+                if not behind:
+                    self._note(tensors, dim, None)
             else:
-                if dim < 0:
+                if behind:
                     raise error(place, "tensor indices behind an ellipsis are not supported here")
                 self._note(tensors, dim, given)
             dim += 1
@@ -579,9 +589,8 @@ class Expressions:
 
     @staticmethod
     def _note(tensors: list[Value | None], dim: int, value: Value | None) -> None:
-        if dim >= 0:
-            tensors.extend([None] * (dim - len(tensors)))
-            tensors.append(value)
+        tensors.extend([None] * (dim - len(tensors)))
+        tensors.append(value)
 
     def _index_kind(self: Any, place: Range, node: ast.expr) -> tuple[str, Any]:
         if isinstance(node, ast.Slice):
@@ -590,7 +599,10 @@ class Expressions:
             )
         if isinstance(node, ast.Constant) and node.value is ...:
             return "dots", None
-        value = self.expression(node)
+        thing = self.sugared(node)
+        if isinstance(thing, SliceValue):
+            return "slice", tuple(None if p is None or p.type is NONE else p for p in thing.parts)
+        value = thing.as_value(place, self)
         kind = value.type
         if kind is NONE:
             return "none", None

@@ -14,7 +14,7 @@ from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, Broad
 
 from .values import OperatorNamespace
 
-# ruff: noqa: UP006, UP007, UP045
+# ruff: noqa: UP006, UP007, UP045, SIM102
 # mypy: ignore-errors
 
 aten: Any = OperatorNamespace("aten")

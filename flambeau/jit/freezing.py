@@ -36,6 +36,8 @@ def freeze(
     made.__dict__["training"] = False
     methods = {name: mod.script_type.find_method(name) for name in ["forward", *preserved]}
     graphs = {name: inlined(m.graph) for name, m in methods.items() if m is not None}
+    for graph in graphs.values():  # what only training does goes first
+        _freeze_training(graph)
     changed = {name for graph in graphs.values() for name in _written(graph)}
     for name in preserved:
         if methods[name] is None:
@@ -49,6 +51,14 @@ def freeze(
         graph.inputs_[0].type = kind
         kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
     return made
+
+
+def _freeze_training(graph: Graph) -> None:
+    for node in graph.findAllNodes("prim::GetAttr"):
+        if node.attributes["name"] == "training":
+            _to_constant(graph, node, False)
+    cleanup.fold_constants(graph)
+    cleanup.remove_dead(graph)
 
 
 def _keep(mod: Any, made: Any, kind: ClassType, name: str) -> None:

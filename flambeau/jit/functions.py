@@ -89,7 +89,7 @@ class Function:
         return bind(self.schema, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from . import tracer
+        from . import tracer  # noqa: PLC0415  modules, classes and functions need one another
 
         if tracer.active() is not None:
             return tracer.active().call_script(self, args, kwargs)  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from ..core.tensor import Tensor
 from ..futures import Future
 from . import operators
 from .ir import Block, Graph, Node, Value
+from .matching import Named, try_match
+from .schema import schemas_of
 from .types import (
     ANY,
     ANY_CLASS,
@@ -62,7 +65,6 @@ class Failure(Exception):
         self.frames: list[str] = []
 
     def report(self) -> Exception:
-        word = self.class_name.removeprefix("builtins.") if self.class_name else "RuntimeError"
         word = self.class_name or "RuntimeError"
         text = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n"
         text += "".join(reversed(self.frames)) + f"{word}: {self.message}\n"
@@ -120,8 +122,6 @@ class ScriptObject:
         return method(self, *args)
 
     def __deepcopy__(self, memo: dict) -> ScriptObject:
-        import copy
-
         made = ScriptObject(self.script_type)
         memo[id(self)] = made
         made.slots.update({k: copy.deepcopy(v, memo) for k, v in self.slots.items()})
@@ -220,7 +220,7 @@ def _other_to_script(value: Any, kind: Type) -> Any:
     if isinstance(kind, InterfaceType):
         if isinstance(getattr(value, "script_type", None), ClassType):
             return value
-        from . import classes
+        from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
         return object_to_script(value, classes.script_class(type(value)))  # type: ignore[arg-type]
     checks: dict[Type, Any] = {
@@ -421,9 +421,6 @@ def _as_list(value: Any) -> Any:
 
 
 def _schema_of(node: Node) -> Any:
-    from .matching import Named, try_match
-    from .schema import schemas_of
-
     for allow in (False, True):
         for schema in schemas_of(node.kind_):
             if len(schema.arguments) == len(node.inputs_) or schema.varargs:
@@ -465,18 +462,11 @@ def run_steps(steps: list[Step], registers: Registers) -> None:
         raise
     except RecursionError:
         raise
-    except Raised as problem:
-        failure = Failure(problem, str(problem), True, problem.class_name)
-        _note(failure, step.node)
-        raise failure from problem
     except Exception as problem:
-        failure = Failure(problem, _message(problem), False)
-        _note(failure, step.node)
-        raise failure from problem
-
-
-def _message(problem: Exception) -> str:
-    return str(problem)
+        raised = isinstance(problem, Raised)
+        made = Failure(problem, str(problem), raised, problem.class_name if isinstance(problem, Raised) else "")
+        _note(made, step.node)
+        raise made from problem
 
 
 def _note(failure: Failure, node: Node) -> None:

@@ -16,7 +16,7 @@ from flambeau.nn import functional as F
 from .forms import aten
 from .types import TENSOR, ListType, Type
 
-# ruff: noqa: UP006, UP007, UP045
+# ruff: noqa: UP006, UP007, UP045, SIM102
 # mypy: ignore-errors
 
 
@@ -476,6 +476,52 @@ class _BatchNorm:
         )
 
 
+class _InstanceNorm:
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() == self._get_no_batch_dim():
+            return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+        return self._apply_instance_norm(input)
+
+    def _apply_instance_norm(self, input: Tensor) -> Tensor:
+        return F.instance_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
+        )
+
+
+class ConvTranspose1d:
+    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+        if output_size is not None:
+            raise NotImplementedError("output_size is not supported in compiled code here")
+        return aten.conv_transpose1d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )
+
+
+class ConvTranspose2d:
+    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+        if output_size is not None:
+            raise NotImplementedError("output_size is not supported in compiled code here")
+        return aten.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )
+
+
+class ConvTranspose3d:
+    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+        if output_size is not None:
+            raise NotImplementedError("output_size is not supported in compiled code here")
+        return aten.conv_transpose3d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )
+
+
 class BatchNorm1d:
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 2 and input.dim() != 3:
@@ -561,7 +607,11 @@ def _forms() -> dict[tuple[type, str], Any]:
     for name, holder in list(globals().items()):
         if not inspect.isclass(holder) or holder.__module__ != __name__:
             continue
-        layer = getattr(nn, name, None) or getattr(nn.modules.batchnorm, name, None)
+        layer = (
+            getattr(nn, name, None)
+            or getattr(nn.modules.batchnorm, name, None)
+            or getattr(nn.modules.instancenorm, name)
+        )
         for method, function in vars(holder).items():
             if inspect.isfunction(function):
                 table[(layer, method)] = function

@@ -5,6 +5,7 @@ Matching touches the graph only when it has succeeded: each argument becomes a s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -328,7 +329,7 @@ def try_match(
         wrong.append("Provided self argument not used in schema.\n")
         return None
     if schema.varargs:
-        plans += [(lambda v=a.value: v) for a in args[position:]]
+        plans += [functools.partial(_given, a.value) for a in args[position:]]
     elif position < len(args):
         taken = sum(not a.keyword_only for a in schema.arguments)
         wrong.append(f"Expected at most {taken} arguments but found {len(args)} positional arguments.\n")
@@ -341,13 +342,17 @@ def try_match(
     return Match(schema, plans, [filled(t, known) for t in schema.returns])
 
 
+def _given(value: Value) -> Value:
+    return value
+
+
 def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
     """Whether the rest of the arguments are the elements of a list rather than one list."""
     first = args[position].value.type
     assert isinstance(kind, ListType)
-    if isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType)):
-        return False
-    return True
+    return not (
+        isinstance(first, (ListType, TupleType)) or first is NONE or isinstance(first, (OptionalType, UnionType))
+    )
 
 
 def _plan_rest(

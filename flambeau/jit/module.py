@@ -11,7 +11,7 @@ import flambeau as torch
 
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from . import layers, printing
+from . import archive, inlining, layers, printing, recursive
 from .functions import Function
 from .interpreter import ScriptObject, to_script
 from .ir import Graph
@@ -47,11 +47,11 @@ class ScriptModule(_Module):
                 if forward is None:
                     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
                 return getattr(ScriptMethod(self, forward), name)
-            if not (name.startswith("__") and name.endswith("__")) or name in kind.methods:
-                if name not in self._parameters and name not in self._buffers and name not in self._modules:
-                    found = self._script_attribute(kind, name)
-                    if found is not None:
-                        return found
+            plain = not (name.startswith("__") and name.endswith("__")) or name in kind.methods
+            if plain and all(name not in table for table in (self._parameters, self._buffers, self._modules)):
+                found = self._script_attribute(kind, name)
+                if found is not None:
+                    return found
         return super().__getattr__(name)
 
     def _script_attribute(self, kind: ClassType, name: str) -> Any:
@@ -83,8 +83,6 @@ class ScriptModule(_Module):
 
 
 def _compile_old_style(self: Any) -> None:
-    from . import recursive
-
     marked = {
         name: value.__wrapped_script__
         for name in dir(type(self))
@@ -128,8 +126,6 @@ class ScriptMethod:
 
     @property
     def inlined_graph(self) -> Graph:
-        from . import inlining
-
         return inlining.inlined(self.function.graph)
 
     @property
@@ -185,7 +181,7 @@ class RecursiveScriptModule(ScriptModule):
         for name, kind in concrete.attributes.items():
             if name in self._parameters or name in self._buffers or name in self._modules:
                 continue
-            value = extra[name][1] if name in extra else getattr(module, name, None)
+            value: Any = extra[name][1] if name in extra else getattr(module, name, None)
             if type(value).__name__ == "Attribute" and hasattr(value, "value"):
                 value = value.value
             try:
@@ -214,13 +210,24 @@ class RecursiveScriptModule(ScriptModule):
         return f"original_name={self.original_name}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        found = self.script_type.find_method("forward")
+        found = self.script_type.find_method("forward") or self._overload(args, kwargs)
         if found is None:
             raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
         kind = self.script_type
         if kind.forward_pre_hooks or kind.forward_hooks:
             return self._forward_with_hooks(found, args, kwargs)
         return found(self, *args, **kwargs)
+
+    def _overload(self, args: tuple, kwargs: dict) -> Function | None:
+        """The first of `forward__0`, `forward__1`... that the arguments fit."""
+        for name, method in self.script_type.methods.items():
+            if name.startswith("forward__"):
+                try:
+                    method.bind((self, *args), kwargs)
+                except RuntimeError:
+                    continue
+                return method
+        return None
 
     def _forward_with_hooks(self, forward: Function, args: tuple, kwargs: dict) -> Any:
         for hook in self.script_type.forward_pre_hooks:
@@ -295,8 +302,6 @@ class RecursiveScriptModule(ScriptModule):
         raise NotImplementedError("there is no executor with a debug state in Flambeau")
 
     def save(self, f: Any, **kwargs: Any) -> None:
-        from . import archive
-
         archive.save(self, f, **kwargs)
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
@@ -306,7 +311,7 @@ class RecursiveScriptModule(ScriptModule):
 
     def define(self, src: str) -> None:
         """Add methods from their text."""
-        from . import compilation
+        from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
 
         compilation.define_methods(self, src)
 
@@ -416,8 +421,6 @@ class ScriptFunction:
 
     @property
     def inlined_graph(self) -> Graph:
-        from . import inlining
-
         return inlining.inlined(self.graph)
 
     @property
@@ -447,8 +450,6 @@ class ScriptFunction:
         raise NotImplementedError("there is no executor with a debug state in Flambeau")
 
     def save(self, f: Any, _extra_files: dict | None = None) -> None:
-        from . import archive
-
         archive.save_function(self.script_function, f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict | None = None) -> bytes:

@@ -15,8 +15,10 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..serialization.names import STORAGE_OF
 from ..serialization.unpickler import RestrictedUnpickler
+from .classes import enum_type
 from .interpreter import ScriptObject
 from .operators import is_numbered, number_of
+from .signatures import inferred
 from .types import (
     ANY,
     BOOL,
@@ -173,8 +175,6 @@ class Writer:
     def _enum(self, value: enum.Enum, kind: Type) -> None:
         inner = self._inner(kind, EnumType)
         if inner is None:
-            from .classes import enum_type
-
             inner = enum_type(type(value))
         self.mention(inner)
         module, _, name = inner.enum_name.rpartition(".")
@@ -237,7 +237,7 @@ class Writer:
             lambda: self.number(value.storage_offset()),
             numbers(value.shape),
             numbers(value.stride()),
-            lambda: self.out.write(b"\x88" if value.requires_grad else b"\x89"),
+            lambda: self.value(bool(value.requires_grad), BOOL),
             lambda: self.call("collections", "OrderedDict"),
         )
         self.remember(value)
@@ -251,8 +251,6 @@ class Writer:
 
 
 def _guess(values: list) -> Type:
-    from .signatures import inferred
-
     found = inferred(values) if values else None
     return found.element if isinstance(found, ListType) else ANY
 

@@ -187,7 +187,7 @@ def implementation(schema: Schema) -> Callable | None:
 def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
     """An operator that was registered with `torch.library`, or one of torchvision's."""
     if space == "torchvision":
-        from . import vision_operators
+        from . import vision_operators  # noqa: PLC0415  modules, classes and functions need one another
 
         return vision_operators.TABLE.get(name)
     owner = getattr(torch.ops, space, None)
@@ -276,7 +276,7 @@ def _item(container: Any, index: Any) -> Any:
         if not -len(container) <= index < len(container):
             raise IndexError("string index out of range" if isinstance(container, str) else "list index out of range")
     elif index not in container:
-        raise KeyError(index)
+        raise RuntimeError(f"KeyError: {index}")
     return container[index]
 
 
@@ -346,6 +346,8 @@ def _list_remove(items: list, item: Any) -> None:
 
 def _pop(items: Any, *args: Any) -> Any:
     if isinstance(items, dict):
+        if len(args) == 1 and args[0] not in items:
+            raise RuntimeError(f"KeyError: {args[0]}")
         return items.pop(*args)
     if not items:
         raise IndexError("pop from empty list")
@@ -561,9 +563,7 @@ def _contiguous(x: Tensor, memory_format: int = 0) -> Tensor:
 
 
 def _feature_dropout(x: Tensor, p: float, train: bool) -> Tensor:
-    return {3: torch.nn.functional.dropout1d, 4: torch.nn.functional.dropout2d}.get(
-        x.dim(), torch.nn.functional.dropout3d
-    )(x, p, train)
+    return getattr(torch.nn.functional, {3: "dropout1d", 4: "dropout2d"}.get(x.dim(), "dropout3d"))(x, p, train)
 
 
 def _feature_dropout_(x: Tensor, p: float, train: bool) -> Tensor:
@@ -849,8 +849,71 @@ def _convolution_mode(
     return getattr(torch, _CONVOLUTIONS[len(stride)][0])(input, weight, bias, stride, padding, dilation, groups)
 
 
+def _native_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Any = None,
+    need_weights: bool = True,
+    average: bool = True,
+    mask_type: Any = None,
+) -> tuple:
+    """PyTorch's fast path: batch first; the mask is one of attention (0), of padded keys (1) or both in one (2)."""
+    inputs = [t.transpose(0, 1) for t in (query, key, value)]
+    masks: dict[str, Any] = {"key_padding_mask": mask} if mask_type == 1 else {"attn_mask": mask}
+    if mask_type == 2 and mask is not None:
+        masks["attn_mask"] = mask.reshape(-1, *mask.shape[-2:])
+    out, weights = torch.nn.functional.multi_head_attention_forward(
+        *inputs, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias,
+        training=False, need_weights=need_weights, average_attn_weights=average, **masks,
+    )  # fmt: skip
+    return out.transpose(0, 1), torch.empty(0) if weights is None else weights
+
+
+def _encoder_layer(
+    src: Tensor, embed_dim: int, heads: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor,
+    use_gelu: bool, norm_first: bool, eps: float, norm1: Tensor, bias1: Tensor, norm2: Tensor, bias2: Tensor, ffn1: Tensor,
+    ffn_bias1: Tensor, ffn2: Tensor, ffn_bias2: Tensor, mask: Any = None, mask_type: Any = None,
+) -> Tensor:  # fmt: skip
+    """PyTorch's fast path of a Transformer's encoder layer, batch first."""
+    functional = torch.nn.functional
+
+    def attended(x: Tensor) -> Tensor:
+        return _native_attention(
+            x, x, x, embed_dim, heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask, False, True, mask_type
+        )[0]
+
+    def fed(x: Tensor) -> Tensor:
+        hidden = functional.linear(x, ffn1, ffn_bias1)
+        return functional.linear(functional.gelu(hidden) if use_gelu else functional.relu(hidden), ffn2, ffn_bias2)
+
+    def first(x: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm1, bias1, eps)
+
+    def second(x: Tensor) -> Tensor:
+        return functional.layer_norm(x, (embed_dim,), norm2, bias2, eps)
+
+    if norm_first:
+        src = src + attended(first(src))
+        return src + fed(second(src))
+    src = first(src + attended(src))
+    return second(src + fed(src))
+
+
+def _adaptive_max(dims: int) -> Callable:
+    return lambda x, size: getattr(torch.nn.functional, f"adaptive_max_pool{dims}d")(x, size, return_indices=True)
+
+
 TABLE.update(
     {
+        "aten::_native_multi_head_attention": _native_attention, "aten::_transformer_encoder_layer_fwd": _encoder_layer,
+        **{f"aten::adaptive_max_pool{d}d": _adaptive_max(d) for d in (1, 2, 3)},
         "aten::wait": lambda future: future.wait(),
         **{f"aten::{n}_": _inplace_by_copy(n) for n in ("silu", "mish", "hardsigmoid", "hardswish", "relu6", "gelu")},
         "aten::_unsafe_view": lambda x, size: x.reshape(size), "aten::log_sigmoid": torch.nn.functional.logsigmoid,
@@ -869,8 +932,6 @@ _ALWAYS = {
     for name in TABLE
     if "." not in name
     and name.partition("::")[2]
-    in set(
-        ["size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "tensor", "as_tensor", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"]
-    )
-    or name.startswith(("aten::upsample_", "aten::max_pool", "aten::avg_pool", "aten::reflection_pad", "aten::replication_pad", "prim::is_"))
+    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "tensor", "as_tensor", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
+    or name.startswith(("aten::upsample_", "aten::adaptive_max_pool", "aten::_native_multi", "aten::_transformer", "aten::max_pool", "aten::avg_pool", "aten::reflection_pad", "aten::replication_pad", "prim::is_"))
 }  # fmt: skip

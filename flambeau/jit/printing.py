@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .functions import Function
+from .interpreter import _schema_of
 from .ir import Block, Node, Value, constant_of, number_text, quoted
+from .operators import is_numbered, number_of
 from .schema import REQUIRED, Argument, Schema
+from .signatures import inferred
 from .types import (
     NONE,
     STRING,
@@ -324,8 +327,6 @@ class _Body:
     def operator(self, node: Node, inputs: list[str]) -> str:
         schema = node.schema_
         if schema is None:
-            from .interpreter import _schema_of
-
             schema = node.schema_ = _schema_of(node)
         if schema is None:
             return f"{op_name(node.kind_)}({', '.join(inputs)})"
@@ -579,8 +580,12 @@ def class_code(printer: Printer, kind: Any) -> str:
 
 
 def _last(kind: Any) -> str:
-    full = (
-        kind.tuple_name if isinstance(kind, TupleType) else kind.enum_name if isinstance(kind, EnumType) else kind.name
+    full: str = (
+        str(kind.tuple_name)
+        if isinstance(kind, TupleType)
+        else kind.enum_name
+        if isinstance(kind, EnumType)
+        else kind.name
     )
     return full.rpartition(".")[2]
 
@@ -604,8 +609,6 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
     lines += _attribute_lines(printer, kind)
     body = _Body(printer, 1)
     for label, value in kind.constants.items():
-        from .signatures import inferred
-
         if _is_identifier(label):
             t = inferred(value)
             if t is not None and not isinstance(value, list):
@@ -614,8 +617,6 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
 
 
 def _numbered(value: Any) -> Any:
-    from .operators import is_numbered, number_of
-
     return number_of(value) if is_numbered(value) else value
 
 

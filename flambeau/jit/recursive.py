@@ -5,6 +5,7 @@ Two modules with the same class and attributes of the same types share one compi
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import typing
@@ -17,10 +18,10 @@ from . import layers, operators
 from . import signatures as notes
 from .functions import Definition, Function, defaults_of, parsed
 from .ir import Value
-from .marks import Mark, mark_of
+from .marks import Mark, mark_of, overloads
 from .matching import Named
 from .naming import qualified_name, unique_name
-from .resolver import PythonResolver, form_of, function_for, ignored
+from .resolver import PythonResolver, form_of, function_for, function_for_overload, ignored
 from .source import Range, error
 from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type
 from .values import (
@@ -88,7 +89,7 @@ def forget_types() -> None:
 
 def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
     """The concrete type of a module."""
-    from .module import ScriptModule
+    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     memo = {} if memo is None else memo
     if id(module) in memo:
@@ -203,7 +204,7 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
         made.functions[name] = value
         return
     attribute_type = None
-    from . import Attribute
+    from . import Attribute  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(value, Attribute):
         attribute_type, value = _declared(value.type), value.value
@@ -262,8 +263,6 @@ def _is_constant(value: Any) -> bool:
 
 
 def _is_enum(value: Any) -> bool:
-    import enum
-
     return isinstance(value, enum.Enum)
 
 
@@ -316,7 +315,7 @@ class ModuleValue(Sugared):
 
     @property
     def module(self) -> Any:
-        return self.concrete.python_class.__new__(self.concrete.python_class)
+        return object.__new__(self.concrete.python_class)
 
     def as_value(self, place: Range | None, m: Any) -> Value:
         return self.value
@@ -376,7 +375,8 @@ class ModuleValue(Sugared):
                 return MethodValue(self.value, overloaded)
             if kind.find_method(name) is not None:
                 return MethodValue(self.value, [name])
-        if self.concrete.python_class.__module__.startswith("flambeau.") and _is_constant(found):
+        holder = next((b for b in self.concrete.python_class.__mro__ if name in b.__dict__), None)
+        if holder is not None and holder.__module__.startswith("flambeau.") and _is_constant(found):
             return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
         if form_of(found) is not None or hasattr(found, "op"):
             return m.resolver.sugared(m, place, found)
@@ -497,9 +497,6 @@ def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value])
 
 
 def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
-    from .marks import overloads
-    from .resolver import function_for_overload
-
     names = []
     for number, declared in enumerate(overloads(function)):
         label = f"{name}__{number}"
@@ -583,7 +580,7 @@ def script_module(
     module: Any, methods: Callable[[Any], list[str]] | None = None, share: bool = True, tracing: bool = False
 ) -> Any:
     """A compiled module that shares the parameters of a Python one."""
-    from .module import RecursiveScriptModule, ScriptModule
+    from .module import RecursiveScriptModule, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(module, ScriptModule):
         return module
@@ -603,7 +600,7 @@ def _check_ready(module: Any) -> None:
 
 
 def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tracing: bool) -> Any:
-    from .module import ScriptModule
+    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
 
     if isinstance(module, ScriptModule):
         return module
@@ -630,9 +627,8 @@ def exported(module: Any) -> list[str]:
     names = []
     kind = type(module)
     forward = getattr(kind, "forward", None)
-    if forward is not None and forward is not torch.nn.Module.forward and not _is_unimplemented(forward):
-        if mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
-            names.append("forward")
+    if forward is not None and not _is_unimplemented(forward) and mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
+        names.append("forward")
     for name in dir(kind):
         function = inspect.getattr_static(kind, name, None)
         if mark_of(function) is Mark.EXPORT and name not in names:
@@ -667,7 +663,8 @@ def _compile(made: Any, module: Any, concrete: Concrete, methods: Callable | Non
         found = kind.find_method(name)
         if found is not None:
             found.ensure()
-    made._adopt(module)
+    if hasattr(made, "_adopt"):
+        made._adopt(module)
 
 
 def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
@@ -689,7 +686,8 @@ def _compile_exported(made: Any, module: Any, concrete: Concrete) -> None:
         found = kind.find_method(name)
         if found is not None and not method_overloads(kind, getattr(type(module), name), name):
             found.ensure()
-    made._adopt(module)
+    if hasattr(made, "_adopt"):
+        made._adopt(module)
 
 
 def _compile_hooks(module: Any, kind: ClassType) -> None:

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+import flambeau.jit as jit
 
 from ..library.operator import Operator
-from . import classes, operators
+from . import classes, forms, operators
 from . import signatures as notes
+from .emitter import Emitter
 from .functions import Definition, Function, defaults_of, parsed
-from .marks import Mark, mark_of
+from .marks import Mark, mark_of, overloads
+from .matching import Named
 from .naming import qualified_name
 from .schema import Schema, all_names, schemas_of
 from .source import Range, error
@@ -61,8 +64,6 @@ from .values import (
 @functools.cache
 def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     """Python objects (by identity) that the compiler knows."""
-    import flambeau.jit as jit
-
     table: dict[int, tuple[Any, Callable[[], Sugared]]] = {}
 
     def put(thing: Any, make: Callable[[], Sugared]) -> None:
@@ -71,7 +72,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     forms = {
         "isinstance": (builtins.isinstance, jit.isinstance), "print": (print,), "getattr": (getattr,), "hasattr": (hasattr,),
         "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
-        "reversed": (reversed,), "len": (len,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
+        "reversed": (reversed,), "len": (len,), "slice": (slice,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
         "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,),
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
@@ -146,8 +147,6 @@ class Resolver:
         return self.type(m, notes.dotted(node) or "")
 
     def no_grad_class(self, m: Any) -> Sugared:
-        from . import forms
-
         kind = classes.script_class(forms.no_grad)
         assert isinstance(kind, ClassType)
         return ClassValue(kind)
@@ -160,7 +159,7 @@ class Resolver:
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
         """`super()` inside a method: the methods of the next class."""
-        from .recursive import ModuleValue, SuperValue
+        from .recursive import ModuleValue, SuperValue  # noqa: PLC0415  modules, classes and functions need one another
 
         found = m.find(m.self_name) if m.self_name else None
         if not isinstance(found, ModuleValue):
@@ -176,7 +175,7 @@ class Resolver:
     def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
         concrete = getattr(value.type, "concrete", None)
         if concrete is not None:
-            from .recursive import ModuleValue
+            from .recursive import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
 
             return ModuleValue(value, concrete)
         return SimpleValue(value)
@@ -239,7 +238,7 @@ class Resolver:
                 return SimpleValue(m.graph.constant(thing, kind_of, place))
         return None
 
-    def _class(self, m: Any, place: Range | None, thing: type) -> Sugared:
+    def _class(self, m: Any, place: Range | None, thing: Any) -> Sugared:
         if issubclass(thing, BaseException):
             return ExceptionClass(_exception_name(thing))
         try:
@@ -285,8 +284,6 @@ class _Bound(Sugared):
         self.function, self.first = function, first
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        from .matching import Named
-
         return self.function.call(place, m, [Named(self.first, place), *args], kwargs)
 
 
@@ -303,8 +300,6 @@ class _Namespace(PythonModule):
 
 @functools.cache
 def _forms() -> dict[str, Function]:
-    from . import forms
-
     return {
         name: function_for(fn, f"__torch__.torch.nn.functional.{name}")
         for name, fn in vars(forms).items()
@@ -338,8 +333,6 @@ class Dispatch(Sugared):
 
 
 def form_by_name(name: str) -> Sugared | None:
-    from . import forms
-
     flag = forms.DISPATCHED.get(name)
     if flag is not None:
         return Dispatch(*flag)
@@ -349,8 +342,6 @@ def form_by_name(name: str) -> Sugared | None:
 
 @functools.cache
 def _named_functions() -> dict[int, str]:
-    from . import forms
-
     names: dict[int, str] = {}
     for name in [*forms.DISPATCHED, *_forms()]:
         for home in (torch.nn.functional, torch.functional if hasattr(torch, "functional") else torch, torch):
@@ -414,8 +405,6 @@ def function_for(thing: Any, name: str | None = None) -> Function:
 
 
 def _overloads_of(thing: Any) -> list[Function]:
-    from .marks import overloads
-
     return [function_for_overload(thing, o) for o in overloads(thing)]
 
 
@@ -426,8 +415,6 @@ def function_for_overload(implementation: Any, declared: Any) -> Function:
 
     class Typed(PythonResolver):
         def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
-            from .emitter import Emitter
-
             reader = Emitter(PythonResolver(declared), head_source)
             schema = notes.schema_of(reader, head, None, {})
             index = schema.index_of(name)
@@ -446,8 +433,6 @@ def ignored(m: Any, thing: Any, mark: Mark, owner: Any = None, self_type: Type |
 
 
 def schema_for(thing: Any, self_type: Type | None = None) -> Schema:
-    from .emitter import Emitter
-
     tree, source = parsed(thing)
     reader = Emitter(PythonResolver(thing), source)
     schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))

@@ -301,7 +301,21 @@ _more: dict[str, list[Schema]] = {}  # operators that users have registered
 
 @functools.cache
 def _own_schemas(name: str) -> tuple[Schema, ...]:
-    return tuple(map(parse_schema, _lines().get(name, ())))
+    found = list(map(parse_schema, _lines().get(name, ())))
+    return (*found, *(_with_out(s) for s in found if _can_write(s)))
+
+
+def _can_write(schema: Schema) -> bool:
+    """Whether there is a form with out=: operators of aten that make one tensor from tensors."""
+    if not schema.name.startswith("aten::") or schema.is_mutable or [str(r) for r in schema.returns] != ["Tensor"]:
+        return False
+    return any(str(a.type).startswith("Tensor") for a in schema.arguments) and schema.index_of("dtype") is None
+
+
+def _with_out(schema: Schema) -> Schema:
+    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload}_out"
+    out = Argument("out", NAMED["Tensor"], keyword_only=True, written=True)
+    return Schema(schema.name, overload, (*schema.arguments, out), schema.returns)
 
 
 def schemas_of(name: str) -> Sequence[Schema]:

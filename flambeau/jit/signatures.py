@@ -14,6 +14,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core.tensor import Tensor
+from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
 from .types import (
@@ -38,6 +39,7 @@ from .types import (
     TupleType,
     Type,
     optional_of,
+    unify_all,
     union_of,
 )
 
@@ -117,7 +119,7 @@ def python_type(thing: Any) -> Type:
 
 def class_type(thing: type) -> Type:
     """The type of a user's class: tensor, NamedTuple, Enum, interface, or a class to compile."""
-    from . import classes
+    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
     if issubclass(thing, Tensor):
         return TENSOR
@@ -178,9 +180,9 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
 
 def _from_text(m: Any, node: ast.Constant) -> Type:
     try:
-        tree = ast.parse(node.value, mode="eval").body
+        tree = ast.parse(str(node.value), mode="eval").body
     except SyntaxError:
-        raise error(m.at(node), f"Unknown type name '{node.value}'") from None
+        raise error(m.at(node), f"Unknown type name {node.value!r}") from None
     for part in ast.walk(tree):
         if hasattr(part, "lineno"):
             ast.copy_location(part, node)
@@ -279,8 +281,6 @@ def _says_nothing(m: Any, node: ast.expr) -> bool:
 
 
 def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: Type, size: int | None) -> Any:
-    from .interpreter import to_script
-
     if size is not None and isinstance(default, (int, float)):
         default = [default] * size
     if (
@@ -386,8 +386,6 @@ def inferred(value: Any) -> Type | None:
 def _inferred_list(value: list) -> Type | None:
     if not value:
         return None
-    from .types import unify_all
-
     parts = [inferred(v) for v in value]
     if None in parts:
         return None
@@ -398,8 +396,6 @@ def _inferred_list(value: list) -> Type | None:
 def _inferred_dict(value: dict) -> Type | None:
     if not value:
         return None
-    from .types import unify_all
-
     keys, values = [inferred(k) for k in value], [inferred(v) for v in value.values()]
     if None in keys or None in values:
         return None

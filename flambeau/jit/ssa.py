@@ -191,7 +191,7 @@ class _Variables:
                 continue
             there = [end[name] for end, left in zip(ends, gone) if not left]
             types = [self.type_of(name, value) for value in there]
-            kind: Type | None = types[0] if len(there) == 1 else unify(*types)
+            kind: Type | None = types[0] if len(there) == 1 else unify(types[0], types[1])
             if kind is None:
                 known.pop(name, None)
                 continue
@@ -323,13 +323,13 @@ class _Exits:
             block.add_output(value)
 
     def block(self, block: Block) -> _Outcome:
-        for number, node in enumerate(list(block.nodes_)):
+        for node in list(block.nodes_):
             if node.kind_ == "prim::RaiseException":
-                self.cut(block, number + 1)
+                self.cut(block, block.nodes_.index(node) + 1)
                 return _Outcome(THROWS)
             if node.kind_ == self.kind:
                 values = list(node.inputs_)
-                self.cut(block, number)
+                self.cut(block, block.nodes_.index(node))
                 return _Outcome(GOES, None, values)
             if node.kind_ == "prim::If":
                 outcome = self.branch(block, node)
@@ -494,8 +494,8 @@ class _Exits:
         assert flag is not None
         with self.graph.at(body):
             again = self.graph.insert(self.graph.create("prim::If", [flag], 0, node.range))
-            for value, inner in ((None, again.add_block()), (body.outputs_[0], again.add_block())):
-                inner.add_output(self.truth(inner, False) if value is None else value)
+            for go_on, inner in ((None, again.add_block()), (body.outputs_[0], again.add_block())):
+                inner.add_output(self.truth(inner, False) if go_on is None else go_on)
             body.ret.replace_input(0, again.add_output(BOOL))
         for value in (flag, *outcome.values):
             body.add_output(value)

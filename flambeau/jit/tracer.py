@@ -23,7 +23,9 @@ from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from . import cleanup, operators, recursive
 from . import signatures as notes
+from .emitter import Emitter
 from .functions import Function
+from .inlining import inline
 from .ir import Block, Graph, Node, Value, copy_graph, copy_node
 from .matching import Named, carry_out, match_call
 from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
@@ -351,8 +353,6 @@ class Tracer(modes.Mode):
 
     def _through_form(self, form: Any, given: list[Named], named: list[Named]) -> Value:
         """A function of nn.functional: the operators of its compiled form, as far as the arguments decide which."""
-        from .inlining import inline
-
         place = user_range()
         block = self.frame.block
         before = list(block.nodes_)
@@ -476,16 +476,11 @@ class Tracer(modes.Mode):
                     tensor.shape = make_size([int(n) for n in tensor.shape])
 
 
-class _Context:
+class _Context(Emitter):
     """What values of the compiler need of an emitter, for calls that the tracer makes."""
 
     def __init__(self, tracer: Tracer):
         self.tracer, self.graph = tracer, tracer.graph
-
-    def known(self, value: Value) -> tuple[bool, Any]:
-        from .ir import constant_of
-
-        return constant_of(value)
 
     def call_operator(self, place: Any, symbol: str, args: Any, kwargs: Any, owner: Any = None) -> Value:
         return carry_out(
@@ -785,7 +780,7 @@ def trace(
 
     >>> traced = trace(lambda x: x * 2, torch.ones(3))
     """
-    from . import enabled
+    from . import enabled  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return func

@@ -116,35 +116,35 @@ class ShapedTensor(TensorType):
 
 
 TENSOR = TensorType()
-INT = _Named("int", kind="IntType")
-FLOAT = _Named("float", kind="FloatType")
-COMPLEX = _Named("complex", kind="ComplexType")
-BOOL = _Named("bool", kind="BoolType")
-STRING = _Named("str", kind="StringType")
-NONE = _Named("NoneType", kind="NoneType")
-NUMBER = _Named("Scalar", "number", "NumberType")
-DEVICE = _Named("Device", kind="DeviceObjType")
-STREAM = _Named("Stream", kind="StreamObjType")
-GENERATOR = _Named("Generator", kind="GeneratorType")
-STORAGE = _Named("Storage", kind="StorageType")
-ANY = _Named("Any", kind="AnyType")
-ANY_LIST = _Named("list", kind="AnyListType")
-ANY_TUPLE = _Named("tuple", kind="AnyTupleType")
-ANY_CLASS = _Named("AnyClassType", kind="AnyClassType")
-ANY_ENUM = _Named("AnyEnumType", kind="AnyEnumType")
+INT: Type = _Named("int", kind="IntType")
+FLOAT: Type = _Named("float", kind="FloatType")
+COMPLEX: Type = _Named("complex", kind="ComplexType")
+BOOL: Type = _Named("bool", kind="BoolType")
+STRING: Type = _Named("str", kind="StringType")
+NONE: Type = _Named("NoneType", kind="NoneType")
+NUMBER: Type = _Named("Scalar", "number", "NumberType")
+DEVICE: Type = _Named("Device", kind="DeviceObjType")
+STREAM: Type = _Named("Stream", kind="StreamObjType")
+GENERATOR: Type = _Named("Generator", kind="GeneratorType")
+STORAGE: Type = _Named("Storage", kind="StorageType")
+ANY: Type = _Named("Any", kind="AnyType")
+ANY_LIST: Type = _Named("list", kind="AnyListType")
+ANY_TUPLE: Type = _Named("tuple", kind="AnyTupleType")
+ANY_CLASS: Type = _Named("AnyClassType", kind="AnyClassType")
+ANY_ENUM: Type = _Named("AnyEnumType", kind="AnyEnumType")
 # Numbers that choose something; TorchScript sees whole numbers.
-SCALAR_TYPE = _Named("ScalarType", "int", "ScalarTypeType")
-LAYOUT = _Named("Layout", "int", "LayoutType")
-MEMORY_FORMAT = _Named("MemoryFormat", "int", "MemoryFormatType")
+SCALAR_TYPE: Type = _Named("ScalarType", "int", "ScalarTypeType")
+LAYOUT: Type = _Named("Layout", "int", "LayoutType")
+MEMORY_FORMAT: Type = _Named("MemoryFormat", "int", "MemoryFormatType")
 
-NAMED = {
+NAMED: dict[str, Type] = {
     t.name: t
     for t in (
         INT, FLOAT, COMPLEX, BOOL, STRING, NONE, NUMBER, DEVICE, STREAM, GENERATOR, STORAGE, ANY, ANY_LIST, ANY_TUPLE,
         ANY_CLASS, ANY_ENUM, SCALAR_TYPE, LAYOUT, MEMORY_FORMAT,
     )
 }  # fmt: skip
-NAMED["Tensor"] = TENSOR  # type: ignore[assignment]
+NAMED["Tensor"] = TENSOR
 INT_LIKE = (INT, SCALAR_TYPE, LAYOUT, MEMORY_FORMAT)
 
 
@@ -491,9 +491,8 @@ def unify(a: Type, b: Type, to_union: bool = False) -> Type | None:
             inner = unify(x.element, without_none(y))
             if inner is not None:
                 return optional_of(inner)
-    if isinstance(a, ListType) and isinstance(b, ListType):
-        if isinstance(a.element, TensorType) and isinstance(b.element, TensorType):
-            return ListType(TENSOR)
+    if isinstance(a, ListType) and isinstance(b, ListType) and same_element(a.element, b.element):
+        return unshaped(a)
     if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.elements) == len(b.elements):
         parts = [unify(x, y) for x, y in zip(a.elements, b.elements)]
         if all(p is not None for p in parts):
@@ -501,9 +500,8 @@ def unify(a: Type, b: Type, to_union: bool = False) -> Type | None:
     if isinstance(a, FutureType) and isinstance(b, FutureType):
         inner = unify(a.element, b.element)
         return None if inner is None else FutureType(inner)
-    if isinstance(a, DictType) and isinstance(b, DictType) and a.key == b.key:
-        if isinstance(a.value, TensorType) and isinstance(b.value, TensorType):
-            return DictType(a.key, TENSOR)
+    if isinstance(a, DictType) and isinstance(b, DictType) and a.key == b.key and same_element(a.value, b.value):
+        return unshaped(a)
     return union_of([a, b]) if to_union else None
 
 

@@ -26,6 +26,7 @@ from .types import (
     ClassType,
     DictType,
     EnumType,
+    FunctionType,
     FutureType,
     InterfaceType,
     ListType,
@@ -147,6 +148,8 @@ class SimpleValue(Sugared):
                 return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
             if name == "value":
                 return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
+        if isinstance(kind, TensorType) and name in TENSOR_CASTS:
+            return TensorCast(value, TENSOR_CASTS[name])
         if isinstance(kind, TensorType) and name == "tolist":
             return SpecialForm("tolist", value)
         if isinstance(kind, FutureType) and name in ("wait", "value"):
@@ -318,6 +321,24 @@ TENSOR_PROPERTIES = {
 TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft": "istft", "norm": "norm"}
 
 
+# Methods that convert to a dtype, and the number of the dtype.
+TENSOR_CASTS = {
+    "byte": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "double": 7, "bool": 11, "bfloat16": 15,
+}  # fmt: skip
+
+
+class TensorCast(Sugared):
+    """`x.long()`."""
+
+    kind = "method"
+
+    def __init__(self, value: Value, dtype: int):
+        self.value, self.dtype = value, dtype
+
+    def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        return SimpleValue(m.builtin(place, "aten::to", [self.value, m.constant(self.dtype, INT, place)]))
+
+
 class BuiltinFunction(Sugared):
     """An operator, with the tensor (or list...) it is a method of if it was found on one."""
 
@@ -393,8 +414,6 @@ class FunctionValue(Sugared):
         match = match_call(m.graph, place, [f.schema for f in self.functions], args, kwargs)
         chosen = next(f for f in self.functions if f.schema is match.schema)
         name = m.graph.create("prim::Constant", (), 1, place)
-        from .types import FunctionType
-
         name.attributes.update(name=chosen.base_name, function=chosen)
         name.outputs_[0].type = FunctionType(chosen)
         fn = m.graph.insert(name).outputs_[0]
@@ -658,6 +677,15 @@ class ExceptionClass(Sugared):
                 [],
             ),
         )
+
+
+class SliceValue(Sugared):
+    """`slice(1, 2)`: start, stop, step; None where not given."""
+
+    kind = "slice"
+
+    def __init__(self, parts: Sequence[Value | None]):
+        self.parts = (list(parts) + [None, None, None])[:3]
 
 
 class LocalFunction(Sugared):

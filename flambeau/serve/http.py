@@ -117,6 +117,8 @@ class Connection(asyncio.Protocol):
         self.server.connections.discard(self)
         self.transport = None
         self._waiting.clear()
+        if self.current is not None:
+            self.server.lost(self)
 
     @property
     def is_open(self) -> bool:
@@ -307,8 +309,9 @@ class Listener:
         unexpected: Callable[[Exception], None],
         max_request_size: int,
         cors: dict[str, str],
+        lost: Callable[[Connection], None] = lambda connection: None,
     ):
-        self.handle, self.finished, self.unexpected = handle, finished, unexpected
+        self.handle, self.finished, self.unexpected, self.lost = handle, finished, unexpected, lost
         self.max_request_size = max_request_size
         self.cors = "".join(f"{k}: {v}\r\n" for k, v in cors.items()).encode("latin-1")
         self.connections: set[Connection] = set()

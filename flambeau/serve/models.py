@@ -59,8 +59,11 @@ class Model:
         self.workers: list[Worker] = []
         self.batcher = batcher_for(settings, owner.settings.sequence_keys)
         self.min_workers = self.max_workers = 0
+        self.max_response_size = owner.settings.number("max_response_size", 6_553_500)
         self.python: str | None = None  # of the model's own environment
+        self.packages: list[str] = []  # folders with packages of its own
         self.in_workflow = False
+        self.why = ""  # what the last worker said that could not load the model
         self.unsuccessful = 0  # batches in a row that no worker answered in time
         self.gpu_turn = 0
         self._pending: list[tuple[set[Worker], asyncio.Future[int]]] = []
@@ -111,6 +114,7 @@ class Model:
             "name": f"{number}-{time.monotonic_ns()}",
             "model": self.name,
             "folder": str(self.archive.folder),
+            "packages": self.packages,
             "manifest": self.archive.manifest,
             "handler": self.archive.handler,
             "envelope": self.archive.model.get("envelope"),
@@ -362,7 +366,7 @@ class Registry:
         if code != 200:
             await self._remove(model)
             message = f"Failed to start workers for model {model.name} version: {model.version}"
-            raise InternalServerException(message, 507 if code in (413, 507) else code)
+            raise InternalServerException(message, 507 if code in (413, 507) else code) from RuntimeError(model.why)
         if not in_workflow:
             self.owner.changed()
 
@@ -410,19 +414,24 @@ class Registry:
         return initial, initial
 
     async def _install(self, model: Model) -> None:
-        """An environment and packages of the model's own, where it asks and the server allows."""
-        requirements = model.archive.model.get("requirementsFile")
+        """An environment and packages of the model's own, where it asks and the server allows. They go to the model's temporary
+        folder: a model may be a folder of the store, which is not the server's to write to."""
+        requirements, work = model.archive.model.get("requirementsFile"), model.archive.temporary
+        if work is None:
+            return
         if model.settings.use_venv:
-            folder = model.archive.folder / "venv"
-            await _command([sys.executable, "-m", "venv", "--system-site-packages", str(folder)],
-                           f"Virtual environment creation failed for model {model.name}")  # fmt: skip
-            model.python = str(folder / "bin" / "python")
+            command = [sys.executable, "-m", "venv", "--system-site-packages", str(work / "venv")]
+            await _command(command, f"Virtual environment creation failed for model {model.name}")
+            model.python = str(work / "venv" / "bin" / "python")
+            _share_packages(work / "venv")
         if not requirements or not self.owner.settings.flag("install_py_dep_per_model", False):
             return
+        target = [] if model.python else ["-t", str(work / "packages")]
         file = str(model.archive.inside(requirements))
-        target = [] if model.python else ["-t", str(model.archive.folder)]
-        await _command([model.python or sys.executable, "-m", "pip", "install", "-q", "-U", *target, "-r", file],
-                       f"Custom pip package installation failed for model {model.name}")  # fmt: skip
+        command = [model.python or sys.executable, "-m", "pip", "install", "-q", "-U", *target, "-r", file]
+        await _command(command, f"Custom pip package installation failed for model {model.name}")
+        if target:
+            model.packages = [target[1]]
 
     async def scale(
         self, name: str, version: str | None, minimum: int, maximum: int, synchronous: bool
@@ -489,6 +498,13 @@ class Registry:
 
     async def close(self) -> None:
         await asyncio.gather(*(m.close() for m in self.all()))
+
+
+def _share_packages(environment: Path) -> None:
+    """Lets a new environment see the packages that the server sees, after its own: the server may run in one itself."""
+    (folder,) = (environment / "lib").glob("python*/site-packages")
+    seen = [p for p in sys.path if p.rstrip("/").endswith(("site-packages", "dist-packages"))]
+    (folder / "server.pth").write_text("".join(f"{p}\n" for p in seen))
 
 
 async def _command(command: list[str], message: str) -> None:

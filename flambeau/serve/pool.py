@@ -273,11 +273,12 @@ class Worker(asyncio.Protocol):
                 self._answered(message)
 
     def _loaded(self, message: Any) -> None:
-        code, _, _, metrics, _ = message
+        code, words, _, metrics, _ = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
         if code != 200:
             self.code = code
+            self.model.why = words
             logger.error("%s: the model could not be loaded (%d): its log says why", self.name, code)
             return  # the process ends itself
         self.state = LOADED
@@ -323,7 +324,11 @@ class Worker(asyncio.Protocol):
             body = item[5]
             if isinstance(body, tuple):
                 body = self.arenas[1].take(body)
-            to_come = job.answer(item, body)
+            if len(body) > self.model.max_response_size:
+                job.fail(500, f"The answer is larger than {self.model.max_response_size} bytes (max_response_size).")
+                to_come = False
+            else:
+                to_come = job.answer(item, body)
             if not more:
                 finished.append((job, item[4], to_come))
         for job, headers, to_come in finished:

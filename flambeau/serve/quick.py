@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import archiver
+from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
 
 if TYPE_CHECKING:
@@ -231,6 +232,10 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
 
     try:
         run_server(settings, load, console=options.verbose)
+    except ServeError as e:
+        reason = f": {e.__cause__}" if e.__cause__ is not None else ""
+        print(f"flambeau serve: {e.message}{reason}", file=sys.stderr)
+        return 1
     except (ConfigurationError, OSError) as e:
         print(f"flambeau serve: {e}", file=sys.stderr)
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import snapshots
+from .acceptors import Acceptors, Link
 from .errors import ServeError
 from .http import Connection, Listener, Request
 from .job import Job
@@ -49,6 +51,7 @@ class Server:
         console: bool = True,
         say: Callable[[str], None] = _say,
         nursery: Nursery | None = None,
+        acceptors: Acceptors | None = None,
     ):
         self.settings, self.say = settings, say
         self.logs = Logs(settings.log_folder, settings.metrics_folder, console, self._flush_soon)
@@ -56,6 +59,7 @@ class Server:
             settings.text("metrics_mode", "log") or "log", settings.text("metrics_config"),
             settings.flag("model_metrics_auto_detect", False), self.logs.server_metrics, self.logs.model_metrics,
         )  # fmt: skip
+        self.acceptors = acceptors
         self.nursery = nursery or Nursery(settings.worker_environment())
         self.registry = Registry(self)
         self.workflows = Workflows(self.registry, settings, self)
@@ -72,7 +76,7 @@ class Server:
         self._tasks: set[asyncio.Task] = set()
         self._worker_number = settings.number("initial_worker_port", 9000) - 1
         self._gpu = -1
-        self._flushed = 0.0
+        self._flushed = self._model_flushed = 0.0
         self._stopping = asyncio.Event()
         self._handler = Handler(self.logs)
         self.addresses: dict[str, Address] = {}
@@ -116,8 +120,13 @@ class Server:
             self.logs.model(worker.name, line, is_error)
 
     def model_metrics(self, lines: list[str]) -> None:
+        """A worker's numbers; on a quiet server they are in the log before the client has its answer."""
         for line in lines:
             self.metrics.add_line(line)
+        now = asyncio.get_running_loop().time()
+        if now - self._model_flushed > 0.05:
+            self._model_flushed = now
+            self.logs.flush()
 
     def worker_time(self, milliseconds: float) -> None:
         self.metrics.add("WorkerThreadTime", self._host, round(milliseconds, 3))
@@ -234,20 +243,19 @@ class Server:
                 apart = kind if not address.port and not address.path else ""  # port 0 is another one each time
                 offers.setdefault((address, apart), set()).add(kind)
                 self.addresses[kind] = address
-        cors = {
-            f"access-control-allow-{name}": value
-            for name in ("origin", "methods", "headers")
-            if (value := settings.text(f"cors_allowed_{name}"))
-        }
+        cors = settings.cors_headers()
         size = settings.number("max_request_size", 6_553_500)
+        shared = settings.number("number_of_front_ends", 1) > 1
         for (address, _), kinds in offers.items():
             listener = Listener(Rest(self, kinds), self.finished, self.unexpected, size, cors)
             self._listeners.append(listener)
-            bound = await self._bind(address, listener)
+            bound = await self._bind(address, listener, shared and "inference" in kinds)
+            if "inference" in kinds and self.acceptors is not None:
+                await self.acceptors.connect(functools.partial(Link, listener.handle, self.finished, self.unexpected))
             for kind in kinds:
                 self.addresses[kind] = bound
 
-    async def _bind(self, address: Address, listener: Listener) -> Address:
+    async def _bind(self, address: Address, listener: Listener, shared: bool) -> Address:
         loop = asyncio.get_running_loop()
         if address.path:
             with contextlib.suppress(FileNotFoundError):
@@ -255,7 +263,9 @@ class Server:
             self._servers.append(await loop.create_unix_server(listener, address.path))
             return address
         tls: ssl.SSLContext | None = self.settings.tls_context() if address.tls else None
-        server = await loop.create_server(listener, address.host, address.port, ssl=tls, backlog=2048)
+        server = await loop.create_server(
+            listener, address.host, address.port, ssl=tls, backlog=2048, reuse_port=shared or None
+        )
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
         return Address(address.host, port, address.tls)
@@ -361,6 +371,8 @@ class Server:
             if task is not asyncio.current_task():
                 task.cancel()
         self.nursery.stop()
+        if self.acceptors is not None:
+            self.acceptors.stop()
         self.tokens.close()
         logging.getLogger("flambeau.serve").removeHandler(self._handler)
         self.logs.close()
@@ -394,6 +406,8 @@ def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **opti
     options["nursery"] = nursery = Nursery(settings.worker_environment())
     if not settings.flag("single_process", False):
         nursery.fork()
+    more = settings.number("number_of_front_ends", 1) - 1
+    options["acceptors"] = Acceptors(settings, more) if more > 0 else None
     try:
         import uvloop  # noqa: PLC0415  an optional package
     except ImportError:

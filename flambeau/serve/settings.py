@@ -204,6 +204,11 @@ class Settings:
     def metrics_folder(self) -> Path:
         return Path(os.environ.get("METRICS_LOCATION", "logs"))
 
+    def cors_headers(self) -> dict[str, str]:
+        """The headers by which browsers let other sites' pages ask this server."""
+        names = ("origin", "methods", "headers")
+        return {f"access-control-allow-{n}": v for n in names if (v := self.values.get(f"cors_allowed_{n}"))}
+
     def worker_environment(self) -> dict[str, str]:
         """The environment of workers: the server's, less what blacklist_env_vars matches."""
         hidden = re.compile(self.values.get("blacklist_env_vars") or r"\Z.")

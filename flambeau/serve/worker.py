@@ -271,7 +271,7 @@ def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_p
         logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO, force=True)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         os.chdir(order["folder"])
-    sys.path.insert(0, order["folder"])
+    sys.path[:0] = [order["folder"], *order["packages"]]
     with socket.socket(fileno=talk) as connection, Arena(ours_fd) as ours, Arena(theirs_fd) as theirs:
         return _work(order, BlockingChannel(connection), ours, theirs)
 

@@ -35,9 +35,9 @@ class FileCheck:
         """In the line after the last match."""
         return self._add("next", text)
 
-    def check_count(self, text: str, count: int, exactly: bool = False) -> FileCheck:
+    def check_count(self, str: str, count: int, exactly: bool = False) -> FileCheck:
         """So many times in a row; `exactly`: and not once more."""
-        return self._add("count", text, (count, exactly))
+        return self._add("count", str, (count, exactly))
 
     def check_dag(self, text: str) -> FileCheck:
         """Behind the last match, in any order among neighbours of this kind."""

@@ -352,3 +352,49 @@ def test_the_program_of_a_dataclass() -> None:
     program = export(Adding(), (Pair(flambeau.ones(2)),))
     assert isinstance(program, ExportedProgram)
     assert flambeau.equal(program.module()(Pair(flambeau.zeros(2))).a, flambeau.ones(2))
+
+
+def test_decompositions_of_sizes_that_may_change() -> None:
+    net, args, shapes = _batch()
+    program = export(net, args, dynamic_shapes=shapes).run_decompositions()
+    assert "aten.addmm.default" in {str(n.target) for n in program.graph.nodes}
+    for size in (4, 7, 40):
+        given = (flambeau.randn(size, 6), flambeau.randn(2 * size - 4, 6), 3)
+        _close(program.module()(*given), net(*given))
+
+
+EVIL = "x=__import__('builtins').print('run')"
+
+
+@pytest.mark.parametrize(
+    ("place", "evil"),
+    [
+        (lambda d: d["graph_module"]["graph"]["inputs"][-2]["as_tensor"], {"name": EVIL}),
+        (
+            lambda d: d["graph_module"]["signature"]["input_specs"][0]["parameter"],
+            {"parameter_name": 'a"); print("run"); ("'},
+        ),
+        (lambda d: d["graph_module"]["module_call_graph"][0]["signature"], {"forward_arg_names": ["x", EVIL, "n"]}),
+        (lambda d: d["graph_module"]["graph"]["nodes"][-1]["inputs"][-1], {"name": EVIL, "kind": 2}),
+        (lambda d: d["graph_module"]["graph"]["nodes"][-1], {"name": EVIL}),
+    ],
+)
+def test_names_of_a_file_are_no_code(place: Any, evil: dict, capsys: Any) -> None:
+    net, args, shapes = _batch()
+    buffer = io.BytesIO()
+    save(export(net, args, dynamic_shapes=shapes), buffer)
+    source = zipfile.ZipFile(buffer)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            if name.endswith("model.json"):
+                data = json.loads(content)
+                place(data).update(evil)
+                content = json.dumps(data).encode()
+            archive.writestr(name, content)
+    try:
+        load(out).module()(*args)
+    except RuntimeError:
+        pass
+    assert "run" not in capsys.readouterr().out

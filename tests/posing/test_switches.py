@@ -91,7 +91,7 @@ def test_switches_are_remembered():
         mkldnn.enabled = True
         assert mkldnn.enabled
     assert "oneDNN" in flambeau.__config__.show() and "threads" in flambeau.__config__.parallel_info()
-    with pytest.raises(RuntimeError, match="process groups"):
+    with pytest.raises(ValueError, match="environment variable RANK expected"):
         flambeau.distributed.init_process_group("gloo")
 
 
@@ -157,3 +157,12 @@ def test_settings_of_pytorchs_compiler_can_be_made():
 def test_a_trace_that_records_nothing_says_so():
     with pytest.warns(flambeau.jit.TracerWarning, match="has not recorded anything"):
         assert flambeau.jit.trace(abs, (flambeau.ones(1),)) is abs
+
+
+def test_names_of_tensors_on_a_gpu():
+    kind = flambeau.cuda.FloatTensor
+    assert kind.is_cuda and kind.dtype is flambeau.float32 and not isinstance(flambeau.ones(1), kind)
+    with pytest.raises(TypeError, match=r"type torch.cuda.FloatTensor not available"):
+        kind(3)
+    with pytest.raises(RuntimeError, match="not available"):
+        flambeau.ones(2).type(kind)

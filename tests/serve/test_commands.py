@@ -22,7 +22,7 @@ from flambeau.serve.archive import open_model
 from flambeau.serve.bench import Results, picture, text
 from flambeau.serve.settings import ConfigurationError
 
-from .conftest import Client
+from .serving import Client
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -93,6 +93,16 @@ def test_one_command_serves_a_model(tmp_path: Path):
         process.send_signal(signal.SIGTERM)
         process.wait(30)
     assert process.returncode == 0
+
+
+def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path):
+    (tmp_path / "wrong.py").write_text("raise ValueError('not like this')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "flambeau.cli", "serve", str(tmp_path / "wrong.py"), "--port", "0"], capture_output=True,
+        text=True, cwd=Path(__file__).parents[2], env={**os.environ, "LOG_LOCATION": str(tmp_path / "logs")}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.endswith("Failed to start workers for model wrong version: 1.0: ValueError: not like this\n")
 
 
 def test_the_load_generator(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +14,7 @@ pytest.importorskip("google.protobuf", reason="gRPC needs flambeau[serve]")
 
 from flambeau.serve.protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES  # noqa: E402
 
-from .conftest import Client, make_model, running  # noqa: E402
+from .serving import Client, make_model, running  # noqa: E402
 from .test_handlers import STATEFUL  # noqa: E402
 
 
@@ -193,6 +195,36 @@ def test_keys(start, tmp_path):
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
     inference.close()
     management.close()
+
+
+def test_random_messages_get_clean_answers(served: Client):
+    """Bytes changed and cut at random: an answer or a status, and the server goes on."""
+    dice = random.Random(int(os.environ.get("FUZZ_SEED", "0")))
+    channels = [grpc.insecure_channel(f"127.0.0.1:{a.port}") for a in served.server._grpc.addresses]
+    good = {
+        f"/{INFERENCE}.InferenceAPIsService/Predictions": request("PredictionsRequest", model_name="echo", input={"data": b"x"}),
+        f"/{OPEN_INFERENCE}.GRPCInferenceService/ModelInfer": request(
+            "ModelInferRequest", model_name="echo", inputs=[{"name": "a", "datatype": "FP32", "shape": [1]}]),
+        f"/{MANAGEMENT}.ManagementAPIsService/DescribeModel": request("DescribeModelRequest", model_name="echo", customized=True),
+        f"/{MANAGEMENT}.ManagementAPIsService/ListModels": request("ListModelsRequest", limit=3, next_page_token=1),
+    }  # fmt: skip
+    for _ in range(int(os.environ.get("FUZZ_ROUNDS", "100"))):
+        method = dice.choice(list(good))
+        data = bytearray(good[method].SerializeToString())
+        for _ in range(dice.randint(1, 4)):
+            if data and dice.random() < 0.7:
+                data[dice.randrange(len(data))] = dice.randrange(256)
+            else:
+                data[dice.randrange(len(data) + 1) :] = bytes(dice.randrange(256) for _ in range(dice.randint(0, 9)))
+        channel = channels["Management" in method]
+        try:
+            channel.unary_unary(method)(bytes(data), timeout=20)
+        except grpc.RpcError as e:
+            assert e.code() is not grpc.StatusCode.DEADLINE_EXCEEDED, (method, bytes(data))
+            assert "Traceback" not in (e.details() or "")
+    for channel in channels:
+        channel.close()
+    assert served.ask("GET", "/ping").status == 200
 
 
 def test_malformed_messages_are_refused(served: Client):

@@ -28,7 +28,7 @@ from flambeau.serve.ts.torch_handler.request_envelope.kservev2 import KServev2En
 from flambeau.serve.ts.torch_handler.text_classifier import TextClassifier
 from flambeau.serve.ts.utils.util import load_label_mapping, map_class_to_label
 
-from .conftest import Client, make_model
+from .serving import Client, make_model
 
 NET = """
 import torch
@@ -132,7 +132,8 @@ def test_image_classifier(client: Client, store: Path):
     for name, probability in answer.items():
         assert probability == pytest.approx(wanted[int(name.split()[1])].item(), rel=1e-4)
     with ThreadPoolExecutor(4) as pool:
-        assert all(a.json() == answer for a in pool.map(lambda _: client.predict("pictures", body), range(4)))
+        together = list(pool.map(lambda _: client.predict("pictures", body).json(), range(4)))
+    assert all(a == pytest.approx(answer, rel=1e-4) for a in together)
 
 
 def test_explanations_of_a_picture(client: Client, store: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Client
+from .serving import Client
 from .test_handlers import NET, package, picture
 
 

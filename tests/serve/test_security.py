@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.serve import http
-from flambeau.serve.settings import ConfigurationError, Settings
+pytest.importorskip("httptools", reason="serving needs flambeau[serve]")
 
-from .conftest import Client
+from flambeau.serve import http  # noqa: E402
+from flambeau.serve.settings import ConfigurationError, Settings  # noqa: E402
+
+from .serving import Client  # noqa: E402
 
 
 def talk(client: Client, data: bytes, kind: str = "inference", seconds: float = 5.0) -> bytes:
@@ -52,6 +54,18 @@ def test_a_chunked_body_too_large_is_stopped(start):
         b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 5 + b"0\r\n\r\n",
     )
     assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_answer_too_large_is_refused(start):
+    client = start(max_response_size="1000")
+    assert client.register("echo.mar").status == 200
+    assert client.predict("echo", b"x" * 1000).status == 200
+    answer = client.predict("echo", b"x" * 1001)
+    assert (answer.status, answer.json()["message"]) == (
+        500,
+        "The answer is larger than 1000 bytes (max_response_size).",
+    )
+    assert client.predict("echo", b"x").status == 200
 
 
 def test_headers_too_large_are_refused(client: Client):

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.serve import snapshots
-from flambeau.serve.archive import ModelArchive
-from flambeau.serve.errors import InvalidModelException
-from flambeau.serve.settings import (
+pytest.importorskip("httptools", reason="serving needs flambeau[serve]")
+pytest.importorskip("yaml", reason="serving needs flambeau[serve]")
+
+from flambeau.serve import snapshots  # noqa: E402
+from flambeau.serve.archive import ModelArchive  # noqa: E402
+from flambeau.serve.errors import InvalidModelException  # noqa: E402
+from flambeau.serve.settings import (  # noqa: E402
     Address,
     ConfigurationError,
     ModelSettings,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-from .conftest import HANDLERS, Client, make_model
+import pytest
+
+from .serving import HANDLERS, Client, make_model
 
 
 def until(condition, seconds: float = 20.0):
@@ -148,8 +153,6 @@ def test_errors_of_scaling(client: Client):
 
 
 def test_clients_that_leave_cost_nothing(client: Client, store):
-    import socket
-
     make_model(store, "left", HANDLERS["moody"], config={"minWorkers": 1, "maxWorkers": 1})
     client.register("left.mar")
     address = client.server.addresses["inference"]
@@ -194,6 +197,41 @@ def test_handlers_may_be_async(client: Client, store):
     assert client.register("waits.mar").status == 200
     assert [client.predict("waits", b"").body for _ in range(3)] == [b"1", b"2", b"3"]
     client.manage("DELETE", "/models/waits")
+
+
+def test_packages_of_a_model_do_not_go_to_the_store(start, store, tmp_path):
+    """A package on disk stands for one from an index: nothing is fetched."""
+    pytest.importorskip("pip", reason="packages are installed with pip")
+    package = tmp_path / "package"
+    (package / "only_here").mkdir(parents=True)
+    (package / "only_here" / "__init__.py").write_text("word = 'found'\n")
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n[project]\nname = "only-here"\nversion = "1"\n'
+    )
+    (package / "backend.py").write_text(BACKEND)
+    (tmp_path / "needs.txt").write_text(f"{package}\n")
+    source = "import only_here\n\ndef handle(data, context):\n    return data and [only_here.word] * len(data)\n"
+    make_model(store, "needy", source, requirements_file=str(tmp_path / "needs.txt"), archive_format="no-archive")
+    before = sorted(p.name for p in (store / "needy").rglob("*"))
+    assert start().register("needy").status == 500
+    client = start(install_py_dep_per_model="true")
+    assert client.register("needy").status == 200
+    assert client.predict("needy", b"").body == b"found"
+    assert sorted(p.name for p in (store / "needy").rglob("*") if "__pycache__" not in str(p)) == before
+
+
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config=None, metadata=None):
+    name = "only_here-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.write("only_here/__init__.py")
+        wheel.writestr("only_here-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: only-here\\nVersion: 1\\n")
+        wheel.writestr("only_here-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("only_here-1.dist-info/RECORD", "")
+    return name
+"""
 
 
 def test_several_models_share_a_server_without_mixing(client: Client):
@@ -242,6 +280,56 @@ def test_single_process(store, tmp_path):
         '200 Model "facts" Version: 1.0 registered with 2 initial workers', "True",
         "Failed to start workers for model broken_one version: 1.0",
     ], done.stderr  # fmt: skip
+
+
+SEVERAL = """
+import sys
+from flambeau.serve import server
+from flambeau.serve.models import Registration
+from flambeau.serve.settings import Settings
+
+async def ready(running):
+    for name in ("echo", "stream", "moody"):
+        await running.registry.register(Registration(f"{name}.mar", initial_workers=1))
+    print("ready", flush=True)
+
+settings = Settings({"model_store": sys.argv[1], "inference_address": f"http://127.0.0.1:{sys.argv[2]}", "number_of_front_ends": "3",
+                     "management_address": "http://127.0.0.1:0", "metrics_address": "http://127.0.0.1:0",
+                     "grpc_inference_port": "-1", "disable_token_authorization": "true"}, snapshots=False)
+server.run(settings, ready, console=False)
+"""
+
+
+def test_several_front_ends(store, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEVERAL, str(store), str(port)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "LOG_LOCATION": str(tmp_path), "METRICS_LOCATION": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert any(line == "ready\n" for line in process.stdout)
+
+        def ask(name, body):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            connection.request("POST", f"/predictions/{name}", body)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+        bodies = [bytes([65 + i]) * 30_000 for i in range(24)]
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(lambda body: ask("echo", body), bodies)) == [(200, body) for body in bodies]
+            assert set(pool.map(lambda _: ask("stream", b"x"), range(8))) == {(200, b"part 0 part 1 part 2 end")}
+            assert {s for s, _ in pool.map(lambda _: ask("nobody", b"x"), range(8))} == {404}
+        listening = [
+            line for line in Path("/proc/net/tcp").read_text().splitlines() if f"0100007F:{port:04X} 00000000" in line
+        ]
+        assert len(listening) == 3
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_the_nursery_is_replaced_too(start, store):

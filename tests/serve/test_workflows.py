@@ -8,7 +8,7 @@ import pytest
 
 from flambeau.serve import archiver
 
-from .conftest import Client, dedent, make_model
+from .serving import Client, dedent, make_model
 
 FUNCTIONS = dedent("""
     import json

@@ -166,17 +166,26 @@ def test_intermediate_layers() -> None:
         IntermediateLayerGetter(models.resnet18(), {"layer9": "x"})
 
 
+@pytest.mark.filterwarnings("ignore:NOTE. The nodes obtained")
 def test_feature_extraction_shares_and_restores() -> None:
     model = models.resnet18(num_classes=4)
-    extractor = create_feature_extractor(model, {"layer1": "fine", "layer2.0.relu_1": "coarse"})
-    assert list(extractor.state_dict()) == list(model.state_dict())
+    extractor = create_feature_extractor(model, {"layer1": "fine", "layer2.0.relu_1": "coarse", "flatten": "flat"})
+    kept = {k: v for k, v in model.state_dict().items() if not k.startswith("fc.")}  # behind the last node that is wanted
+    assert list(extractor.state_dict()) == list(kept)
+    assert all(flambeau.equal(v, kept[k]) for k, v in extractor.state_dict().items())
     out = extractor(flambeau.rand(2, 3, 32, 32))
-    assert {k: tuple(v.shape) for k, v in out.items()} == {"fine": (2, 64, 8, 8), "coarse": (2, 128, 4, 4)}
-    assert tuple(model(flambeau.rand(2, 3, 32, 32)).shape) == (2, 4)  # no hook stays behind
+    assert {k: tuple(v.shape) for k, v in out.items()} == {
+        "fine": (2, 64, 8, 8),
+        "coarse": (2, 128, 4, 4),
+        "flat": (2, 512),
+    }
+    assert tuple(model(flambeau.rand(2, 3, 32, 32)).shape) == (2, 4)  # nothing stays behind
+    assert model.training
     extractor.eval()
-    assert not model.layer1.training
+    assert not model.layer1[0].conv1.training
+    assert "layer1.0.add" in get_graph_node_names(model)[1]
     with pytest.raises(ValueError, match="not present"):
-        create_feature_extractor(model, ["flatten"])
+        create_feature_extractor(model, ["layer9"])
     with pytest.raises(ValueError, match="Either"):
         create_feature_extractor(model)
 
@@ -199,8 +208,7 @@ def test_features_are_torchvisions() -> None:
     assert set(a) == set(b)
     for name in nodes:
         _close(a[name], b[name], 1e-5, name)
-    traced = extraction.get_graph_node_names(theirs)[1]
-    assert set(get_graph_node_names(ours)[1]) <= set(traced)
+    assert get_graph_node_names(ours) == extraction.get_graph_node_names(theirs)
 
 
 @pytest.mark.parametrize(

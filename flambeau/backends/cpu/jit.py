@@ -21,6 +21,7 @@ from typing import Any
 from ...core.allocator import make_sure_of
 from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
+from ...kernels.ir_check import verify
 from . import image, native_call, object_loader, team, threads
 
 
@@ -86,7 +87,9 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
     if stored is not None:
         stats.loaded += 1
         return _place(*_unpack(stored))
-    kernel = complex_nests.split(source if isinstance(source, ir.Kernel) else source())
+    kernel = source if isinstance(source, ir.Kernel) else source()
+    verify(kernel)
+    kernel = complex_nests.split(kernel)
     signature = "".join("p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params)
     code = _build(emit_llvm.emit(kernel), kernel.name)
     cache.write(name, _pack(signature, code))

@@ -50,12 +50,14 @@ def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bia
 
 
 @rule("internal.group_norm_apply")
-def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, *settings: Any) -> Any:
     if level.owns(weight) or level.owns(bias):
         with level:
-            plain, *statistics = function(input, None, None, groups, eps)
-            return (_affine(plain, weight, bias, (-1, *(1,) * (len(input.shape) - 2))), *statistics)
-    return level.wrap(unfolded(level, function(level.front(input).flatten(0, 1), weight, bias, groups, eps)))
+            result = function(input, None, None, *settings)
+            plain, *statistics = result if isinstance(result, tuple) else (result,)
+            scaled = _affine(plain, weight, bias, (-1, *(1,) * (len(input.shape) - 2)))
+            return (scaled, *statistics) if statistics else scaled
+    return level.wrap(unfolded(level, function(level.front(input).flatten(0, 1), weight, bias, *settings)))
 
 
 def _refuse_shared_statistics(level: Level, input: Tensor, statistics: Any) -> None:

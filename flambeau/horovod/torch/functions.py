@@ -31,6 +31,12 @@ def broadcast_optimizer_state(
     """An optimizer's state and settings of one process to all."""
     if type(optimizer).__name__ == "LBFGS":
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = parameter.detach().new_zeros(
+                    parameter.shape
+                )  # as after a step, which Horovod makes here
     own = optimizer.state_dict()
     told = broadcast_object(own, root_rank, process_set=process_set)
     if state.rank() != root_rank:
@@ -49,12 +55,10 @@ def broadcast_object(
     obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """An object of one process, on all."""
-    label = name or type(obj).__name__ if name else None
-    mine = _as_tensor(obj if state.rank() == root_rank else None)
-    parts = allgather_object(mine.numpy().tobytes() if state.rank() == root_rank else None, label, process_set)
+    data = pickle.dumps(obj) if state.rank() == root_rank else None
+    parts = allgather_object(data, name, process_set)
     ranks = process_set.ranks or list(range(state.size()))
-    data = parts[ranks.index(root_rank)]
-    return obj if state.rank() == root_rank else pickle.loads(data)
+    return obj if state.rank() == root_rank else pickle.loads(parts[ranks.index(root_rank)])
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list:

@@ -146,6 +146,7 @@ class Negotiator:
     def _all_joined(self) -> None:
         last, self._joined = self._joined[-1], []
         with self._changed:
+            self._counts.clear()  # ranks that joined earlier have named fewer operations
             request, self._joining = self._joining, None
             if request is not None:
                 self._pending.pop(request.name, None)

@@ -228,7 +228,7 @@ class _Allgather(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple:
-        totals = grouped_allreduce([g.contiguous() for g in gradients], op=Sum, process_set=ctx.process_set)
+        totals = grouped_allreduce([g.contiguous() for g in gradients], op=Average, process_set=ctx.process_set)
         rank = ctx.process_set.rank()
         parts = []
         for total, sizes, shape in zip(totals, ctx.sizes, ctx.shapes):
@@ -395,9 +395,7 @@ class _Reducescatter(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple:
         op, process_set, pre, post = ctx.settings
-        factor = pre * post * (1.0 if op == Sum else 1.0 / process_set.size())
-        if op == Sum:
-            factor = pre * post
+        factor = pre * post * (process_set.size() if op == Sum else 1)
         wide = grouped_allgather([(g * factor).contiguous() for g in gradients], process_set=process_set)
         return None, None, *wide
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,8 +89,7 @@ class _Distributed:
         if gradient.is_sparse:
             if not self._sparse_as_dense:
                 return operations.sparse_allreduce_async(gradient.detach(), name, self._op, self.process_set), None
-            gradient = gradient.to_dense()
-            parameter.grad = gradient
+            gradient = gradient.to_dense()  # `synchronize` makes it sparse again
         small, context = self._compression.compress(gradient.detach().contiguous())
         op, pre, post = self._factors()
         return operations.allreduce_async(small, None, name, op, pre, post, self.process_set), context
@@ -108,8 +108,11 @@ class _Distributed:
             if callable(handle):
                 parameter.grad = handle()
             else:
-                average = operations.synchronize(handle)
-                parameter.grad.detach().copy_(self._compression.decompress(average, context))  # type: ignore[union-attr]
+                average = self._compression.decompress(operations.synchronize(handle), context)
+                if parameter.grad.is_sparse:  # type: ignore[union-attr]
+                    parameter.grad = average.to_sparse(parameter.grad.sparse_dim())  # type: ignore[union-attr]
+                else:
+                    parameter.grad.detach().copy_(average)  # type: ignore[union-attr]
             self._left[parameter] = self._passes
         self._handles.clear()
         self._synchronized = True
@@ -125,6 +128,12 @@ class _Distributed:
 
     def step(self, closure: Any = None) -> Any:
         if self._should_synchronize:
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize():"
+                    " gradients are averaged a second time.",
+                    stacklevel=2,
+                )
             self.synchronize()
         self._synchronized = False
         return super().step(closure)  # type: ignore[misc]

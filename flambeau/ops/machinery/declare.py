@@ -163,6 +163,7 @@ def declare_primitive(
     saves: tuple[str, ...] = (),
     returns: Callable | None = None,
     runs_empty: bool = False,
+    shortcut: Callable | None = None,
     keeps: dict[str, int] | None = None,
     planned: bool = False,
     **declared: Any,
@@ -171,12 +172,13 @@ def declare_primitive(
 
     `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
     and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
-    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` those that are
+    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
     returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
-    results without elements, unless it `runs_empty`. The rule of an operator that is `planned` gives (shape, dtype, device, strides
-    or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an operator
-    that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` return its results.
-    `declared` are faces (see `_declare`) and other fields of the record."""
+    results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
+    or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
+    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
+    operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
+    its results. `declared` are faces (see `_declare`) and other fields of the record."""
     impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     impl.saved_as_input = impl.saved_as_input or quirks.saved_as_input
@@ -186,7 +188,7 @@ def declare_primitive(
         if planned:
             impl.fn = planned_result(face.op, layout)
         else:
-            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
     elif face.op.writes:
         impl.fn = changed_argument(face.op, runs_empty)
     elif face.op.reads_values:
@@ -206,12 +208,13 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 internal: Any = takes_options(declare_internal)
 
 
-def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> Any:
+def declare_effect(fn: Callable, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
     """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
-    its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
+    its signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without
+    elements unless it `runs_empty`. Returns its first argument."""
     op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
     op.writes = (next(iter(op.arguments)),)
-    op.function = face = watched_change(op)
+    op.function = face = watched_change(op, runs_empty)
     face.on = op.on
     face.__doc__ = fn.__doc__
     return register(op).function

@@ -19,11 +19,12 @@ from .record import Op
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """
 def compute({signature}):
+    {shortcut}
     described = layout({arguments})
     if type(described) is not tuple:
         return several(described, {arguments})
     where = described[2]
-    out = new(*described)
+    out = empty(*described) if len(described) == 3 else new(*described)
     kernel = kernel_on(where.type)
     if kernel is None:
         kernel = kernel_for(op, where)
@@ -35,15 +36,23 @@ def compute({signature}):
     return out
 """
 
+_SHORTCUT = """
+    found = known({arguments})
+    if found is not None:
+        return found
+"""
+
 _SEVERAL = """
 def several(described, {signature}):
     where = described[0][2]
-    results = [new(*one) for one in described]
-    kernel = kernel_for(op, where)
+    results = [empty(*one) if len(one) == 3 else new(*one) for one in described]
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
     if kernel is not None and ({any_runs}):
         {checks}
         kernel(results, {arguments})
-    return finish(results)
+    return {finished}
 """
 
 _PLANNED = """
@@ -90,46 +99,48 @@ _MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
 _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
 
 
-def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
+def new_results(
+    op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
+) -> Callable:
     """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
-    also reads those that it `keeps`, by their positions."""
-    names, keeps = op.impl.saves, op.impl.keeps
-
-    def finish(results: list[Tensor]) -> Any:
-        public = results[: len(results) - hidden] if hidden else results
-        if returns is not None:
-            result = returns(public)
-        else:
-            result = public[0] if len(public) == 1 else tuple(public)
-        if keeps:
-            return Saved(result, **{name: results[i] for name, i in keeps.items()})
-        return Saved(result, **dict(zip(names, results[len(results) - hidden :]))) if hidden else result
-
-    runs = {
+    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
+    public = f"results[:-{hidden}]" if hidden else "results"
+    finished = f"results[0] if len(results) == {hidden + 1} else tuple({public})"
+    if returns is not None:
+        finished = f"returns({public})"
+    kept = [f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
+    kept += [f"{name}=results[{position}]" for name, position in op.impl.keeps.items()]
+    if kept:
+        finished = f"Saved({finished}, {', '.join(kept)})"
+    texts = {
+        "finished": finished,
         "runs": "True" if runs_empty else "0 not in out.shape",
-        "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+        "any_runs": "True"
+        if runs_empty
+        else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
+        "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
     }
-    return _written(op, _SEVERAL + _ONE, runs, layout=layout, finish=finish)
+    return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
 
 
-def changed_argument(op: Op, runs_empty: bool) -> Callable:
+def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
     """The function that computes a primitive into its first argument."""
     return _written(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)})
 
 
-def _runs(op: Op, runs_empty: bool) -> str:
-    return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
-
-
-def watched_change(op: Op) -> Any:
+def watched_change(op: Op, runs_empty: bool = False) -> Any:
     """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
-    texts = {"test": test, "runs": _runs(op, False)}
+    texts = {"test": test, "runs": _runs(op, runs_empty)}
     face: Any = _written(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept)
-    face.op, face._unwatched = op, changed_argument(op, False)
+    face.op, face._unwatched = op, changed_argument(op, runs_empty)
     face.__name__ = face.__qualname__ = op.name
     return face
+
+
+def _runs(op: Op, runs_empty: bool) -> str:
+    return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
 
 
 def found_results(op: Op) -> Callable:
@@ -150,25 +161,22 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
     margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
-        names,
-        op=op,
-        new=new,
-        empty=empty,
-        empty_strided=empty_strided,
-        kernel_for=kernel_for,
-        kernel_on=op.kernels.get,
-        refuse=_refuse,
-        look_into=_look_into,
-    )
+        names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
+        look_into=_look_into, empty_strided=empty_strided,
+    )  # fmt: skip
     source = template.format(
         signature=_signature(parameters),
-        arguments=", ".join(_passed(p) for p in parameters),
+        arguments=_arguments(op),
         first=parameters[0].name if parameters else "",
         checks=f"\n{margin}".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
     return space["compute"]
+
+
+def _arguments(op: Op) -> str:
+    return ", ".join(_passed(p) for p in op.arguments.values())
 
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
@@ -212,10 +220,13 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     """The kernel that computes an operator on a device; None where there is nothing to compute."""
     kind = where.type
     kernel = op.kernels.get(kind)
-    if kernel is not None or kind == "meta":
+    if kernel is None and kind == "meta":
+        return None
+    if kernel is None and "any" in op.kernels and (where is cpu or backend_of(where).compiles):
+        kernel = op.kernels["any"]
+    if kernel is not None:
+        op.chosen[kind] = kernel
         return kernel
-    if "any" in op.kernels and (where is cpu or backend_of(where).compiles):
-        return op.kernels["any"]
     known = ", ".join(sorted(op.kernels)) or "none"
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"

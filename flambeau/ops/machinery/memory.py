@@ -87,3 +87,8 @@ def recording(x: Tensor) -> bool:
 def is_computed(x: Tensor) -> bool:
     """Whether there is memory to work on: not on the meta device."""
     return x.device is cpu
+
+
+def values_on_host(x: Tensor) -> Any:
+    """The values as an array in the host's memory, for reading at once: operators that call this read values."""
+    return (x if x.device is cpu else x.cpu())._array()  # type: ignore[attr-defined]

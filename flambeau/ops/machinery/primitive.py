@@ -60,13 +60,14 @@ def unknown_derivative(name: str) -> Callable:
 class Primitive:
     """A native operator with its derivative rules."""
 
-    def __init__(self, fn: Callable, grads: dict, label: str | None, view: bool = False, multi_view: bool = False):
+    def __init__(self, fn: Callable, grads: dict, label: Any, view: bool = False, multi_view: bool = False):
         self.fn = fn
         self.name = fn.__name__
         self.view = view
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
         self.saves: tuple[str, ...] = ()
+        self.keeps: dict[str, int] = {}
         self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         self.node_class: Any = None
         self.known_needs: dict[tuple, Needs] = {}

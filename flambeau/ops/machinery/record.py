@@ -51,6 +51,7 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
+    chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
@@ -86,6 +87,7 @@ class Op:
             if device_type in self.kernels:
                 raise ValueError(f"operator '{self.name}' has two kernels for {device_type}")
             self.kernels[device_type] = kernel
+            self.chosen.clear()
             return kernel
 
         return declare

@@ -32,8 +32,8 @@ from ...core.graph import (
 )
 from ...core.layout import expand_strides, wrap_dim
 from ...core.size import Size, make_size
-from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, contiguous_strides, numel_of
+from ...core.storage import UntypedStorage, move_bytes
+from ...core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
 from ...core.typenames import type_name
 from ...expr import Expr, arg, as_expr, const, substitute
 from ...expr.node import cast
@@ -185,10 +185,19 @@ class ReductionPlan:
             self.fn(self.geometry, out._storage.ptr, *values)
         elif self.reference is not None and self.nbytes:
             root, combine, final, in_dtypes, acc, shape = self.reference
-            arrays = [np.broadcast_to(x._array(), shape) if isinstance(x, Tensor) else np.asarray(x) for x in operands]
+            nothing = 0 in shape  # then there is no memory to look at, wherever it would be
+            arrays = [
+                np.asarray(x)
+                if not isinstance(x, Tensor)
+                else np.empty(shape, x.dtype.numpy)
+                if nothing
+                else np.broadcast_to(x._array(), shape)
+                for x in operands
+            ]
             axes = self.dims if shape else None
             result = emit_numpy.reduce(root, combine, final, arrays, in_dtypes, self.dtype, acc, axes)
-            out._array()[...] = result.reshape(out.shape)
+            made = copy_of_array(result, self.dtype)
+            move_bytes(out._storage.ptr, out.device, made._storage.ptr, made.device, self.nbytes)
 
 
 class Reduction:
@@ -264,7 +273,7 @@ class Reduction:
             return _intercept(
                 self.several.op, self.several, (*operands,), {"dim": dim, "keepdim": keepdim, "requested": requested}
             )
-        return self._over(*operands, dim=dim, keepdim=keepdim, requested=requested)
+        return self._reduce_together(operands, dim, keepdim, requested)
 
     @functools.cached_property
     def several(self) -> PrivateCall:
@@ -274,6 +283,9 @@ class Reduction:
         return op.function
 
     def _over(self, *operands: Any, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
+        return self._reduce_together(operands, dim, keepdim, requested)
+
+    def _reduce_together(self, operands: tuple, dim: Any, keepdim: bool, requested: dtype | None) -> Tensor:
         described = tuple([(x.dtype, x.shape, x._strides) if isinstance(x, Tensor) else type(x) for x in operands])
         plan = self.plans.get((described, dim, keepdim, requested, operands[0].device))
         if plan is None:

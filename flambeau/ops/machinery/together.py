@@ -1,4 +1,4 @@
-"""Gradients that one backward step computes together: where one can be differentiated again, all can."""
+"""Gradients that one backward step computes together: those that are wanted; where one can be differentiated again, all can."""
 
 from __future__ import annotations
 
@@ -20,3 +20,9 @@ def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
 def together(*parts: Any) -> tuple[Any, ...]:
     """The same tensors as outputs of one node, as PyTorch's fused backward functions return them."""
     return tuple(_tied(list(parts)))
+
+
+def in_place_of(wanted: tuple[bool, ...], found: Any) -> list[Any]:
+    """Results of an operator that computes only what is wanted, with None where nothing is."""
+    results = iter(found)
+    return [next(results) if flag else None for flag in wanted]

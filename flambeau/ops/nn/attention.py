@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...backends.cuda import attention_kernels
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.layout import broadcast_two, expand_strides
-from ...core.size import make_size
-from ...core.tensor import Tensor, empty, empty_strided, numel_of
+from ...core.settings import attention_kernels
+from ...core.tensor import Tensor, numel_of
 from ...kernels.library import attention as kernels
 from ...kernels.library import flash_attention as flash
 from ..machinery.arguments import need_tensors
@@ -20,29 +18,33 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
 from ..machinery.plan import NATIVE
-from ..machinery.primitive import Saved
-from .dropout import dropped
+from .dropout import dropout
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
 
 
+def _like_weights(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> tuple:
+    return weights.shape, weights.dtype, weights.device
+
+
 @internal(
+    layout=_like_weights,
     grads={
         "grad": lambda v, weights, scale, causal: attention_weights_backward(v, weights, scale, causal),
         "weights": lambda v, grad, weights, scale: (
             (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
         ),
-    }
+    },
 )
 def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
-    grad_scores = empty(weights.shape, weights.dtype, weights.device)
+    """The gradient of attention_weights with respect to the scores."""
+
+
+@attention_weights_backward.on("any")
+def _(out: Tensor, grad: Tensor, weights: Tensor, scale: float, causal: bool) -> None:
     length, n = weights.shape[-2:]
-    if weights.device is cpu and numel_of(weights.shape):
-        rows = numel_of(weights.shape[:-1])
-        kernels.attention_weights_backward(
-            grad_scores, dense(grad), dense(weights), scale, rows, length, n, causal=causal
-        )
-    return grad_scores
+    rows = numel_of(weights.shape[:-1])
+    kernels.attention_weights_backward(out, dense(grad), dense(weights), scale, rows, length, n, causal=causal)
 
 
 def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:
@@ -53,12 +55,17 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
     return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)  # type: ignore[attr-defined]
 
 
-@internal(grads={"scores": _scores_grad, "mask": _mask_grad}, label="SafeSoftmaxBackward0")
-def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> Tensor:
+@internal(
+    layout=lambda scores, mask, scale, causal: (scores.shape, scores.dtype, scores.device),
+    grads={"scores": _scores_grad, "mask": _mask_grad},
+    label="SafeSoftmaxBackward0",
+)
+def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
-    out = empty(scores.shape, scores.dtype, scores.device)
-    if scores.device is not cpu or not numel_of(scores.shape):
-        return out
+
+
+@attention_weights.on("any")
+def _(out: Tensor, scores: Tensor, mask: Any, scale: float, causal: bool) -> None:
     length, n = scores.shape[-2:]
     lead = scores.shape[:-2]
     # Up to two batch dimensions keep their own step in the mask; more are folded by copying it.
@@ -72,7 +79,6 @@ def attention_weights(scores: Tensor, mask: Any, scale: float, causal: bool) -> 
     kernels.attention_weights(
         out, dense(scores), mask, scale, batch, heads, length, n, *steps, causal=causal
     )  # fmt: skip
-    return out
 
 
 # -- all in one kernel ----------------------------------------------------------------------------------------------------
@@ -89,14 +95,14 @@ def _rows(t: Any) -> Any:
     return t if t._strides[-1] == 1 or t.shape[-1] == 1 else dense(t)
 
 
-def _new_like(like: Tensor, features: int) -> Tensor:
-    """A new (batch, heads, rows, features) tensor whose heads and rows lie in memory in the order of like's: where
-    queries are a transposed view, concatenating the heads of the result moves nothing."""
+def _layout(like: Tensor, features: int) -> tuple:
+    """A (batch, heads, rows, features) result whose heads and rows lie in memory in the order of like's: where queries are a
+    transposed view, concatenating the heads of the result moves nothing."""
     batch, heads, rows, _ = like.shape
-    shape = make_size((batch, heads, rows, features))
+    shape = (batch, heads, rows, features)
     if like._strides[1] >= like._strides[2]:
-        return empty(shape, like.dtype, like.device)
-    return empty_strided(shape, (rows * heads * features, features, heads * features, 1), like.dtype, like.device)
+        return shape, like.dtype, like.device
+    return shape, like.dtype, like.device, (rows * heads * features, features, heads * features, 1)
 
 
 def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
@@ -116,16 +122,43 @@ def _flash_gradients(
 ) -> tuple:
     if grad_mode.enabled:  # a graph of the gradient is wanted: make it of operators
         return _plain_gradients(g, query, key, value, mask, scale, causal)
+    return flash_gradients(g, out, logs, query, key, value, mask, scale, causal)
+
+
+def _gradients_layout(
+    g: Tensor, out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor, *settings: Any
+) -> list:
+    return [_layout(t, t.shape[3]) for t in (query, key, value)]
+
+
+@internal(layout=_gradients_layout)
+def flash_gradients(
+    g: Tensor,
+    out: Tensor,
+    logs: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    causal: bool,
+) -> tuple:
+    """The gradients of flash_attention with respect to query, key and value."""
+
+
+@flash_gradients.on("cpu")
+def _(
+    grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, mask: Any, scale: float,
+    causal: bool,
+) -> None:  # fmt: skip
     g, q, k, v, out = (_rows(t) for t in (g, query, key, value, out))
-    batch, heads, length, dim = q.shape
+    batch, heads, length, _ = q.shape
     shared, source = k.shape[1:3]
-    grads = (_new_like(query, dim), _new_like(key, dim), _new_like(value, v.shape[3]))
     steps = [s for t in (*grads, g, out, q, k, v) for s in _steps(t)]
     flash.flash_backward(
         *grads, g, out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
         *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
     )  # fmt: skip
-    return grads
 
 
 def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> tuple:
@@ -142,24 +175,38 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     return slopes.matmul(keys), grad_key, grad_value  # type: ignore[attr-defined]
 
 
-@internal(grads={("query", "key", "value"): _flash_gradients}, label="ScaledDotProductFlashAttentionForCpuBackward0")
-def flash_attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Saved:
+def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> list:
+    return [_layout(query, value.shape[3]), (query.shape[:3], query.dtype, query.device)]
+
+
+@internal(
+    layout=_flash_layout,
+    saves=("logs",),
+    grads={("query", "key", "value"): _flash_gradients},
+    label="ScaledDotProductFlashAttentionForCpuBackward0",
+)
+def flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
+) -> Tensor:
     """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
+
+
+@flash_attention.on("cpu")
+def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
     q, k, v = (_rows(t) for t in (query, key, value))
     batch, heads, length, _ = q.shape
     shared, source = k.shape[1:3]
-    out = _new_like(query, v.shape[3])
-    logs = empty(make_size((batch, heads, length)), q.dtype, q.device)
-    steps = [s for t in (out, q, k, v) for s in _steps(t)]
+    steps = [s for t in (out[0], q, k, v) for s in _steps(t)]
     flash.flash_forward(
-        out, logs, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
+        *out, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
         *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
     )  # fmt: skip
-    return Saved(out, logs=logs)
 
 
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
-    if not NATIVE or query.device is not cpu or query.dtype not in (dt.float32, dt.float64):
+    if not NATIVE or query.dtype not in (dt.float32, dt.float64):
+        return False
+    if query.device.type not in flash_attention.op.kernels and query.device.type != "meta":
         return False
     shapes = (query.shape, key.shape, value.shape)
     if any(len(s) != 4 or 0 in s for s in shapes) or max(query.shape[3], value.shape[3]) > _WIDEST:
@@ -257,7 +304,7 @@ def scaled_dot_product_attention(
             key, value = (_repeated_heads(t, query.shape[-3] // t.shape[-3]) for t in (key, value))
         weights = attention_probabilities(query, key, attn_mask, factor, is_causal)
         if dropout_p > 0:
-            weights = dropped(weights, dropout_p, True, False, False)
+            weights = dropout(weights, dropout_p, True)
         result = weights.matmul(value)  # type: ignore[attr-defined]
     return result if wide is given else result.to(given)
 

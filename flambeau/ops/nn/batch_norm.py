@@ -9,10 +9,12 @@ from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import batch_norm as kernels
+from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
-from ..machinery.memory import bare, is_computed, is_last, new_like, without_gaps
-from ..machinery.together import together
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
+from ..machinery.together import in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
 _FUNCTIONAL = ("nn.functional",)
@@ -20,7 +22,7 @@ _FUNCTIONAL = ("nn.functional",)
 
 def _packed(t: Any) -> Any:
     """An optional parameter as kernels read it."""
-    return None if t is None else bare(t)
+    return t if t is None or t._contig else bare(t)
 
 
 # -- the recorded operator ------------------------------------------------------------------------------------------------
@@ -44,7 +46,7 @@ def _columns(x: Tensor) -> tuple[int, int, int]:
 def _in_format(t: Tensor, like: Tensor) -> Tensor:
     """t laid out as `like` is."""
     if t._strides == like._strides:
-        return t._bare_alias()
+        return t
     return new_like(like, t.shape, t.dtype).copy_(t._bare_alias())
 
 
@@ -58,30 +60,55 @@ def _backward(
     training: bool,
     eps: float,
     needs: dict,
-) -> tuple:
+) -> Any:
     if grad_mode.enabled:
         return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
-    input, kept = without_gaps(input), mean.dtype
+    wanted = (needs["input"], needs["weight"], needs["bias"])
+    return in_place_of(wanted, batch_norm_grads(g, input, weight, mean, rstd, training, wanted))
+
+
+def _grads_layout(
+    g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+) -> list:
+    layouts = [layout_like(input)] if wanted[0] else []
+    d = input.dtype if weight is None else weight.dtype
+    return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
+
+
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+def batch_norm_grads(
+    g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+) -> tuple:
+    """The gradients of `normalised` with respect to input, weight and bias, as far as wanted."""
+
+
+@batch_norm_grads.on("any")
+def _(
+    out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+) -> None:
+    if 0 in input.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    input, kept, where = without_gaps(input), mean.dtype, mean.device
     channels = input.shape[1]
-    dw, db = empty((channels,), kept), empty((channels,), kept)
-    dx = new_like(input, input.shape) if needs["input"] else None
-    if not is_computed(input):
-        pass
-    elif input.numel() == 0:
-        dx, dw, db = None if dx is None else dx.zero_(), dw.zero_(), db.zero_()
-    elif _has_columns(input):
+    dx, *results = in_place_of(wanted, out)
+    # The kernel sums in a wide dtype.
+    dw, db = (t if t is not None and t.dtype is kept else empty((channels,), kept, where) for t in results)
+    if _has_columns(input):
         rows, _, chunks = _columns(input)
-        partial, factors = empty((chunks, 2, channels), kept), empty((3, channels), kept)
+        partial, factors = empty((chunks, 2, channels), kept, where), empty((3, channels), kept, where)
         kernels.backward_columns(
-            dx, dw, db, partial, factors, _in_format(g, input), input._bare_alias(), mean, rstd, _packed(weight),
+            dx, dw, db, partial, factors, _in_format(g, input), input, mean, rstd, _packed(weight),
             rows, channels, chunks, training=training,
         )  # fmt: skip
     else:
         kernels.backward_planes(
-            dx, dw, db, bare(g), bare(input), mean, rstd, _packed(weight), *_planes(input), training=training
+            dx, dw, db, dense(g), dense(input), mean, rstd, _packed(weight), *_planes(input), training=training
         )
-    narrow = input.dtype if weight is None else weight.dtype
-    return dx, dw.to(narrow) if needs["weight"] else None, db.to(narrow) if needs["bias"] else None
+    for narrow, wide in zip(results, (dw, db)):
+        if narrow is not None and narrow is not wide:
+            raw_copy(narrow, wide)
 
 
 def _composed(
@@ -104,28 +131,38 @@ def _composed(
     return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
 
 
-@internal(grads={("input", "weight", "bias"): _backward}, label="NativeBatchNormBackward0")
+@internal(
+    layout=lambda input, *_: layout_like(input),
+    writes=("mean", "rstd", "running_mean", "running_var"),
+    grads={("input", "weight", "bias"): _backward},
+    label="NativeBatchNormBackward0",
+)
 def normalised(
     input: Tensor,
-    weight: Any,
-    bias: Any,
+    weight: Tensor | None,
+    bias: Tensor | None,
     mean: Tensor,
     rstd: Tensor,
-    running: tuple[Any, Any],
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
 ) -> Tensor:
     """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones follow;
     in evaluation `mean` is given."""
+
+
+@normalised.on("any")
+def _(
+    out: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, running_mean: Any, running_var: Any,
+    training: bool, momentum: float, eps: float,
+) -> None:  # fmt: skip
     input = without_gaps(input)
-    out = new_like(input, input.shape)
-    if is_computed(input) and input.numel():
-        if training:
-            _train(out, mean, rstd, input, weight, bias, running, momentum, eps)
-        else:
-            _evaluate(out, mean, rstd, input, weight, bias, running[1], eps)
-    return out
+    if training:
+        _train(out, mean, rstd, input, weight, bias, (running_mean, running_var), momentum, eps)
+    else:
+        _evaluate(out, mean, rstd, input, weight, bias, running_var, eps)
 
 
 def _train(
@@ -142,12 +179,12 @@ def _train(
     parameters = (_packed(weight), _packed(bias), *map(_packed, running))
     if _has_columns(input):
         rows, channels, chunks = _columns(input)
-        partial, factors = empty((chunks, 2, channels), mean.dtype), empty((2, channels), mean.dtype)
+        partial, factors = (empty((*s, channels), mean.dtype, mean.device) for s in ((chunks, 2), (2,)))
         kernels.normalise_columns(
-            out, mean, rstd, partial, factors, input._bare_alias(), *parameters, rows, channels, chunks, momentum, eps
+            out, mean, rstd, partial, factors, input, *parameters, rows, channels, chunks, momentum, eps
         )
     else:
-        kernels.normalise_planes(out, mean, rstd, bare(input), *parameters, *_planes(input), momentum, eps)
+        kernels.normalise_planes(out, mean, rstd, dense(input), *parameters, *_planes(input), momentum, eps)
     for statistics, written in zip(running, parameters[2:]):
         if statistics is not None:
             if written._storage is not statistics._storage:
@@ -160,12 +197,12 @@ def _evaluate(
 ) -> None:
     if _has_columns(input):
         rows, channels, _ = _columns(input)
-        factors = empty((2, channels), rstd.dtype)
+        factors = empty((2, channels), rstd.dtype, rstd.device)
         kernels.apply_columns(
             out,
             rstd,
             factors,
-            input._bare_alias(),
+            input,
             mean,
             _packed(var),
             _packed(weight),
@@ -176,7 +213,7 @@ def _evaluate(
         )
     else:
         kernels.apply_planes(
-            out, rstd, bare(input), mean, _packed(var), _packed(weight), _packed(bias), *_planes(input), eps
+            out, rstd, dense(input), mean, _packed(var), _packed(weight), _packed(bias), *_planes(input), eps
         )
 
 
@@ -225,7 +262,7 @@ def _batch_norm(
         mean.zero_()
         rstd.fill_(eps**-0.5 if eps > 0 else math.inf)
     running = (running_mean, running_var)
-    out = normalised(input, weight, bias, mean, rstd, running, bool(training), float(momentum), float(eps))
+    out = normalised(input, weight, bias, mean, rstd, *running, bool(training), float(momentum), float(eps))
     return out, mean, rstd
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core import dtype as dt
 from ...core.caching import remember
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
-from ...core.size import make_size
-from ...core.tensor import Tensor, empty, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
 from ..linalg.matmul import linear
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.memory import dense
-from ..machinery.primitive import Saved
 from .loss_arguments import read_reduction
 from .softmax import softmax_backward
 
@@ -38,21 +35,30 @@ def _target_shape(input: Tensor) -> tuple[int, ...]:
     return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
 
 
-def _result(input: Tensor, reduction: str) -> Tensor:
-    return empty(make_size(_target_shape(input) if reduction == "none" else ()), input.dtype, input.device)
+def _loss_layouts(input: Tensor, reduction: str) -> list[tuple]:
+    """The loss, and the statistics that kernels keep."""
+    outer, _, inner = _layout(input)
+    shape = _target_shape(input) if reduction == "none" else ()
+    stats = (3 * outer * inner + kernels.TOTALS,)
+    return [(shape, input.dtype, input.device), (stats, opmath(input.dtype), input.device)]
 
 
 def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
     """Raise if the kernel met a target that is no class."""
     place = stats._storage.ptr + (stats.shape[0] - 1) * stats.dtype.itemsize
     if _SMALL_NUMBER[stats.dtype].from_address(place).value:
-        values = target._array()
-        bad = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
-        raise IndexError(f"Target {bad.flat[0]} is out of bounds.")
+        _refuse_targets(target, classes, ignore_index)
 
 
-def _statistics(input: Tensor, count: int) -> Tensor:
-    return empty(make_size((3 * count + kernels.TOTALS,)), opmath(input.dtype), input.device)
+def _refuse_targets(target: Tensor, classes: int, ignore_index: int) -> NoReturn:
+    values = target._array()
+    bad = values[((values < 0) | (values >= classes)) & (values != ignore_index)]
+    raise IndexError(f"Target {bad.flat[0]} is out of bounds.")
+
+
+def _check_targets_there(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
+    """The same on a device whose memory the host does not see."""
+    _check_targets(stats.cpu(), target.cpu(), classes, ignore_index)
 
 
 # -- cross entropy with class indices -----------------------------------------------------------------------------------
@@ -95,27 +101,32 @@ def _shares(
 
 
 @internal(
+    layout=lambda grad, soft, *_: (soft.shape, soft.dtype, soft.device),
     grads={
         ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
             v, grad, soft, target, weight, reduction, ignore_index, smoothing
         )
-    }
+    },
 )
 def cross_entropy_backward(
     grad: Tensor,
     soft: Tensor,
     target: Tensor,
-    weight: Any,
+    weight: Tensor | None,
     stats: Tensor,
     reduction: str,
     ignore_index: int,
     smoothing: float,
 ) -> Tensor:
     """The gradient with respect to the scores, from the probabilities and statistics the forward kernel kept."""
-    grad_input = empty(soft.shape, soft.dtype, soft.device)
+
+
+@cross_entropy_backward.on("any")
+def _(
+    grad_input: Tensor, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str,
+    ignore_index: int, smoothing: float,
+) -> None:  # fmt: skip
     outer, n, inner = _layout(soft)
-    if soft.device is not cpu or not outer * n * inner:
-        return grad_input
     p, g, t = dense(soft), dense(grad), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
@@ -127,7 +138,6 @@ def cross_entropy_backward(
         kernels.cross_entropy_backward_columns(
             grad_input, g, stats, p, t, w, outer, n, inner, ignore_index, float(smoothing), **options
         )
-    return grad_input
 
 
 def _indices_gradient(
@@ -151,18 +161,56 @@ def _indices_gradient(
     return other if share is None else share + other
 
 
-@internal(grads={"input": _indices_gradient}, label="NllLossBackward0")
-def cross_entropy_indices(
+def _indices_layout(
     input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, kept: bool
-) -> Any:
+) -> list:
+    return [*_loss_layouts(input, reduction), (input.shape if kept else (0,), input.dtype, input.device)]
+
+
+@internal(
+    layout=_indices_layout,
+    saves=("stats", "hidden"),
+    grads={"input": _indices_gradient},
+    label="NllLossBackward0",
+    runs_empty=True,
+)
+def cross_entropy_indices(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+    kept: bool,
+) -> Tensor:
     """Softmax and negative log-likelihood in one pass over the scores. With `kept` the probabilities are for the backward
     pass, which reads them and not the scores: those may be overwritten."""
-    loss = _result(input, reduction)
+
+
+@cross_entropy_indices.on("cpu")
+def _(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
+    kept: bool,
+) -> None:  # fmt: skip
+    _run_indices(out, input, target, weight, reduction, ignore_index, smoothing, kept)
+    _check_targets(out[1], target, _layout(input)[1], ignore_index)
+
+
+@cross_entropy_indices.on("any")
+def _(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
+    kept: bool,
+) -> None:  # fmt: skip
+    _run_indices(out, input, target, weight, reduction, ignore_index, smoothing, kept)
+    _check_targets_there(out[1], target, _layout(input)[1], ignore_index)
+
+
+def _run_indices(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
+    kept: bool,
+) -> None:  # fmt: skip
+    loss, stats, soft = out if kept else (*out[:2], None)
     outer, n, inner = _layout(input)
-    stats = _statistics(input, outer * inner)
-    soft = empty(input.shape, input.dtype, input.device) if kept else None
-    if input.device is not cpu:
-        return Saved(loss, stats=stats, hidden=soft)
     x, t = dense(input), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
@@ -172,8 +220,6 @@ def cross_entropy_indices(
         kernels.cross_entropy_columns(
             loss, stats, soft, x, t, w, outer, n, inner, ignore_index, float(smoothing), **options
         )
-    _check_targets(stats, target, n, ignore_index)
-    return Saved(loss, stats=stats, hidden=soft)
 
 
 # -- cross entropy with probabilities -----------------------------------------------------------------------------------
@@ -282,30 +328,33 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
     return _nll(v, target, weight, reduction, ignore_index)
 
 
-@internal(grads={"grad": _nll_second})
+@internal(
+    layout=lambda grad, input, *_: (input.shape, input.dtype, input.device),
+    grads={"grad": _nll_second},
+)
 def nll_loss_backward(
-    grad: Tensor, input: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str, ignore_index: int
+    grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
 ) -> Tensor:
-    grad_input = empty(input.shape, input.dtype, input.device)
-    outer, n, inner = sizes = _layout(input)
-    if input.device is cpu and outer * n * inner:
-        w = None if weight is None else dense(weight)
-        kernels.nll_backward(
-            grad_input, dense(grad), stats, dense(target), w, *sizes, ignore_index, reduction=reduction
-        )
-    return grad_input
+    """The gradient of the negative log-likelihood with respect to its input."""
 
 
-def _run_nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
-    loss = _result(input, reduction)
-    outer, n, inner = _layout(input)
-    stats = _statistics(input, outer * inner)
-    if input.device is not cpu:
-        return Saved(loss, stats=stats)
+@nll_loss_backward.on("any")
+def _(
+    out: Tensor,
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Any,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+) -> None:
     w = None if weight is None else dense(weight)
-    kernels.nll(loss, stats, dense(input), dense(target), w, outer, n, inner, ignore_index, reduction=reduction)
-    _check_targets(stats, target, n, ignore_index)
-    return Saved(loss, stats=stats)
+    kernels.nll_backward(out, dense(grad), stats, dense(target), w, *_layout(input), ignore_index, reduction=reduction)
+
+
+def _nll_layout(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> list:
+    return _loss_layouts(input, reduction)
 
 
 def _nll_rule(
@@ -314,14 +363,27 @@ def _nll_rule(
     return nll_loss_backward(g, input, target, weight, stats, reduction, ignore_index)
 
 
-@internal(grads={"input": _nll_rule}, label="NllLossBackward0")
-def nll_loss_rows(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
-    return _run_nll(input, target, weight, reduction, ignore_index)
+def _run_nll(out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> None:
+    w = None if weight is None else dense(weight)
+    kernels.nll(*out, dense(input), dense(target), w, *_layout(input), ignore_index, reduction=reduction)
+    _check_targets_there(out[1], target, _layout(input)[1], ignore_index)
 
 
-@internal(grads={"input": _nll_rule}, label="NllLoss2DBackward0")
-def nll_loss_planes(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Saved:
-    return _run_nll(input, target, weight, reduction, ignore_index)
+_NLL: dict[str, Any] = {"layout": _nll_layout, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
+
+
+@internal(label="NllLossBackward0", **_NLL)
+def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """The negative log-likelihood of classes in the last dimension."""
+
+
+@internal(label="NllLoss2DBackward0", **_NLL)
+def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """The negative log-likelihood of classes with further dimensions behind them."""
+
+
+nll_loss_rows.on("any")(_run_nll)
+nll_loss_planes.on("any")(_run_nll)
 
 
 def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:

@@ -7,110 +7,140 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
-from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, copy_of_array, empty
 from ...kernels.library import ctc as kernels
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.primitive import unknown_derivative
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
 
+Lengths = tuple[int, ...]
 
-def _lengths(name: str, given: Any, batch: int) -> np.ndarray:
+
+def _lengths(name: str, given: Any, batch: int) -> Lengths:
+    """Lengths as numbers: results have their shapes from them."""
     if isinstance(given, Tensor):
         if given.dtype.category != 1:
             raise RuntimeError(f"{name} must be integral")
-        values = given._array().reshape(-1)
+        values = tuple(given.reshape(-1).tolist())  # type: ignore[attr-defined]
     else:
-        values = np.asarray([int(v) for v in (given if isinstance(given, (tuple, list)) else (given,))])
-    if values.size != batch:
+        values = tuple(int(v) for v in (given if isinstance(given, (tuple, list)) else (given,)))
+    if len(values) != batch:
         raise RuntimeError(f"{name} must be of size batch_size")
-    return values.astype(np.int64)
+    return values
 
 
-def _check_range(name: str, values: np.ndarray, most: int | None) -> None:
-    if values.size and values.min() < 0:
-        raise RuntimeError(f"Expected {name} to have value at least 0, but got value {values.min()}")
-    if most is not None and values.size and values.max() > most:
-        raise RuntimeError(f"Expected {name} to have value at most {most}, but got value {values.max()}")
+def _check_range(name: str, values: Lengths, most: int | None) -> None:
+    if values and min(values) < 0:
+        raise RuntimeError(f"Expected {name} to have value at least 0, but got value {min(values)}")
+    if most is not None and values and max(values) > most:
+        raise RuntimeError(f"Expected {name} to have value at most {most}, but got value {max(values)}")
 
 
-def _target_matrix(targets: Tensor, lengths: np.ndarray, classes: int) -> np.ndarray:
-    """Targets as one padded row per sample, from such rows or from all targets one after the other."""
-    values = targets._array()
-    width = int(lengths.max()) if lengths.size else 0
-    if values.ndim == 1:
-        if values.size != lengths.sum():
+def _check_targets(targets: Tensor, lengths: Lengths) -> None:
+    """Targets are one padded row per sample, or all one after the other."""
+    shape, width = targets.shape, max(lengths, default=0)
+    if len(shape) == 1:
+        if shape[0] != sum(lengths):
             raise RuntimeError(
-                f"Expected tensor to have size {lengths.sum()} at dimension 0, but got size {values.size} for argument #2"
+                f"Expected tensor to have size {sum(lengths)} at dimension 0, but got size {shape[0]} for argument #2"
                 " 'targets'"
             )
-        rows = np.zeros((lengths.size, width), np.int64)
-        rows[np.arange(width) < lengths[:, None]] = values
-    else:
-        if values.ndim != 2 or values.shape[0] != lengths.size or values.shape[1] < width:
-            raise RuntimeError(
-                f"Expected targets of size [{lengths.size}, at least {width}], but got size {list(values.shape)} for"
-                " argument #2 'targets'"
-            )
-        rows = values[:, :width].astype(np.int64)
-    used = rows[np.arange(width) < lengths[:, None]]
-    if used.size and not (used.min() >= 0 and used.max() < classes):
+    elif len(shape) != 2 or shape[0] != len(lengths) or shape[1] < width:
         raise RuntimeError(
-            f"targets must be in label range [0, {classes}), but got values {used.min()} ... {used.max()}"
+            f"Expected targets of size [{len(lengths)}, at least {width}], but got size {list(shape)} for"
+            " argument #2 'targets'"
         )
-    return np.ascontiguousarray(np.where(np.arange(width) < lengths[:, None], rows, 0))
 
 
-def _ctc_grad(
-    g: Tensor,
-    log_probs: Tensor,
+def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.ndarray:
+    """Targets as one padded row per sample."""
+    width = int(lengths.max()) if lengths.size else 0
+    used = np.arange(width) < lengths[:, None]
+    rows = np.zeros(used.shape, np.int64)
+    rows[used] = values if values.ndim == 1 else values[:, :width][used]
+    if rows[used].size and not (rows[used].min() >= 0 and rows[used].max() < classes):
+        raise RuntimeError(
+            f"targets must be in label range [0, {classes}), but got values {rows[used].min()} ... {rows[used].max()}"
+        )
+    return rows
+
+
+# -- one loss per sample ----------------------------------------------------------------------------------------------
+
+
+@internal(
+    layout=lambda grad, losses, alpha, labels, log_probs, *_: (log_probs.shape, log_probs.dtype, log_probs.device),
+    grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")},
+)
+def ctc_gradient(
+    grad: Tensor,
+    losses: Tensor,
+    alpha: Tensor,
     labels: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
+    log_probs: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
     blank: int,
     zero_infinity: bool,
-    out: Tensor,
-    alpha: Tensor,
 ) -> Tensor:
-    steps, samples, classes = log_probs.shape
-    result = empty(log_probs.shape, log_probs.dtype, log_probs.device)
+    """The gradient of ctc_losses with respect to the log-probabilities."""
+
+
+@ctc_gradient.on("any")
+def _(
+    out: Tensor, grad: Tensor, losses: Tensor, alpha: Tensor, labels: Tensor, log_probs: Tensor, input_lengths: Lengths,
+    target_lengths: Lengths, blank: int, zero_infinity: bool,
+) -> None:  # fmt: skip
+    lengths = (np.array(input_lengths, np.int64), np.array(target_lengths, np.int64))
     beta = empty(alpha.shape, alpha.dtype, alpha.device)
-    if numel_of(result.shape):
-        kernels.ctc_backward(
-            result, dense(g), out, alpha, beta, dense(log_probs), labels, input_lengths, target_lengths, steps,
-            samples, classes, labels.shape[1], blank, int(zero_infinity),
-        )  # fmt: skip
-    return result
+    kernels.ctc_backward(
+        out, dense(grad), losses, alpha, beta, dense(log_probs), labels, *lengths, *log_probs.shape, labels.shape[1],
+        blank, int(zero_infinity),
+    )  # fmt: skip
 
 
-@internal(grads={"log_probs": _ctc_grad}, label="CtcLossBackward0")
+def _losses_grad(
+    g: Tensor, log_probs: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool,
+    out: Tensor, alpha: Tensor, labels: Tensor,
+) -> Tensor:  # fmt: skip
+    return ctc_gradient(g, out, alpha, labels, log_probs, input_lengths, target_lengths, blank, zero_infinity)
+
+
+def _losses_layout(
+    log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
+) -> list:
+    (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
+    d, where = log_probs.dtype, log_probs.device
+    return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]
+
+
+@internal(layout=_losses_layout, saves=("alpha", "labels"), grads={"log_probs": _losses_grad}, label="CtcLossBackward0")
 def ctc_losses(
-    log_probs: Tensor,
-    labels: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    alpha: Tensor,
-    blank: int,
-    zero_infinity: bool,
+    log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
 ) -> Tensor:
-    """One loss per sample."""
-    steps, samples, classes = log_probs.shape
-    out = empty(make_size((samples,)), log_probs.dtype, log_probs.device)
-    if samples:
-        kernels.ctc_forward(
-            out, alpha, dense(log_probs), labels, input_lengths, target_lengths, steps, samples, classes,
-            labels.shape[1], blank,
-        )  # fmt: skip
-    return out
+    """One loss per sample. `zero_infinity` matters to the derivative only."""
+
+
+@ctc_losses.on("any")
+def _(
+    out: list[Tensor], log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int,
+    zero_infinity: bool,
+) -> None:  # fmt: skip
+    losses, alpha, labels = out
+    lengths = (np.array(input_lengths, np.int64), np.array(target_lengths, np.int64))
+    rows = _target_matrix(targets.cpu()._array(), lengths[1], log_probs.shape[2])
+    raw_copy(labels, copy_of_array(rows, dt.int64))
+    kernels.ctc_forward(losses, alpha, dense(log_probs), labels, *lengths, *log_probs.shape, labels.shape[1], blank)
 
 
 def _losses(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool
-) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Losses, alpha and target lengths of a batch, after PyTorch's checks."""
+) -> tuple[Tensor, Lengths]:
+    """Losses and target lengths of a batch, after PyTorch's checks."""
     if len(log_probs.shape) != 3:
         raise RuntimeError(
             f"Expected 3-dimensional tensor, but got {len(log_probs.shape)}-dimensional tensor for argument #1 'log_probs'"
@@ -128,12 +158,8 @@ def _losses(
     )
     _check_range("input_lengths", given, steps)
     _check_range("target_lengths", wanted, None)
-    labels = copy_of_array(_target_matrix(targets, wanted, classes), dt.int64)
-    alpha = empty(make_size((samples, steps, 2 * labels.shape[1] + 1)), log_probs.dtype, log_probs.device)
-    if log_probs.device is not cpu:
-        return empty(make_size((samples,)), log_probs.dtype, log_probs.device), alpha, wanted
-    lengths = (copy_of_array(given, dt.int64), copy_of_array(wanted, dt.int64))
-    return ctc_losses(log_probs, labels, *lengths, alpha, blank, zero_infinity), alpha, wanted
+    _check_targets(targets, wanted)
+    return ctc_losses(log_probs, targets, given, wanted, blank, zero_infinity), wanted
 
 
 @numbered_form("ctc_loss")
@@ -150,11 +176,11 @@ def _ctc(
     single = len(log_probs.shape) == 2
     if single:
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1) if len(targets.shape) == 1 else targets
-    loss, _, wanted = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    loss, wanted = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
         loss = loss.masked_fill(loss == float("inf"), 0)  # type: ignore[attr-defined]
     if reduction == "mean":
-        return (loss / copy_of_array(np.maximum(wanted, 1), dt.int64)).mean()  # type: ignore[operator]
+        return (loss / loss.new_tensor([max(n, 1) for n in wanted], dtype=dt.int64)).mean()  # type: ignore[attr-defined]
     return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)  # type: ignore[attr-defined]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
+from ...core.device import device
 from ...core.graph import unrecorded
 from ...core.layout import broadcast_two
 from ...core.promotion import promote_types
-from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import distance as kernels
+from ..creation.filled import fill_raw
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
@@ -74,39 +74,47 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
     return to_first, to_second
 
 
-@internal(grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")})
+@internal(
+    layout=lambda grad, x, *_: (x.shape, x.dtype, x.device),
+    grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")},
+)
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
-    result = empty(x.shape, x.dtype, x.device)
+
+
+@cdist_backward.on("any")
+def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> None:
     norm = _NORMS.get(float(p), "p")
-    if x.device is not cpu or not numel_of(x.shape):
-        return result
     if norm == "zero" or not numel_of(other.shape):
-        result._array()[...] = 0
-        return result
+        fill_raw(out, 0)
+        return
     *_, first, second = distances.shape
     rows, columns = (second, first) if swapped else (first, second)
     steps = (first * second, 1, second) if swapped else (first * second, second, 1)
     kernels.pair_distances_backward(
-        result, dense(grad), dense(distances), dense(x), dense(other), numel_of(x.shape[:-2]), rows,
-        columns, x.shape[-1], *steps, float(p), norm=norm,
+        out, dense(grad), dense(distances), dense(x), dense(other), numel_of(x.shape[:-2]), rows, columns,
+        x.shape[-1], *steps, float(p), norm=norm,
     )  # fmt: skip
-    return result
 
 
-@internal(grads={("x1", "x2"): _cdist_grads}, label="CdistBackward0")
+@internal(
+    layout=lambda x1, x2, p: ((*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device),
+    grads={("x1", "x2"): _cdist_grads},
+    label="CdistBackward0",
+)
 def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
-    out = empty(make_size((*x1.shape[:-1], x2.shape[-2])), x1.dtype, x1.device)
-    if x1.device is cpu and numel_of(out.shape):
-        across = x2.shape[-2] >= _ACROSS and out.dtype.itemsize >= 4  # sums are kept in the result
-        kernel = kernels.pair_distances_across if across else kernels.pair_distances
-        second = dense(x2.mT) if across else dense(x2)
-        kernel(
-            out, dense(x1), second, numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
-            float(p), norm=_NORMS.get(float(p), "p"),
-        )  # fmt: skip
-    return out
+
+
+@all_distances.on("any")
+def _(out: Tensor, x1: Tensor, x2: Tensor, p: float) -> None:
+    across = x2.shape[-2] >= _ACROSS and out.dtype.itemsize >= 4  # sums are kept in the result
+    kernel = kernels.pair_distances_across if across else kernels.pair_distances
+    second = dense(x2.mT) if across else dense(x2)
+    kernel(
+        out, dense(x1), second, numel_of(x1.shape[:-2]), x1.shape[-2], x2.shape[-2], x1.shape[-1],
+        float(p), norm=_NORMS.get(float(p), "p"),
+    )  # fmt: skip
 
 
 _COMPUTE_MODES = (
@@ -147,11 +155,11 @@ def pdist(input: Any, p: float = 2) -> Tensor:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    return all_distances(input, input, p).reshape(-1).index_select(0, _pairs(input.shape[0]))  # type: ignore[attr-defined]
+    return all_distances(input, input, p).reshape(-1).index_select(0, _pairs(input.shape[0], input.device))  # type: ignore[attr-defined]
 
 
 @lru_cache(4)
-def _pairs(rows: int) -> Tensor:
+def _pairs(rows: int, where: device) -> Tensor:
     """The positions above the diagonal of a square matrix."""
     first, second = np.triu_indices(rows, 1)
-    return copy_of_array((first * rows + second).astype(np.int64), dt.int64)
+    return copy_of_array((first * rows + second).astype(np.int64), dt.int64).to(where)

@@ -9,14 +9,14 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
-from ...core.device import cpu
-from ...core.generator import default_generator
+from ...core.generator import Generator, default_generator
+from ...core.layout import dense_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
-from ..creation.filled import empty_as
-from ..machinery.declare import composite, primitive
+from ..creation.filled import empty_as, fill_raw
+from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
-from ..machinery.primitive import Saved
+from ..machinery.inplace import raw_copy
 from ..random.random_fill import fill, store
 from ..random.samplers import Bernoulli
 
@@ -59,6 +59,26 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
     return input.mul_(noise) if inplace else input.mul(noise)  # type: ignore[attr-defined]
 
 
+def _alpha_layout(input: Tensor, p: float, features: bool, generator: Generator) -> list:
+    if features:
+        one: tuple = (_noise_shape(input, True), input.dtype, input.device)
+    else:
+        one = (input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides))
+    return [one, one]
+
+
+@internal(layout=_alpha_layout, draws=True)
+def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> tuple:
+    """What alpha_dropout multiplies its input by, and what it adds then."""
+
+
+@alpha_dropout_noise.on("cpu")
+def _(out: list[Tensor], input: Tensor, p: float, features: bool, generator: Generator) -> None:
+    values = algorithms.alpha_dropout_noise(generator, numel_of(out[0].shape), input.dtype, p)
+    for t, noise in zip(out, values):
+        store(t, noise)
+
+
 def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
     _check(p, RuntimeError)
     if p == 0 or not train or numel_of(input.shape) == 0:
@@ -66,11 +86,7 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
     if p == 1:
         zero = input.new_zeros(())  # type: ignore[attr-defined]
         return input.mul_(zero) if inplace else input.mul(zero)  # type: ignore[attr-defined]
-    scale, shift = _noise(input, features), _noise(input, features)
-    if scale.device is cpu:
-        first, second = algorithms.alpha_dropout_noise(default_generator, numel_of(scale.shape), scale.dtype, p)
-        store(scale, first)
-        store(shift, second)
+    scale, shift = alpha_dropout_noise(input, p, features, default_generator)
     scaled = input.mul_(scale) if inplace else input.mul(scale)  # type: ignore[attr-defined]
     return scaled.add_(shift)
 
@@ -99,20 +115,32 @@ _declare("alpha_dropout", _alpha_dropped, False)
 _declare("feature_alpha_dropout", _alpha_dropped, True)
 
 
-@primitive(grads={"input": lambda g, mask, scale: g * mask * scale}, kind="random", method=False)
-def native_dropout(input: Tensor, p: float, train: bool | None) -> Saved:
+@internal(
+    layout=lambda input, mask, scale: (input.shape, input.dtype, input.device, mask._strides),
+    grads={"input": lambda g, mask, scale: g * mask * scale},
+    label="NativeDropoutBackward0",
+)
+def masked_scale(input: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """input * scale where the mask is set, zero elsewhere."""
+
+
+@masked_scale.on("any")
+def _(out: Tensor, input: Tensor, mask: Tensor, scale: float) -> None:
+    raw_copy(out, input.mul(mask.to(input.dtype).mul_(scale)))  # type: ignore[attr-defined]
+
+
+@composite(kind="random", method=False)
+def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Dropout and its mask: (input * mask / (1 - p), mask). Unlike dropout it always draws when training."""
     if numel_of(input.shape) == 0:
-        return Saved((input, empty_as(input)), mask=input, scale=1.0)
+        return input, empty_as(input)
     mask = empty_as(input, dt.bool_)
     if train is not None and not train:
-        mask.fill_(True)  # type: ignore[attr-defined]
-        return Saved((input.clone(), mask), mask=mask, scale=1.0)  # type: ignore[attr-defined]
+        fill_raw(mask, True)
+        return masked_scale(input, mask, 1.0), mask
     _check(p, RuntimeError)
     fill(mask, default_generator, Bernoulli(1.0 - p))
-    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
-    noise = mask.to(input.dtype).mul_(scale)  # type: ignore[attr-defined]
-    return Saved((input.mul(noise), mask), mask=mask, scale=scale)  # type: ignore[attr-defined]
+    return masked_scale(input, mask, 1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 
 # -- flambeau.nn.functional.* ---------------------------------------------------------------------------------------------

@@ -11,18 +11,19 @@ import numpy as np
 
 from ...backends.cpu.threads import get_num_threads
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.graph import unrecorded
 from ...core.random_math import narrow, widen
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import embedding_bag as bag_kernels
 from ...kernels.library import index as kernels
+from ..creation.filled import fill_raw
 from ..index.bad_index import bad_index
 from ..machinery.arguments import as_int, need_tensors
 from ..machinery.declare import composite, internal
+from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
-from ..machinery.primitive import Saved
+from ..machinery.primitive import unknown_derivative
 from ..sparse.coo import coo_from_parts
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
@@ -67,22 +68,29 @@ def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_gra
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows  # type: ignore[attr-defined]
 
 
-@internal(grads={"grad_output": _dense_backward_grad}, label="EmbeddingDenseBackwardBackward0")
+def _dense_layout(
+    grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> tuple:
+    return (num_weights, grad_output.shape[-1]), grad_output.dtype, grad_output.device
+
+
+@internal(layout=_dense_layout, grads={"grad_output": _dense_backward_grad}, label="EmbeddingDenseBackwardBackward0")
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
     """The gradient of the table: each row of `grad_output` is added to the row it was read from."""
-    dim = grad_output.shape[-1]
-    grad_weight = empty(make_size((num_weights, dim)), grad_output.dtype, grad_output.device)
-    count = numel_of(indices.shape)
-    if grad_output.device is not cpu or not num_weights * dim:
-        return grad_weight
-    counts = np.empty(num_weights, np.int64) if scale_grad_by_freq else None
+
+
+@embedding_dense_backward.on("any")
+def _(
+    out: Tensor, grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> None:
+    count, dim = numel_of(indices.shape), grad_output.shape[-1]
+    counts = empty((num_weights,), dt.int64, out.device) if scale_grad_by_freq else None
     parts = _parts(count, num_weights, dim)
     kernels.embedding_backward(
-        grad_weight, dense(grad_output), dense(indices), counts, count, num_weights, dim, padding_idx, parts
+        out, dense(grad_output), dense(indices), counts, count, num_weights, dim, padding_idx, parts
     )
-    return grad_weight
 
 
 def _parts(count: int, rows: int, dim: int) -> int:
@@ -90,21 +98,30 @@ def _parts(count: int, rows: int, dim: int) -> int:
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
-@internal(grads={"weight": _embedding_grad}, label="EmbeddingBackward0")
+def _rows_layout(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> tuple:
+    return (*indices.shape, weight.shape[1]), weight.dtype, weight.device
+
+
+@internal(layout=_rows_layout, grads={"weight": _embedding_grad}, label="EmbeddingBackward0")
 def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+    """The rows of `weight` that `indices` name. The other arguments are for the derivative."""
+
+
+@embedding_rows.on("cpu")
+def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> None:
     n, dim = weight.shape
-    out = empty(make_size((*indices.shape, dim)), weight.dtype, weight.device)
-    count = numel_of(indices.shape)
-    if weight.device is not cpu or not count:
-        return out
-    if indices.device is not cpu:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, cpu and {indices.device}!"
-        )
-    kernels.embedding(out, dense(weight), dense(indices), bad_index.buffer, count, n, dim)
+    kernels.embedding(out, dense(weight), dense(indices), bad_index.buffer, numel_of(indices.shape), n, dim)
     if bad_index.taken() is not None:
         raise IndexError("index out of range in self")
-    return out
+
+
+@embedding_rows.on("any")
+def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> None:
+    n, dim = weight.shape
+    bad = fill_raw(empty((2,), dt.int64, out.device), 0)
+    kernels.embedding(out, dense(weight), dense(indices), bad, numel_of(indices.shape), n, dim)
+    if bad.tolist()[0]:
+        raise IndexError("index out of range in self")
 
 
 @composite(name="embedding", method=False)
@@ -159,6 +176,16 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
             f"Expected 2-dimensional tensor, but got {len(input.shape)}-dimensional tensor for argument #1"
         )
     _check_indices("embedding_renorm_", indices)
+    return renorm_rows(input, indices, max_norm, norm_type)
+
+
+@internal(writes=("input",))
+def renorm_rows(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """embedding_renorm_ after its checks."""
+
+
+@renorm_rows.on("cpu")
+def _(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     rows = np.unique(indices._array())
     if rows.size and not 0 <= rows[0] <= rows[-1] < input.shape[0]:
         raise IndexError("index out of range in self")
@@ -169,7 +196,6 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     scale = np.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
     table[rows] = narrow((wide * scale[:, None].astype(wide.dtype)).reshape(-1), input.dtype).reshape(picked.shape)
     input._bump("embedding_renorm_")
-    return input
 
 
 # -- embedding_bag ----------------------------------------------------------------------------------------------------
@@ -178,91 +204,198 @@ _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
 def _bag_grads(
-    g: tuple,
+    g: Any,
     weight: Tensor,
     index: Tensor,
-    starts: np.ndarray,
-    mode_name: str,
+    starts: Tensor,
+    mode: str,
     scale_grad_by_freq: bool,
     per_sample_weights: Any,
     padding: int,
     sparse: bool,
     sizes: Tensor,
-    winners: Any,
+    winners: Tensor,
     needs: dict,
 ) -> tuple:
-    grad = dense(g[0])
-    n, dim = weight.shape
-    bags = len(starts) - 1
+    grad, scales = g[0] if isinstance(g, tuple) else g, per_sample_weights
     to_weight = to_scales = None
-    scales = None if per_sample_weights is None else dense(per_sample_weights)
     if needs["weight"] and sparse:
-        to_weight = _sparse_bag_grad(grad, weight.shape, index, starts, mode_name, scales, padding, sizes)
+        to_weight = _sparse_bag_grad(grad, weight.shape, index, starts, mode, scales, padding, sizes)
+    elif needs["weight"] and mode == "max":
+        to_weight = bag_winners_grad(grad, winners, sizes, weight.shape[0])
     elif needs["weight"]:
-        to_weight = empty(weight.shape, weight.dtype)
-        if mode_name == "max":
-            bag_kernels.embedding_bag_max_backward(to_weight, grad, winners, sizes, bags, n, dim)
-        else:
-            counts = np.bincount(index._array(), minlength=n).astype(np.int64) if scale_grad_by_freq else None
-            parts = _parts(numel_of(index.shape), n, dim)
-            bag_kernels.embedding_bag_backward(
-                to_weight, grad, index, starts, scales, sizes, counts, bags, n, dim, padding, parts,
-                mean=mode_name == "mean",
-            )  # fmt: skip
-    if needs["per_sample_weights"] and scales is not None:
-        to_scales = empty(index.shape, weight.dtype)
-        to_scales._array()[...] = 0  # indices before the first bag belong to none
-        table = dense(weight)
-        bag_kernels.embedding_bag_scales_backward(to_scales, grad, table, index, starts, bags, dim, padding)
+        counts = index.bincount(minlength=weight.shape[0]) if scale_grad_by_freq else None  # type: ignore[attr-defined]
+        to_weight = bag_rows_grad(grad, index, starts, scales, sizes, counts, weight.shape[0], mode == "mean", padding)
+    if needs["per_sample_weights"]:
+        to_scales = bag_scales_grad(grad, weight, index, starts, padding)
     return to_weight, to_scales
+
+
+def _table_layout(grad: Tensor, rows: int) -> tuple:
+    return (rows, grad.shape[1]), grad.dtype, grad.device
+
+
+@internal(
+    layout=lambda grad, winners, sizes, rows: _table_layout(grad, rows),
+    grads={"grad": unknown_derivative("_embedding_bag_dense_backward")},
+)
+def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> Tensor:
+    """The gradient of a table of so many rows, of which bags took the maxima."""
+
+
+@bag_winners_grad.on("any")
+def _(out: Tensor, grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> None:
+    bag_kernels.embedding_bag_max_backward(out, dense(grad), winners, sizes, *grad.shape[:1], *out.shape)
+
+
+@internal(
+    layout=lambda grad, index, starts, scales, sizes, counts, rows, mean, padding: _table_layout(grad, rows),
+    grads={("grad", "scales"): unknown_derivative("_embedding_bag_dense_backward")},
+)
+def bag_rows_grad(
+    grad: Tensor,
+    index: Tensor,
+    starts: Tensor,
+    scales: Tensor | None,
+    sizes: Tensor,
+    counts: Tensor | None,
+    rows: int,
+    mean: bool,
+    padding: int,
+) -> Tensor:
+    """The gradient of a table of so many rows, of which bags took sums or means. `counts` divide the gradient of each row."""
+
+
+@bag_rows_grad.on("any")
+def _(
+    out: Tensor, grad: Tensor, index: Tensor, starts: Tensor, scales: Any, sizes: Tensor, counts: Any, rows: int,
+    mean: bool, padding: int,
+) -> None:  # fmt: skip
+    dim, scales = grad.shape[1], None if scales is None else dense(scales)
+    bag_kernels.embedding_bag_backward(
+        out, dense(grad), index, starts, scales, sizes, counts, grad.shape[0], rows, dim, padding,
+        _parts(numel_of(index.shape), rows, dim), mean=mean,
+    )  # fmt: skip
+
+
+@internal(
+    layout=lambda grad, weight, index, *_: (index.shape, weight.dtype, weight.device),
+    grads={("grad", "weight"): unknown_derivative("_embedding_bag_per_sample_weights_backward")},
+    runs_empty=True,
+)
+def bag_scales_grad(grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
+    """The gradient of the numbers that rows were multiplied by."""
+
+
+@bag_scales_grad.on("any")
+def _(out: Tensor, grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> None:
+    fill_raw(out, 0)  # indices before the first bag belong to none
+    bag_kernels.embedding_bag_scales_backward(out, dense(grad), dense(weight), index, starts, *grad.shape, padding)
 
 
 def _sparse_bag_grad(
     grad: Tensor,
     shape: Any,
     index: Tensor,
-    starts: np.ndarray,
-    mode_name: str,
+    starts: Tensor,
+    mode: str,
     scales: Any,
     padding: int,
     sizes: Tensor,
 ) -> Tensor:
-    bags = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    if mode_name == "mean":
+    if mode == "mean":
         grad = grad / sizes.clamp(min=1).unsqueeze(1).to(grad.dtype)  # type: ignore[attr-defined]
-    rows = grad.index_select(0, copy_of_array(bags, dt.int64))  # type: ignore[attr-defined]
+    bounds = starts.tolist()  # type: ignore[attr-defined]
+    bags = [bag for bag in range(len(bounds) - 1) for _ in range(bounds[bag], bounds[bag + 1])]
+    rows = grad.index_select(0, starts.new_tensor(bags, dtype=dt.int64))  # type: ignore[attr-defined]
     if scales is not None:
         rows = rows * scales.unsqueeze(1)
-    return rows_gradient(rows, index.narrow(0, int(starts[0]) if len(starts) else 0, bags.size), shape, padding)  # type: ignore[attr-defined]
+    return rows_gradient(rows, index.narrow(0, bounds[0] if bounds else 0, len(bags)), shape, padding)  # type: ignore[attr-defined]
 
 
-@internal(grads={("weight", "per_sample_weights"): _bag_grads}, label="EmbeddingBagBackward0")
-def bag_rows(
+def _bags_layout(
     weight: Tensor,
     index: Tensor,
-    starts: np.ndarray,
-    mode_name: str,
+    starts: Tensor,
+    mode: str,
     scale_grad_by_freq: bool,
     per_sample_weights: Any,
     padding: int,
     sparse: bool,
-) -> Saved:
-    bags, dim = len(starts) - 1, weight.shape[1]
-    out = empty(make_size((bags, dim)), weight.dtype, weight.device)
-    sizes = empty(make_size((bags,)), dt.int64, weight.device)
-    winners = empty(make_size((bags, dim)), dt.int64, weight.device) if mode_name == "max" else None
+    details: bool,
+) -> list:
+    where, bags = weight.device, starts.shape[0] - 1
+    shape = (bags, weight.shape[1])
+    more = [((bags,), dt.int64, where), (shape if mode == "max" else (0,), dt.int64, where)]
+    return [(shape, weight.dtype, where), *(more * 2 if details else more)]
+
+
+@internal(
+    layout=_bags_layout,
+    saves=("sizes", "winners"),
+    grads={("weight", "per_sample_weights"): _bag_grads},
+    label="EmbeddingBagBackward0",
+)
+def bag_rows(
+    weight: Tensor,
+    index: Tensor,
+    starts: Tensor,
+    mode: str,
+    scale_grad_by_freq: bool,
+    per_sample_weights: Tensor | None,
+    padding: int,
+    sparse: bool,
+    details: bool,
+) -> Any:
+    """Sums, means or maxima of the rows of each bag and, with `details`, the sizes of the bags and the rows that won."""
+
+
+@bag_rows.on("any")
+def _(
+    out: list[Tensor], weight: Tensor, index: Tensor, starts: Tensor, mode: str, scale_grad_by_freq: bool,
+    per_sample_weights: Any, padding: int, sparse: bool, details: bool,
+) -> None:  # fmt: skip
     scales = None if per_sample_weights is None else dense(per_sample_weights)
-    if weight.device is cpu and bags:
-        bag_kernels.embedding_bag(
-            out, sizes, winners, dense(weight), index, starts, scales, bags, dim, padding, mode=mode_name
-        )
-    return Saved((out, sizes) if winners is None else (out, sizes, winners), sizes=sizes, winners=winners)
+    sizes, winners = out[-2:]
+    bag_kernels.embedding_bag(
+        out[0], sizes, winners if mode == "max" else None, dense(weight), index, starts, scales, *out[0].shape,
+        padding, mode=mode,
+    )  # fmt: skip
+    if details:
+        raw_copy(out[1], sizes)
+        raw_copy(out[2], winners)
 
 
-def _checked_offsets(offsets: Tensor, count: int, include_last_offset: bool) -> np.ndarray:
-    starts = offsets._array().astype(np.int64)
-    if include_last_offset and starts.size < 1:
+def _starts_layout(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> tuple:
+    if include_last_offset and offsets.shape[0] < 1:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    return (offsets.shape[0] + (not include_last_offset),), dt.int64, index.device
+
+
+@internal(layout=_starts_layout)
+def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> Tensor:
+    """Where bags begin and the last one ends, after a look at all offsets and at all indices into a table of so many rows.
+    PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
+
+
+@bag_starts.on("any")
+def _(out: Tensor, offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> None:
+    values = index.cpu()._array()
+    for place in np.flatnonzero((values < 0) | (values >= rows))[:1]:
+        raise RuntimeError(
+            f"Index {place} of input takes value {values[place]} which is not in the valid range [0, {rows})"
+            if narrow_numbers
+            else f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {values[place]}"
+        )
+    starts = _checked_offsets(offsets.cpu()._array().astype(np.int64), values.size)
+    if not include_last_offset:
+        starts = np.append(starts, values.size)
+    elif not narrow_numbers:
+        starts[-1] = values.size
+    raw_copy(out, copy_of_array(starts, dt.int64))
+
+
+def _checked_offsets(starts: np.ndarray, count: int) -> np.ndarray:
     if starts.size and starts[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got"
@@ -287,8 +420,9 @@ def _bags(
     include_last_offset: bool,
     padding_idx: int | None,
     sparse: bool,
+    details: bool,
 ) -> tuple:
-    """Result, bag of each index, bag sizes and winners, as PyTorch's embedding_bag returns them."""
+    """What bag_rows returns and where the bags start, after PyTorch's checks."""
     need_tensors("embedding_bag", weight=weight, indices=indices, offsets=offsets)
     _check_indices("embedding_bag", indices)
     if len(weight.shape) != 2:
@@ -310,28 +444,22 @@ def _bags(
             " embedding_bag)"
         )
     index = dense(indices.to(dt.int64))  # type: ignore[attr-defined]
-    values = index._array()
-    # PyTorch's kernel for narrow numbers believes the last offset and words a wrong index differently from the other one.
     narrow_numbers = mode_name != "max" and padding < 0 and weight.dtype is not dt.float64
-    for place in np.flatnonzero((values < 0) | (values >= n))[:1]:
-        raise RuntimeError(
-            f"Index {place} of input takes value {values[place]} which is not in the valid range [0, {n})"
-            if narrow_numbers
-            else f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {values[place]}"
-        )
-    starts = _checked_offsets(offsets, index.shape[0], include_last_offset)
-    if not include_last_offset:
-        starts = np.append(starts, index.shape[0])
-    elif not narrow_numbers:
-        starts[-1] = index.shape[0]
-    result = bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, per_sample_weights, padding, sparse)
-    return result, starts, index
+    starts = bag_starts(offsets, index, n, include_last_offset, narrow_numbers)
+    scales = per_sample_weights
+    return bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, scales, padding, sparse, details), starts
 
 
-def _bag_of_index(starts: np.ndarray, count: int) -> np.ndarray:
+@internal(layout=lambda starts, count: ((count,), dt.int64, starts.device))
+def bag_of_index(starts: Tensor, count: int) -> Tensor:
+    """The bag that each of so many indices belongs to."""
+
+
+@bag_of_index.on("any")
+def _(out: Tensor, starts: Tensor, count: int) -> None:
     bags = np.zeros(count + 1, np.int64)
-    np.add.at(bags, starts[1:-1], 1)
-    return np.cumsum(bags)[:count]
+    np.add.at(bags, starts.cpu()._array()[1:-1], 1)
+    raw_copy(out, copy_of_array(np.cumsum(bags)[:count], dt.int64))
 
 
 @composite(name="embedding_bag", method=False)
@@ -350,13 +478,13 @@ def _embedding_bag(
     name = next((name for name, number in _MODES.items() if number == mode), None)
     if name is None:
         raise RuntimeError(f"embedding_bag: mode has to be 0 (sum), 1 (mean) or 2 (max), but got {mode}")
-    result, starts, index = _bags(
-        weight, indices, offsets, scale_grad_by_freq, name, per_sample_weights, include_last_offset, padding_idx, sparse
-    )
-    count = 0 if name == "sum" else index.shape[0]
-    owners = copy_of_array(_bag_of_index(starts, count), dt.int64)
-    sizes = result[1] if name != "sum" else result[1].new_zeros((len(starts) - 1,))
-    return result[0], owners, sizes, result[2] if name == "max" else sizes.clone()
+    (result, sizes, winners), starts = _bags(
+        weight, indices, offsets, scale_grad_by_freq, name, per_sample_weights, include_last_offset, padding_idx, sparse,
+        True,
+    )  # fmt: skip
+    owners = bag_of_index(starts, 0 if name == "sum" else indices.shape[0])
+    sizes = sizes if name != "sum" else sizes.new_zeros(sizes.shape)
+    return result, owners, sizes, winners if name == "max" else sizes.clone()
 
 
 @composite(**_FUNCTIONAL)
@@ -397,10 +525,10 @@ def embedding_bag(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got"
             f" mode='{mode}')."
         )
-    result, _, _ = _bags(
-        weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx, sparse
-    )
-    return result[0]
+    return _bags(
+        weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx, sparse,
+        False,
+    )[0]  # fmt: skip
 
 
 def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tensor:
@@ -412,7 +540,7 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
                 f" However, found offsets of type {type(offsets)}"
             )
         rows, length = input.shape
-        return copy_of_array(np.arange(rows + include_last_offset, dtype=np.int64) * length, dt.int64)
+        return input.new_tensor([i * length for i in range(rows + include_last_offset)], dtype=dt.int64)  # type: ignore[attr-defined]
     if len(input.shape) != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
     if offsets is None:
@@ -423,6 +551,20 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
 
 
 # -- one_hot ----------------------------------------------------------------------------------------------------------
+
+
+@internal(layout=lambda index, classes: ((*index.shape, classes), dt.int64, index.device), runs_empty=True)
+def one_hot_rows(index: Tensor, classes: int) -> Tensor:
+    """A row of zeros with a one at the index, for each index."""
+
+
+@one_hot_rows.on("any")
+def _(out: Tensor, index: Tensor, classes: int) -> None:
+    wrong = fill_raw(empty((1,), dt.int64, out.device), 0)
+    kernels.one_hot(out, dense(index), wrong, numel_of(index.shape), classes)
+    if wrong.item():  # type: ignore[attr-defined]
+        which = "non-negative" if index.min().item() < 0 else "smaller than num_classes"  # type: ignore[attr-defined]
+        raise RuntimeError(f"Class values must be {which}.")
 
 
 @composite(namespaces=("nn.functional",), method=False)
@@ -440,18 +582,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if numel_of(tensor.shape) == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return empty(make_size((*tensor.shape, num_classes)), dt.int64, tensor.device)
-    flat = dense(tensor)
+        return tensor.new_empty((*tensor.shape, num_classes))  # type: ignore[attr-defined]
     if num_classes == -1:
-        num_classes = int(flat.max()) + 1
-    num_classes = max(num_classes, 0)  # then every index is wrong
-    result = empty(make_size((*tensor.shape, num_classes)), dt.int64, tensor.device)
-    if tensor.device is not cpu:
-        return result
-    wrong = empty(make_size((1,)), dt.int64).zero_()
-    kernels.one_hot(result, flat, wrong, numel_of(tensor.shape), num_classes)
-    if wrong.item():
-        if flat.min() < 0:
-            raise RuntimeError("Class values must be non-negative.")
-        raise RuntimeError("Class values must be smaller than num_classes.")
-    return result
+        num_classes = int(tensor.max()) + 1  # type: ignore[attr-defined]
+    return one_hot_rows(tensor, max(num_classes, 0))  # of no classes every index is wrong

@@ -8,9 +8,11 @@ from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import group_norm as kernels
+from ..creation.filled import fill_raw
 from ..machinery.declare import internal
-from ..machinery.memory import bare, is_computed, is_last, new_like, without_gaps
-from ..machinery.primitive import Saved
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense, is_last, layout_like, without_gaps
+from ..machinery.together import in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
@@ -43,54 +45,99 @@ def _composed(g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: floa
 
 
 def _backward(
-    g: tuple, input: Any, weight: Any, bias: Any, groups: int, eps: float, mean: Tensor, scale: Tensor, needs: dict
-) -> tuple:
+    g: Any, input: Any, weight: Any, bias: Any, groups: int, eps: float, mean: Tensor, scale: Tensor, needs: dict
+) -> Any:
+    g = g if isinstance(g, tuple) else (g, None, None)
     if grad_mode.enabled or g[1] is not None or g[2] is not None:
         return _composed(g, input, weight, bias, groups, eps)
-    kept = opmath(input.dtype)
+    wanted = (needs["input"], needs["weight"], needs["bias"])
+    return in_place_of(wanted, group_norm_grads(g[0], input, weight, bias, mean, scale, groups, wanted))
+
+
+def _grads_layout(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: tuple
+) -> list:
+    layouts = [layout_like(input)] if wanted[0] else []
+    return layouts + [(t.shape, t.dtype, t.device) for t, flag in zip((weight, bias), wanted[1:]) if flag]
+
+
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+def group_norm_grads(
+    g: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    scale: Tensor,
+    groups: int,
+    wanted: tuple,
+) -> tuple:
+    """The gradients of group_norm_apply with respect to input, weight and bias, as far as wanted."""
+
+
+@group_norm_grads.on("any")
+def _(
+    out: list[Tensor], g: Tensor, input: Any, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int,
+    wanted: tuple,
+) -> None:  # fmt: skip
     batch, _, channels, space = _geometry(input.shape, groups)
-    input = without_gaps(input)
-    last = is_last(input)
-    dx = (new_like(input, input.shape) if last else empty(input.shape, input.dtype)) if needs["input"] else None
-    dots, sums = empty((batch, groups * channels), kept), empty((batch, groups * channels), kept)
-    if not input.numel():
-        zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
-        return input.new_zeros(input.shape), *zeros
-    factor = None if weight is None else bare(weight)
-    if last:
+    if 0 in input.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    dx, dw, db = in_place_of(wanted, out)
+    input, factor = without_gaps(input), None if weight is None else dense(weight)
+    dots, sums, *work = (empty((batch, groups * channels), mean.dtype, mean.device) for _ in range(4))
+    if is_last(input):
         kernels.group_norm_last_backward(
-            dx, dots, sums, in_format_of(input, g[0]._bare_alias()), input._bare_alias(), mean, scale, factor,
-            empty(dots.shape, kept), empty(dots.shape, kept), batch, groups, channels, space,
+            dx, dots, sums, in_format_of(input, g._bare_alias()), input, mean, scale, factor, *work,
+            batch, groups, channels, space,
         )  # fmt: skip
     else:
         kernels.group_norm_backward(
-            dx, dots, sums, bare(g[0]), bare(input), mean, scale, factor, batch, groups, channels, space
+            dx, dots, sums, dense(g), dense(input), mean, scale, factor, batch, groups, channels, space
         )
-    dw = dots.sum(0).to(weight.dtype) if needs["weight"] else None
-    db = sums.sum(0).to(bias.dtype) if needs["bias"] else None
-    return dx, dw, db
+    for total, parts in ((dw, dots), (db, sums)):
+        if total is not None:
+            raw_copy(total, parts.sum(0))
 
 
-@internal(grads={("input", "weight", "bias"): _backward}, label="NativeGroupNormBackward0")
-def group_norm_apply(input: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
-    """The normalised input, and the mean and 1/std of every sample's groups."""
+def _apply_layout(input: Any, weight: Any, bias: Any, groups: int, eps: float, statistics: bool) -> list:
     need_dtype("GroupNormKernelImpl", input)
-    kept = opmath(input.dtype)
+    shape, where = (input.shape[0], groups), input.device
+    shown = (shape, input.dtype if weight is None else weight.dtype, where)
+    kept = (shape, opmath(input.dtype), where)
+    return [layout_like(input), *((shown, shown) if statistics else ()), kept, kept]
+
+
+@internal(
+    layout=_apply_layout,
+    saves=("mean", "scale"),
+    grads={("input", "weight", "bias"): _backward},
+    label="NativeGroupNormBackward0",
+    runs_empty=True,
+)
+def group_norm_apply(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float, statistics: bool
+) -> Any:
+    """The normalised input and, with `statistics`, the mean and 1/std of every sample's groups. What is kept for the derivative is
+    apart from these: the first may be changed in place, by a ReLU, say."""
+
+
+@group_norm_apply.on("any")
+def _(out: list[Tensor], input: Any, weight: Any, bias: Any, groups: int, eps: float, statistics: bool) -> None:
     batch, _, channels, space = _geometry(input.shape, groups)
-    input = without_gaps(input)
-    last = is_last(input)
-    out = new_like(input, input.shape) if last else empty(input.shape, input.dtype, input.device)
-    mean, rstd = empty((batch, groups), kept, input.device), empty((batch, groups), kept, input.device)
-    if not is_computed(input):
-        return Saved((out, mean, rstd), mean=mean._bare_alias(), scale=rstd._bare_alias())
-    factor, shift = None if weight is None else bare(weight), None if bias is None else bare(bias)
-    if input.numel() and last:
-        work = [empty((batch, input.shape[1]), kept) for _ in range(2)]
-        kernels.group_norm_last(
-            out, mean, rstd, input._bare_alias(), factor, shift, *work, batch, groups, channels, space, eps
-        )
-    elif input.numel():
-        kernels.group_norm(out, mean, rstd, bare(input), factor, shift, batch, groups, channels, space, eps)
-    stored = input.dtype if weight is None else weight.dtype
-    # Kept apart from the outputs, the first of which may be changed in place (by a ReLU, say).
-    return Saved((out, mean.to(stored), rstd.to(stored)), mean=mean._bare_alias(), scale=rstd._bare_alias())
+    mean, rstd = out[-2:]
+    if 0 not in input.shape:
+        factor, shift = None if weight is None else dense(weight), None if bias is None else dense(bias)
+        input = without_gaps(input)
+        if is_last(input):
+            work = [empty((batch, input.shape[1]), mean.dtype, mean.device) for _ in range(2)]
+            kernels.group_norm_last(
+                out[0], mean, rstd, input, factor, shift, *work, batch, groups, channels, space, eps
+            )
+        else:
+            kernels.group_norm(out[0], mean, rstd, dense(input), factor, shift, batch, groups, channels, space, eps)
+    if statistics:
+        raw_copy(out[1], mean)
+        raw_copy(out[2], rstd)

@@ -10,8 +10,9 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.arguments import need_tensors
-from ..machinery.declare import composite
+from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.inplace import raw_copy
 from .distance import pairwise_distance
 from .element_loss import logits, soft_margin
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
@@ -230,10 +231,7 @@ def multi_margin_loss(
         )
     if target.dtype is not dt.int64:
         raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
-    values = target._array()
-    if values.size and not (values.min() >= 0 and values.max() < classes):
-        raise RuntimeError("target out of range")
-    index = target.reshape(samples, 1)
+    index = classes_of(target, classes).reshape(samples, 1)
     lacking = (margin - scores.gather(1, index) + scores).relu()
     if p == 2:
         lacking = lacking * lacking
@@ -243,15 +241,35 @@ def multi_margin_loss(
     return reduce_loss(loss if target.shape else loss.squeeze(0), reduction)
 
 
-def _label_masks(target: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries of `target` come before the first -1, and which classes those name."""
-    if target.size and not (target.min() >= -1 and target.max() < classes):
+@internal(layout=lambda target, classes: (target.shape, target.dtype, target.device))
+def classes_of(target: Tensor, classes: int) -> Tensor:
+    """The target, after a look at every element: it must be a class."""
+
+
+@classes_of.on("any")
+def _(out: Tensor, target: Tensor, classes: int) -> None:
+    values = target.cpu()._array()
+    if not (values.min() >= 0 and values.max() < classes):
+        raise RuntimeError("target out of range")
+    raw_copy(out, target)
+
+
+@internal(layout=lambda target, classes: ((*target.shape, classes), dt.bool_, target.device))
+def label_pairs(target: Tensor, classes: int) -> Tensor:
+    """For each row of `target`, which of its entries come before the first -1, paired with the classes that no such entry
+    names."""
+
+
+@label_pairs.on("any")
+def _(out: Tensor, target: Tensor, classes: int) -> None:
+    values = target.cpu()._array()
+    if not (values.min() >= -1 and values.max() < classes):
         raise RuntimeError("argument #2 'target' is out of range")
-    listed = np.cumprod(target >= 0, axis=1).astype(bool)
-    named = np.zeros(target.shape, bool)
+    listed = np.cumprod(values >= 0, axis=1).astype(bool)
+    named = np.zeros(values.shape, bool)
     rows, places = np.nonzero(listed)
-    named[rows, target[rows, places]] = True
-    return listed, named
+    named[rows, values[rows, places]] = True
+    raw_copy(out, copy_of_array(listed[:, :, None] & ~named[:, None, :], dt.bool_))
 
 
 @composite(**_FUNCTIONAL)
@@ -268,9 +286,8 @@ def multilabel_margin_loss(
         raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
     classes = scores.shape[1]
     labels = target.reshape(scores.shape)
-    listed, named = _label_masks(labels._array(), classes)
+    pairs = label_pairs(labels, classes)
     own = scores.gather(1, labels.clamp_min(0)).unsqueeze(2)  # (N, labels, 1)
-    pairs = copy_of_array((listed[:, :, None] & ~named[:, None, :]).astype(np.bool_), dt.bool_)
     lacking = (1 - own + scores.unsqueeze(1)).relu().masked_fill(~pairs, 0)
     loss = lacking.sum((1, 2)) / classes
     return reduce_loss(loss if len(input.shape) == 2 else loss.squeeze(0), reduction)

@@ -11,7 +11,7 @@ from ..linalg.matmul import linear
 from ..machinery.declare import composite
 from ..shape.joining import cat
 from .attention import scaled_dot_product_attention
-from .dropout import dropped
+from .dropout import dropout
 
 
 def _float_mask(mask: Any, name: str, target: dt.dtype) -> Any:
@@ -216,7 +216,8 @@ def _attend(q: Any, k: Any, v: Any, mask: Any, p: float, causal: bool, need_weig
     """The result of all heads and, if asked for, the weights."""
     if not need_weights:
         return scaled_dot_product_attention(q, k, v, mask, p, causal), None
-    weights: Any = dropped(_plain_softmax(q, k, mask, 1 / math.sqrt(q.shape[3])), p, p > 0, False, False)
+    weights: Any = _plain_softmax(q, k, mask, 1 / math.sqrt(q.shape[3]))
+    weights = dropout(weights, p, True) if p > 0 else weights
     return weights.matmul(v), weights
 
 

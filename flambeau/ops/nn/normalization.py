@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
-from ...core.dtype import dtype, opmath
+from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
+from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
-from ..machinery.primitive import Saved
-from ..machinery.together import together
+from ..machinery.memory import bare, dense
+from ..machinery.together import in_place_of, together
 from .group_norm import group_norm_apply
 
 _BOTH = ("nn.functional", "torch")
-
-
-def _statistics_dtype(d: dtype) -> dtype:
-    return opmath(d)
+Wanted = tuple[bool, bool, bool]  # whether the gradients of input, weight and bias are
 
 
 def _packed(t: Any) -> Any:
     """An optional parameter as kernels read it."""
-    return None if t is None else t.contiguous()
+    return t if t is None or t._contig else bare(t)
 
 
 def _need_float(name: str, t: Tensor) -> None:
@@ -35,6 +34,7 @@ def _need_float(name: str, t: Tensor) -> None:
 # -- layer norm -----------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(1024)
 def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
     n = numel_of(shape[len(shape) - inner :])
     return (numel_of(shape) // n if n else 0), n
@@ -42,26 +42,49 @@ def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
 
 def _layer_norm_backward(
     g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
-) -> tuple:
+) -> Any:
     if grad_mode.enabled:
         return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
+    wanted = (needs["input"], needs["weight"], needs["bias"])
+    return in_place_of(wanted, layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
+
+
+def _grads_layout(
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, inner: int, wanted: Wanted
+) -> list:
+    return [(t.shape, t.dtype, t.device) for t, flag in zip((input, weight, bias), wanted) if flag]
+
+
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+def layer_norm_grads(
+    g: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    rstd: Tensor,
+    inner: int,
+    wanted: Wanted,
+) -> tuple:
+    """The gradients of layer_norm_rows with respect to input, weight and bias, as far as wanted."""
+
+
+@layer_norm_grads.on("any")
+def _(
+    out: list[Tensor], g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, inner: int,
+    wanted: Wanted,
+) -> None:  # fmt: skip
     rows, n = _rows(input.shape, inner)
-    dx = empty(input.shape, input.dtype) if needs["input"] else None
-    affine = needs["weight"] or needs["bias"]
     if rows == 0 or n == 0:
-        zeros = [None if t is None else t.new_zeros(t.shape) for t in (weight, bias)]
-        return input.new_zeros(input.shape), *zeros
+        for t in out:
+            fill_raw(t, 0)
+        return
+    dx, dw, db = in_place_of(wanted, out)
     chunks = min(rows, 32)
-    partial = empty((chunks, 2, n), mean.dtype) if affine else None
-    row_kernels.layer_norm_backward(
-        dx, partial, g.contiguous(), input.contiguous(), mean, rstd, _packed(weight), rows, n, chunks
-    )
-    dw = db = None
+    partial = empty((chunks, 2, n), mean.dtype, mean.device) if wanted[1] or wanted[2] else None
+    row_kernels.layer_norm_backward(dx, partial, dense(g), dense(input), mean, rstd, _packed(weight), rows, n, chunks)
     if partial is not None:
-        dw = empty(weight.shape, weight.dtype) if needs["weight"] else None
-        db = empty(bias.shape, bias.dtype) if needs["bias"] else None
         row_kernels.add_pairs(dw, db, partial, chunks, n)
-    return dx, dw, db
 
 
 def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
@@ -78,19 +101,27 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     return dx, dw, db
 
 
-@internal(grads={("input", "weight", "bias"): _layer_norm_backward}, label="NativeLayerNormBackward0")
-def layer_norm_rows(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
-    """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+def _layer_norm_layout(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> list:
     _need_float("LayerNormKernelImpl", input)
+    kept, where = opmath(input.dtype), input.device
+    statistics = ((_rows(input.shape, inner)[0],), kept, where)
+    return [(input.shape, input.dtype, where), statistics, statistics]
+
+
+@internal(
+    layout=_layer_norm_layout,
+    saves=("mean", "rstd"),
+    grads={("input", "weight", "bias"): _layer_norm_backward},
+    label="NativeLayerNormBackward0",
+)
+def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> Tensor:
+    """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+
+
+@layer_norm_rows.on("any")
+def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> None:
     rows, n = _rows(input.shape, inner)
-    kept = _statistics_dtype(input.dtype)
-    out, mean, rstd = empty(input.shape, input.dtype), empty((rows,), kept), empty((rows,), kept)
-    if rows and n:
-        row_kernels.layer_norm(
-            out, mean, rstd, input.contiguous(), _packed(weight),
-            _packed(bias), rows, n, float(eps),
-        )  # fmt: skip
-    return Saved(out, mean=mean, rstd=rstd)
+    row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
 def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
@@ -126,7 +157,7 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     shape = _check_normalized(input, normalized_shape, weight, bias)
     dims = list(range(len(input.shape) - len(shape), len(input.shape)))
     kept = input.dtype if weight is None else weight.dtype
-    wide = input.detach().to(_statistics_dtype(input.dtype))
+    wide = input.detach().to(opmath(input.dtype))
     mean = wide.mean(dims, keepdim=True)
     rstd = (wide.var(dims, correction=0, keepdim=True) + eps).rsqrt()
     return layer_norm(input, shape, weight, bias, eps), mean.to(kept), rstd.to(kept)
@@ -186,7 +217,7 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
             )
-    return group_norm_apply(input, weight, bias, num_groups, float(eps))[0]
+    return group_norm_apply(input, weight, bias, num_groups, float(eps), False)
 
 
 @composite(method=False)
@@ -198,7 +229,7 @@ def native_group_norm(
         raise RuntimeError(
             f"Expected input of {N} * {C} * {HxW} elements in groups that divide {C}, but got {list(input.shape)} and {group}"
         )
-    out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps))
+    out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps), True)
     return out.reshape(input.shape), mean, rstd
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...core.device import cpu
 from ...core.generator import Generator
 from ...core.layout import contiguous_format
 from ...core.random_samplers import rrelu_noise
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor
 from ...expr import functions as f
 from ..creation.filled import empty_as
 from ..machinery.arguments import need_tensors
@@ -17,35 +16,46 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_writable
-from ..machinery.primitive import Saved
-from ..random.random_fill import as_generator
+from ..random.random_fill import as_generator, store
 
-_leaky = Pointwise("leaky_relu", lambda x, slope: f.where(x > 0, x, x * slope))
+_LABEL = "RreluWithNoiseBackward0"
+_leaky = Pointwise("leaky_relu", lambda x, slope: f.where(x > 0, x, x * slope), label=_LABEL)
 _leaky_grad = Pointwise("leaky_relu_backward", lambda g, x, slope: f.where(x > 0, g, g * slope))
 
 
-def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Any) -> Tensor:
-    if noise is not None:
+def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Tensor) -> Tensor:
+    if upper - lower > 1e-6:
         return g * noise  # type: ignore[operator]
-    return _leaky_grad.call((g, input, (lower + upper) / 2))
+    return _leaky_grad.call(
+        (g, input, (lower + upper) / 2)
+    )  # with equal bounds PyTorch takes the derivative of the fixed slope
 
 
-@internal(grads={"input": _rrelu_grad}, label="RreluWithNoiseBackward0")
-def _rrelu_slopes(input: Tensor, lower: float, upper: float, training: bool, generator: Generator) -> Any:
+def _rrelu_layout(input: Tensor, lower: float, upper: float, generator: Generator) -> list:
+    return [(input.shape, input.dtype, input.device)] * 2
+
+
+@internal(layout=_rrelu_layout, saves=("noise",), grads={"input": _rrelu_grad}, label=_LABEL, draws=True)
+def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> Tensor:
+    """Negative elements times slopes that are random between the bounds; those are kept."""
+
+
+@random_slopes.on("cpu")
+def _(out: list[Tensor], input: Tensor, lower: float, upper: float, generator: Generator) -> None:
+    values = input.contiguous()._array().reshape(-1)  # type: ignore[attr-defined]
+    for t, made in zip(out, rrelu_noise(generator, values, input.dtype, lower, upper)):
+        store(t, made)
+
+
+def _sloped(input: Tensor, lower: float, upper: float, training: bool, generator: Generator) -> Tensor:
     """Negative elements times a slope: random between the bounds while training, else their mean."""
     if not training:
         if not input.dtype.is_floating_point:
             raise unsupported("leaky_relu_cpu", input.dtype)
-        return Saved(_leaky.call((input._bare_alias(), (lower + upper) / 2)), noise=None)
+        return _leaky.call((input, (lower + upper) / 2))
     if not input.dtype.is_floating_point or input.dtype.name == "float16":
         raise unsupported("rrelu_with_noise_out_cpu", input.dtype)
-    if input.device is not cpu or not numel_of(input.shape):
-        return Saved(empty(input.shape, input.dtype, input.device), noise=None)
-    values = input.contiguous()._array().reshape(-1)  # type: ignore[attr-defined]
-    output, noise = rrelu_noise(generator, values, input.dtype, lower, upper)
-    result, slopes = (copy_of_array(x.reshape(input.shape), input.dtype) for x in (output, noise))
-    # With equal bounds PyTorch takes the derivative of the fixed slope.
-    return Saved(result, noise=slopes if upper - lower > 1e-6 else None)
+    return random_slopes(input, lower, upper, generator)
 
 
 def _rrelu(name: str, input: Any, lower: float, upper: float, training: bool, generator: Any) -> Tensor:
@@ -55,7 +65,7 @@ def _rrelu(name: str, input: Any, lower: float, upper: float, training: bool, ge
             raise RuntimeError(f"rrelu: {bound} bound must be finite, got {value}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
-    return _rrelu_slopes(input, float(lower), float(upper), training, as_generator(generator, name))
+    return _sloped(input, float(lower), float(upper), training, as_generator(generator, name))
 
 
 @composite(method=False, kind="random")

@@ -10,15 +10,15 @@ import itertools
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
-from ...core.device import cpu
 from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library import rnn as kernels
 from ..creation.filled import fill_raw
 from ..linalg.matmul import linear
-from ..machinery.declare import composite, primitive
-from ..machinery.primitive import Saved
+from ..machinery.declare import composite, internal
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
 from ..shape.joining import cat, stack
 from .dropout import dropout as apply_dropout
 
@@ -39,7 +39,7 @@ def _rows(t: Tensor, start: int, count: int) -> Tensor:
     """A part of a packed matrix. It is taken at every step, outside any graph: no need for `narrow`'s checks."""
     step = t._strides[0]
     return new_tensor(
-        t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, cpu, True
+        t._storage, make_size((count, t.shape[1])), t._strides, t._offset + start * step, t.dtype, t.device, True
     )
 
 
@@ -76,94 +76,145 @@ def _check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights,
             raise RuntimeError(f"{name} must have {gates * hidden_size} elements, but has the shape {list(bias.shape)}")
 
 
-def _run_forward(kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Weights, steps: Steps) -> dict:
-    w_ih, w_hh, b_ih, b_hh = weights
-    rows, hidden, width = data.shape[0], h0.shape[1], GATES[kind] * h0.shape[1]
-    d = data.dtype
-    pre = empty((rows, width), d)
-    heavy.matmul(pre, data, w_ih.t(), b_ih)
-    kept = {"out": empty((rows, hidden), d), "h_before": empty((rows, hidden), d), "h": h0.contiguous().clone()}
-    if kind == "lstm":
-        kept.update(c=c0.contiguous().clone(), c_before=empty((rows, hidden), d), cells=empty((rows, hidden), d))
-    if kind in ("lstm", "gru"):
-        kept["gates"] = empty((rows, 4 * hidden), d)
-    recurrent = empty((h0.shape[0], width), d)
-    weight = w_hh.t()
-    out, h, c, h_before, gates = (kept.get(name) for name in ("out", "h", "c", "h_before", "gates"))
-    for start, n in steps:
-        heavy.matmul(_first_rows(recurrent, n), _first_rows(kept["h"], n), weight, b_hh)
-        if kind == "lstm":
-            before, cells = kept["c_before"], kept["cells"]
-            kernels.lstm_step(out, h, c, gates, h_before, before, cells, pre, recurrent, start, n, hidden)
-        elif kind == "gru":
-            kernels.gru_step(out, h, gates, h_before, pre, recurrent, start, n, hidden)
-        else:
-            kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
-    return kept
+# -- the operators ----------------------------------------------------------------------------------------------------------
 
 
 def _layer_backward(
     g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps,
-    kept: dict, needs: dict,
+    h_before: Tensor, gates: Tensor, c_before: Tensor, cells: Tensor, needs: dict,
 ) -> tuple:  # fmt: skip
     if grad_mode.enabled:
         return _composed_backward(g, kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     dout, dhn, dcn = g if len(g) == 3 else (*g, None)
-    rows, hidden = kept["out"].shape
-    width = GATES[kind] * hidden
-    d = data.dtype
-    dout = fill_raw(empty((rows, hidden), d), 0) if dout is None else dout.contiguous()
-    dh = fill_raw(empty(h0.shape, d), 0) if dhn is None else dhn.contiguous().clone()
-    dc: Any = None
-    if kind == "lstm":
-        dc = fill_raw(empty(h0.shape, d), 0) if dcn is None else dcn.contiguous().clone()
-    grad_pre = empty((rows, width), d)
-    grad_rec = empty((rows, width), d) if kind == "gru" else grad_pre
-    carry: Any = empty(h0.shape, d) if kind == "gru" else None
-    for start, n in reversed(steps):
-        if kind == "lstm":
-            kernels.lstm_step_backward(
-                grad_pre, dc, dout, dh, kept["gates"], kept["cells"], kept["c_before"], start, n, hidden
-            )
-        elif kind == "gru":
-            kernels.gru_step_backward(
-                grad_pre, grad_rec, carry, dout, dh, kept["gates"], kept["h_before"], start, n, hidden
-            )
-        else:
-            kernels.plain_step_backward(grad_pre, dout, dh, kept["out"], start, n, hidden, relu=kind == "relu")
-        state = _first_rows(dh, n)
-        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
-        if carry is not None:
-            state.add_(_first_rows(carry, n))
+    grad_pre, grad_rec, dh, *dc = rnn_layer_gates(
+        dout, dhn, dcn, kind, w_hh, h_before, gates, c_before, cells, steps, h0.shape[0]
+    )
+    grad_rec = grad_rec if kind == "gru" else grad_pre
     return (
         grad_pre.mm(w_ih) if needs["data"] else None,
         dh,
-        dc,
+        dc[0] if dc else None,
         grad_pre.t().mm(data) if needs["w_ih"] else None,
-        grad_rec.t().mm(kept["h_before"]) if needs["w_hh"] else None,
+        grad_rec.t().mm(h_before) if needs["w_hh"] else None,
         grad_pre.sum(0) if needs["b_ih"] else None,
         grad_rec.sum(0) if needs["b_hh"] else None,
     )
 
 
-@primitive(
+def _gates_layout(
+    dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor, c_before: Tensor, cells: Tensor,
+    steps: Steps, batch: int,
+) -> list:  # fmt: skip
+    rows, hidden = h_before.shape
+    d, where = h_before.dtype, h_before.device
+    width, state = GATES[kind] * hidden, ((batch, hidden), d, where)
+    second = ((rows, width) if kind == "gru" else (0,), d, where)
+    return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
+
+
+@internal(layout=_gates_layout)
+def rnn_layer_gates(
+    dout: Tensor | None,
+    dhn: Tensor | None,
+    dcn: Tensor | None,
+    kind: str,
+    w_hh: Tensor,
+    h_before: Tensor,
+    gates: Tensor,
+    c_before: Tensor,
+    cells: Tensor,
+    steps: Steps,
+    batch: int,
+) -> tuple:
+    """Back through time, from the gradients of the results to those of the input's share of the gates, of the hidden state's share
+    (for a gru, else it is the same), and of the first states."""
+
+
+@rnn_layer_gates.on("cpu")
+def _(
+    out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
+    c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
+) -> None:  # fmt: skip
+    grad_pre, grad_rec, dh, *more = out
+    hidden, d, where = h_before.shape[1], h_before.dtype, h_before.device
+    dout = fill_raw(empty(h_before.shape, d, where), 0) if dout is None else dense(dout)
+    raw_copy(dh, 0 if dhn is None else dhn)
+    dc = more[0] if more else None
+    if dc is not None:
+        raw_copy(dc, 0 if dcn is None else dcn)
+    carry = empty(dh.shape, d, where) if kind == "gru" else None
+    grad_rec, w_hh = grad_rec if kind == "gru" else grad_pre, dense(w_hh)
+    for start, n in reversed(steps):
+        if kind == "lstm":
+            kernels.lstm_step_backward(grad_pre, dc, dout, dh, gates, cells, c_before, start, n, hidden)
+        elif kind == "gru":
+            kernels.gru_step_backward(grad_pre, grad_rec, carry, dout, dh, gates, h_before, start, n, hidden)
+        else:
+            kernels.plain_step_backward(grad_pre, dout, dh, cells, start, n, hidden, relu=kind == "relu")
+        state = _first_rows(dh, n)
+        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
+        if carry is not None:
+            state.add_(_first_rows(carry, n))
+
+
+def _layer_layout(
+    kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
+) -> list:
+    _check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
+    rows, hidden = data.shape[0], h0.shape[1]
+    d, where = data.dtype, data.device
+    each, state, nothing = ((rows, hidden), d, where), (h0.shape, d, where), ((0,), d, where)
+    gates = nothing if GATES[kind] == 1 else ((rows, 4 * hidden), d, where)
+    states = [state, state] if kind == "lstm" else [state]
+    return [each, *states, each, gates, each if kind == "lstm" else nothing, nothing if kind == "gru" else each]
+
+
+@internal(
+    layout=_layer_layout,
+    saves=("h_before", "gates", "c_before", "cells"),
     grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
     label="RnnLayerBackward0",
-    function=False,
-    method=False,
 )
 def rnn_layer(
-    kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
-) -> Any:
-    """One layer in one direction over rows of `data`, time steps one after another."""
-    biases = [None if b is None else b.contiguous() for b in (b_ih, b_hh)]
-    weights = Weights(w_ih.contiguous(), w_hh.contiguous(), *biases)
-    _check_shapes(kind, data, h0, c0, weights, steps)
-    kept = _run_forward(kind, data.contiguous(), h0, c0, weights, steps)
-    result = (kept["out"], kept["h"], kept["c"]) if kind == "lstm" else (kept["out"], kept["h"])
-    saved = {k: v for k, v in kept.items() if k not in ("h", "c")}
-    saved["out"] = kept["out"]._bare_alias()
-    return Saved(result, kept=saved)
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None,
+    b_hh: Tensor | None,
+    steps: Steps,
+) -> tuple:
+    """One layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
+    are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
+
+
+@rnn_layer.on("cpu")
+def _(
+    results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+    steps: Steps,
+) -> None:  # fmt: skip
+    out, h, *states, h_before, gates, c_before, cells = results
+    b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
+    rows, hidden, width = data.shape[0], h0.shape[1], w_ih.shape[0]
+    pre = empty((rows, width), data.dtype, data.device)
+    heavy.matmul(pre, dense(data), dense(w_ih).t(), b_ih)
+    raw_copy(h, h0)
+    if kind == "lstm":
+        raw_copy(states[0], c0)
+    recurrent = empty((h0.shape[0], width), data.dtype, data.device)
+    weight = dense(w_hh).t()
+    for start, n in steps:
+        heavy.matmul(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
+        if kind == "lstm":
+            kernels.lstm_step(out, h, states[0], gates, h_before, c_before, cells, pre, recurrent, start, n, hidden)
+        elif kind == "gru":
+            kernels.gru_step(out, h, gates, h_before, pre, recurrent, start, n, hidden)
+        else:
+            kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
+    if GATES[kind] == 1:
+        raw_copy(cells, out)
 
 
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------

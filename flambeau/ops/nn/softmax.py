@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core.dtype import dtype as dtype_type
 from ...core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, declare_saved, grad_mode, gradient_edge, named_class
@@ -21,33 +21,35 @@ from ..machinery.inplace import write_out
 
 
 class _Softmax:
-    """softmax or log_softmax: a forward and a backward kernel."""
+    """softmax or log_softmax: its kernels, and how it is recorded. Written by hand because it is small and called often."""
 
     def __init__(self, name: str, log_result: bool):
         self.name, self.log_result = name, log_result
         self.label = camel(name) + "Backward0"
-        rows, columns = kernels.softmax_rows, kernels.softmax_columns
-        self.run = LineOperator(rows, columns, 1, log_result=log_result).one
-        rows, columns = kernels.softmax_backward_rows, kernels.softmax_backward_columns
-        self.run_backward = LineOperator(rows, columns, 2, log_result=log_result).two
+        self.lines = LineOperator(kernels.softmax_rows, kernels.softmax_columns, 1, log_result=log_result)
+        self.run = self.lines.one
 
     def forward(self, x: Tensor, dim: int) -> Tensor:
         if not x.dtype.is_floating_point:
-            rank = len(x.shape)
-            last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
-            raise unsupported(f"{self.name}{last}_kernel_impl", x.dtype)
+            self.refuse(x.dtype, dim, len(x.shape))
         out = self.run(x, dim)
         if (x._autograd is not None or x._base is not None) and grad_mode.enabled:
             self.record(x, dim, out)
         return out
 
-    def backward(self, g: Tensor, y: Tensor, dim: int) -> Tensor:
-        if g.shape != y.shape or g.dtype is not y.dtype:
-            raise RuntimeError(
-                f"{self.name}: the gradient must be like the output, {y.dtype} of shape {list(y.shape)}, but is"
-                f" {g.dtype} of shape {list(g.shape)}"
-            )
-        return self.run_backward(g, y, dim)
+    def refuse(self, d: dtype_type, dim: int, rank: int) -> NoReturn:
+        last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
+        raise unsupported(f"{self.name}{last}_kernel_impl", d)
+
+    def layout(self, input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> tuple:
+        d = input.dtype if dtype is None else as_dtype(dtype, self.name)
+        if not d.is_floating_point:
+            self.refuse(d, dim, len(input.shape))
+        wrap_dim(dim, len(input.shape))
+        return input.shape, d, input.device
+
+    def fill(self, result: Tensor, input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> None:
+        self.lines.fill(result, dim, input.to(result.dtype))
 
     def record(self, x: Tensor, dim: int, out: Tensor) -> None:
         edge = gradient_edge(x)
@@ -74,8 +76,6 @@ class _SoftmaxNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         out = self.saved.unpack(self)
-        if not grad_mode.enabled:
-            return (self.op.backward(g, out, self.dim),)
         backward = log_softmax_backward if self.op.log_result else softmax_backward
         return (backward(g, out, self.dim, out.dtype),)
 
@@ -88,9 +88,22 @@ _softmax, _log_softmax = _Softmax("softmax", False), _Softmax("log_softmax", Tru
 
 # -- backward: primitives with derivatives of their own ----------------------------------------------------------------
 
+_backward, _log_backward = (
+    LineOperator(kernels.softmax_backward_rows, kernels.softmax_backward_columns, 2, log_result=log).fill
+    for log in (False, True)
+)
 _inner_term = Pointwise("softmax_inner", lambda v, g, total, weighted: v * (g - total) - g * weighted)
 _log_inner_term = Pointwise("log_softmax_inner", lambda v, y, total: -v * f.exp(y) * total)
 _exp_product = Pointwise("exp_product", lambda v, y: v * f.exp(y))
+
+
+def _backward_layout(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> tuple:
+    if grad_output.shape != output.shape or grad_output.dtype is not output.dtype:
+        raise RuntimeError(
+            f"softmax: the gradient must be like the output, {output.dtype} of shape {list(output.shape)}, but is"
+            f" {grad_output.dtype} of shape {list(grad_output.shape)}"
+        )
+    return output.shape, output.dtype, output.device
 
 
 def _softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
@@ -100,6 +113,7 @@ def _softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim: in
 
 
 @primitive(
+    layout=_backward_layout,
     grads={
         "grad_output": lambda v, output, dim, input_dtype: softmax_backward(v, output, dim, input_dtype),
         "output": _softmax_output_grad,
@@ -110,7 +124,11 @@ def _softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim: in
 )
 def softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> Tensor:
     """The gradient of softmax: output * (grad - sum(grad * output))."""
-    return _softmax.backward(grad_output, output, dim)
+
+
+@softmax_backward.on("any")
+def _(out: Tensor, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> None:
+    _backward(out, dim, grad_output, output)
 
 
 def _log_softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
@@ -118,6 +136,7 @@ def _log_softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim
 
 
 @primitive(
+    layout=_backward_layout,
     grads={
         "grad_output": lambda v, output, dim: v - _exp_product.call((v, output)).sum(dim, True),
         "output": _log_softmax_output_grad,
@@ -128,7 +147,11 @@ def _log_softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim
 )
 def log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> Tensor:
     """The gradient of log_softmax: grad - exp(output) * sum(grad)."""
-    return _log_softmax.backward(grad_output, output, dim)
+
+
+@log_softmax_backward.on("any")
+def _(out: Tensor, grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> None:
+    _log_backward(out, dim, grad_output, output)
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------
@@ -143,14 +166,14 @@ def _refuse_half_to_float(half_to_float: bool, name: str) -> None:
 def raw_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """softmax without a dtype argument."""
     _refuse_half_to_float(half_to_float, "softmax")
-    return _softmax.forward(input, dim)
+    return softmax(input, dim)
 
 
 @composite(name="_log_softmax", method=False)
 def raw_log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """log_softmax without a dtype argument."""
     _refuse_half_to_float(half_to_float, "log_softmax")
-    return _log_softmax.forward(input, dim)
+    return log_softmax(input, dim)
 
 
 def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
@@ -160,7 +183,7 @@ def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
     return input if dtype is None else input.to(as_dtype(dtype, name))
 
 
-@composite
+@composite(kind="primitive", layout=_softmax.layout)
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
@@ -169,13 +192,19 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> T
     return result if out is None else write_out("softmax", out, result, exact=True)
 
 
-@composite
+softmax.op.on("any")(_softmax.fill)
+
+
+@composite(kind="primitive", layout=_log_softmax.layout)
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
         input = _prepare("log_softmax", input, dim, dtype)
     result = _log_softmax.forward(input, dim)
     return result if out is None else write_out("log_softmax", out, result, exact=True)
+
+
+log_softmax.op.on("any")(_log_softmax.fill)
 
 
 @composite(name="softmax", namespaces=("special",), method=False)

@@ -6,8 +6,9 @@
 
 # ruff: noqa: F401, F403 - re-exports
 
+from ...core import naming as _naming
 from .. import ops as _ops  # noqa: F401  the whole room before its parts: see naming.load
-from . import detection, feature_extraction, segmentation
+from . import detection, segmentation
 from ._api import (
     Weights,
     WeightsEnum,
@@ -34,3 +35,10 @@ from .squeezenet import *
 from .swin_transformer import *
 from .vgg import *
 from .vision_transformer import *
+
+
+def __getattr__(name: str):  # type: ignore[no-untyped-def]
+    """feature_extraction is imported when first used: it needs flambeau.fx."""
+    if name == "feature_extraction":
+        return _naming.submodule(__name__, name)
+    raise _naming.no_attribute(__name__, name)

@@ -44,14 +44,14 @@ class _DenseLayer(nn.Module):
 
     def forward(self, features: Tensor | list[Tensor]) -> Tensor:
         given = [features] if isinstance(features, Tensor) else features
-        if self.memory_efficient and any(x.requires_grad for x in given):
-            narrow = checkpoint(self._bottleneck, *given, use_reentrant=False)
+        if not flambeau.jit.is_scripting() and self.memory_efficient and any(x.requires_grad for x in given):
+            narrow = checkpoint(lambda *tensors: self._bottleneck(list(tensors)), *given, use_reentrant=False)
         else:
-            narrow = self._bottleneck(*given)
+            narrow = self._bottleneck(given)
         new = self.conv2(self.relu2(self.norm2(narrow)))
         return F.dropout(new, p=self.drop_rate, training=self.training) if self.drop_rate > 0 else new
 
-    def _bottleneck(self, *features: Tensor) -> Tensor:
+    def _bottleneck(self, features: list[Tensor]) -> Tensor:
         return self.conv1(self.relu1(self.norm1(flambeau.cat(features, 1))))
 
 

@@ -104,8 +104,10 @@ class InceptionAux(nn.Module):
 
 def to_half_range(x: Tensor) -> Tensor:
     """Images normalised with ImageNet's statistics as images normalised with mean and deviation 0.5."""
-    channels = zip(x.unbind(1), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    return flambeau.stack([c * (deviation / 0.5) + (mean - 0.5) / 0.5 for c, mean, deviation in channels], 1)
+    red = x[:, 0] * (0.229 / 0.5) + (0.485 - 0.5) / 0.5
+    green = x[:, 1] * (0.224 / 0.5) + (0.456 - 0.5) / 0.5
+    blue = x[:, 2] * (0.225 / 0.5) + (0.406 - 0.5) / 0.5
+    return flambeau.stack([red, green, blue], 1)
 
 
 def init_truncated(model: nn.Module, deviation: Callable[[nn.Module], float]) -> None:
@@ -161,15 +163,18 @@ class GoogLeNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor | GoogLeNetOutputs:
         x = to_half_range(x) if self.transform_input else x
         x = self.maxpool2(self.conv3(self.conv2(self.maxpool1(self.conv1(x)))))
-        auxiliary = []
-        for name in _MODULES:
-            x = getattr(self, name)(x)
-            if name in ("inception4a", "inception4d"):
-                head = self.aux1 if name == "inception4a" else self.aux2
-                auxiliary.append(head(x) if head is not None and self.training else None)
+        x = self.inception4a(self.maxpool3(self.inception3b(self.inception3a(x))))
+        first: Tensor | None = None
+        if self.aux1 is not None and self.training:
+            first = self.aux1(x)
+        x = self.inception4d(self.inception4c(self.inception4b(x)))
+        second: Tensor | None = None
+        if self.aux2 is not None and self.training:
+            second = self.aux2(x)
+        x = self.inception5b(self.inception5a(self.maxpool4(self.inception4e(x))))
         x = self.fc(self.dropout(self.avgpool(x).flatten(1)))
-        if self.training and self.aux_logits:
-            return GoogLeNetOutputs(x, auxiliary[1], auxiliary[0])
+        if flambeau.jit.is_scripting() or (self.training and self.aux_logits):  # compiled code has one kind of result
+            return GoogLeNetOutputs(x, second, first)
         return x
 
 

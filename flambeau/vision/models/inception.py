@@ -26,7 +26,11 @@ class InceptionOutputs(NamedTuple):
 
 
 _InceptionOutputs = InceptionOutputs
-_average = partial(F.avg_pool2d, kernel_size=3, stride=1, padding=1)
+
+
+def _average(x: Tensor) -> Tensor:
+    return F.avg_pool2d(x, kernel_size=3, stride=1, padding=1)
+
 
 
 class InceptionA(nn.Module):
@@ -139,7 +143,7 @@ class InceptionE(nn.Module):
         threes = [self.branch3x3_2a(three), self.branch3x3_2b(three)]
         double = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
         doubles = [self.branch3x3dbl_3a(double), self.branch3x3dbl_3b(double)]
-        return flambeau.cat([one, *threes, *doubles, self.branch_pool(_average(x))], 1)
+        return flambeau.cat([one] + threes + doubles + [self.branch_pool(_average(x))], 1)
 
 
 class InceptionAux(nn.Module):
@@ -209,7 +213,7 @@ class Inception3(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor | InceptionOutputs:
         x = to_half_range(x) if self.transform_input else x
-        auxiliary = None
+        auxiliary: Tensor | None = None
         for name, module in self.named_children():
             if name == "AuxLogits":
                 auxiliary = module(x) if self.training else None
@@ -217,7 +221,9 @@ class Inception3(nn.Module):
                 x = module(x.flatten(1))
             else:
                 x = module(x)
-        return InceptionOutputs(x, auxiliary) if self.training and self.aux_logits else x
+        if flambeau.jit.is_scripting() or (self.training and self.aux_logits):  # compiled code has one kind of result
+            return InceptionOutputs(x, auxiliary)
+        return x
 
 
 (Inception_V3_Weights,) = weights_enums("Inception_V3")

@@ -94,7 +94,7 @@ class RelativePositionalMultiHeadAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, groups, positions, dim = x.shape
         shape = (batch, groups, positions, self.n_heads, self.head_dim)
-        q, k, v = (t.reshape(shape).permute(0, 1, 3, 2, 4) for t in self.to_qkv(x).chunk(3, dim=-1))
+        q, k, v = [t.reshape(shape).permute(0, 1, 3, 2, 4) for t in self.to_qkv(x).chunk(3, dim=-1)]
         scores = q @ (k * self.scale_factor).transpose(-2, -1)
         attention = F.softmax(scores + self.get_relative_positional_bias(), dim=-1)
         return self.merge((attention @ v).permute(0, 1, 3, 2, 4).reshape(batch, groups, positions, dim))

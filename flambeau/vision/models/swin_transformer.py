@@ -27,7 +27,7 @@ def _four_neighbours(x: Tensor) -> Tensor:
     """(..., H, W, C) -> (..., H/2, W/2, 4C); odd sizes are padded."""
     height, width = x.shape[-3:-1]
     x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
-    parts = [x[..., i::2, j::2, :] for j in (0, 1) for i in (0, 1)]
+    parts = [x[..., 0::2, 0::2, :], x[..., 1::2, 0::2, :], x[..., 0::2, 1::2, :], x[..., 1::2, 1::2, :]]
     return flambeau.cat(parts, -1)
 
 
@@ -66,9 +66,9 @@ def _shift_mask(like: Tensor, height: int, width: int, size: Sequence[int], shif
     """(windows, positions, positions): -100 between positions that a shift brought together from opposite borders."""
     region = like.new_zeros((height, width))
     count = 0
-    for rows in ((0, -size[0]), (-size[0], -shift[0]), (-shift[0], None)):
-        for columns in ((0, -size[1]), (-size[1], -shift[1]), (-shift[1], None)):
-            region[slice(*rows), slice(*columns)] = count
+    for rows in ((0, -size[0]), (-size[0], -shift[0]), (-shift[0], height)):
+        for columns in ((0, -size[1]), (-size[1], -shift[1]), (-shift[1], width)):
+            region[rows[0] : rows[1], columns[0] : columns[1]] = count
             count += 1
     region = _windows(region[None, :, :, None], size)[..., 0]
     apart = region.unsqueeze(1) - region.unsqueeze(2)
@@ -106,7 +106,7 @@ def shifted_window_attention(
         third = qkv_bias.numel() // 3
         qkv_bias[third : 2 * third].zero_()
     qkv = F.linear(x, qkv_weight, qkv_bias)
-    q, k, v = qkv.reshape(-1, positions, 3, num_heads, channels // num_heads).permute(2, 0, 3, 1, 4)
+    q, k, v = qkv.reshape(-1, positions, 3, num_heads, channels // num_heads).permute(2, 0, 3, 1, 4).unbind(0)
     if logit_scale is not None:
         attention = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
         attention = attention * logit_scale.clamp(max=math.log(100.0)).exp()
@@ -121,7 +121,7 @@ def shifted_window_attention(
     attention = F.dropout(F.softmax(attention, dim=-1), p=attention_dropout, training=training)
     x = attention.matmul(v).transpose(1, 2).reshape(-1, positions, channels)
     x = F.dropout(F.linear(x, proj_weight, proj_bias), p=dropout, training=training)
-    x = x.view(batch, full[0] // window_size[0], full[1] // window_size[1], *window_size, channels)
+    x = x.view(batch, full[0] // window_size[0], full[1] // window_size[1], window_size[0], window_size[1], channels)
     x = x.permute(0, 1, 3, 2, 4, 5).reshape(batch, *full, channels)
     if any(shift):
         x = flambeau.roll(x, shifts=(shift[0], shift[1]), dims=(1, 2))

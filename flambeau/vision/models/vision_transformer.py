@@ -76,8 +76,7 @@ class EncoderBlock(nn.Module):
         self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() != 3:
-            raise AssertionError(f"Expected (batch_size, seq_length, hidden_dim) got {input.shape}")
+        flambeau._assert(input.dim() == 3, f"Expected (batch_size, seq_length, hidden_dim) got {input.shape}")
         x = self.ln_1(input)
         x, _ = self.self_attention(x, x, x, need_weights=False)
         x = self.dropout(x) + input
@@ -110,8 +109,7 @@ class Encoder(nn.Module):
         self.ln = norm_layer(hidden_dim)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() != 3:
-            raise AssertionError(f"Expected (batch_size, seq_length, hidden_dim) got {input.shape}")
+        flambeau._assert(input.dim() == 3, f"Expected (batch_size, seq_length, hidden_dim) got {input.shape}")
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
 
 
@@ -174,9 +172,11 @@ class VisionTransformer(nn.Module):
 
     def _process_input(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) -> (N, patches, hidden)."""
-        for which, size in zip(("height", "width"), x.shape[2:]):
-            if size != self.image_size:
-                raise AssertionError(f"Wrong image {which}! Expected {self.image_size} but got {size}!")
+        height, width = x.shape[2], x.shape[3]
+        flambeau._assert(
+            height == self.image_size, f"Wrong image height! Expected {self.image_size} but got {height}!"
+        )
+        flambeau._assert(width == self.image_size, f"Wrong image width! Expected {self.image_size} but got {width}!")
         return self.conv_proj(x).flatten(2).permute(0, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from .._api import expect_value, load_weights, model_builder
 from .._utils import IntermediateLayerGetter
 
 
-def resized(x: Tensor, size: Any) -> Tensor:
+def resized(x: Tensor, size: list[int]) -> Tensor:
     return F.interpolate(x, size=size, mode="bilinear", align_corners=False)
 
 

@@ -1,0 +1,122 @@
+"""The TorchScript programs of the notes: traces inside scripts and scripts inside traces, saved and loaded."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+
+
+class DecisionGate(torch.nn.Module):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return x if x.sum() > 0 else -x
+
+
+class Cell(torch.nn.Module):
+    def __init__(self, dg: Any):
+        super().__init__()
+        self.dg = dg
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x, h):  # type: ignore[no-untyped-def]
+        new_h = torch.tanh(self.dg(self.linear(x)) + h)
+        return new_h, new_h
+
+
+class RNNLoop(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        x, h = torch.rand(3, 4), torch.rand(3, 4)
+        self.cell = torch.jit.trace(Cell(torch.jit.script(DecisionGate())), (x, h))
+
+    def forward(self, xs):  # type: ignore[no-untyped-def]
+        h, y = torch.zeros(3, 4), torch.zeros(3, 4)
+        for i in range(xs.size(0)):
+            y, h = self.cell(xs[i], h)
+        return y, h
+
+
+class WrapRNN(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = torch.jit.script(RNNLoop())
+
+    def forward(self, xs):  # type: ignore[no-untyped-def]
+        y, h = self.loop(xs)
+        return torch.relu(y)
+
+
+GATE = """def forward(self,
+    x: Tensor) -> Tensor:
+  if bool(torch.gt(torch.sum(x), 0)):
+    _0 = x
+  else:
+    _0 = torch.neg(x)
+  return _0
+"""
+
+
+def test_script_over_trace_over_script() -> None:
+    loop = torch.jit.script(RNNLoop())
+    assert loop.code == (
+        "def forward(self,\n    xs: Tensor) -> Tuple[Tensor, Tensor]:\n  h = torch.zeros([3, 4])\n  y = torch.zeros([3, 4])\n"
+        "  y0 = y\n  h0 = h\n  for i in range(torch.size(xs, 0)):\n    cell = self.cell\n"
+        "    _0 = (cell).forward(torch.select(xs, 0, i), h0, )\n    y1, h1, = _0\n    y0, h0 = y1, h1\n  return (y0, h0)\n"
+    )
+    assert loop.cell.dg.code == GATE
+
+
+def test_trace_over_script_saved_and_loaded(tmp_path: Path) -> None:
+    traced = torch.jit.trace(WrapRNN(), torch.rand(10, 3, 4))
+    assert traced.code == (
+        "def forward(self,\n    xs: Tensor) -> Tensor:\n  loop = self.loop\n  _0, y, = (loop).forward(xs, )\n  return torch.relu(y)\n"
+    )
+    traced.save(tmp_path / "wrapped_rnn.pt")
+    loaded = torch.jit.load(tmp_path / "wrapped_rnn.pt")
+    assert type(loaded).__name__ == "RecursiveScriptModule"
+    assert str(loaded).splitlines()[:3] == [
+        "RecursiveScriptModule(",
+        "  original_name=WrapRNN",
+        "  (loop): RecursiveScriptModule(",
+    ]
+    xs = torch.randn(7, 3, 4)
+    assert torch.equal(loaded(xs), traced(xs)) and loaded.loop.cell.dg.code == GATE
+
+
+class Branching(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = torch.nn.Linear(3, 3)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        if x.sum() > 0:
+            return self.l(x)
+        return -x
+
+
+def test_a_trace_keeps_one_branch_and_says_so_a_script_keeps_both() -> None:
+    module, positive = Branching(), torch.ones(2, 3)
+    with pytest.warns(torch.jit.TracerWarning, match="Converting a tensor to a Python boolean"):
+        traced = torch.jit.trace(module, positive)
+    scripted = torch.jit.script(module)
+    assert (type(traced).__name__, type(scripted).__name__) == ("TopLevelTracedModule", "RecursiveScriptModule")
+    assert torch.equal(traced(-positive), module.l(-positive))
+    assert torch.equal(scripted(-positive), positive)
+    lines = [line.partition(" # ")[0] for line in str(traced.graph).splitlines()]
+    assert lines[1] == "      %x : Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)):"
+    assert 'prim::GetAttr[name="l"]' in lines[2] and 'prim::CallMethod[name="forward"](%l, %x)' in lines[3]
+
+
+def test_a_traced_function_follows_sizes() -> None:
+    def flat(x):  # type: ignore[no-untyped-def]
+        return x.view(x.size(0), -1) * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        traced = torch.jit.trace(flat, torch.ones(2, 3, 4))
+    assert traced(torch.ones(5, 2, 2)).shape == (5, 4)
+    assert torch.ones(2, 3).shape == (2, 3) and type(torch.ones(2, 3).shape[0]) is int
