@@ -170,7 +170,9 @@ def test_intermediate_layers() -> None:
 def test_feature_extraction_shares_and_restores() -> None:
     model = models.resnet18(num_classes=4)
     extractor = create_feature_extractor(model, {"layer1": "fine", "layer2.0.relu_1": "coarse", "flatten": "flat"})
-    kept = {k: v for k, v in model.state_dict().items() if not k.startswith("fc.")}  # behind the last node that is wanted
+    kept = {
+        k: v for k, v in model.state_dict().items() if not k.startswith("fc.")
+    }  # behind the last node that is wanted
     assert list(extractor.state_dict()) == list(kept)
     assert all(flambeau.equal(v, kept[k]) for k, v in extractor.state_dict().items())
     out = extractor(flambeau.rand(2, 3, 32, 32))

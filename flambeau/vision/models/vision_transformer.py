@@ -173,9 +173,7 @@ class VisionTransformer(nn.Module):
     def _process_input(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) -> (N, patches, hidden)."""
         height, width = x.shape[2], x.shape[3]
-        flambeau._assert(
-            height == self.image_size, f"Wrong image height! Expected {self.image_size} but got {height}!"
-        )
+        flambeau._assert(height == self.image_size, f"Wrong image height! Expected {self.image_size} but got {height}!")
         flambeau._assert(width == self.image_size, f"Wrong image width! Expected {self.image_size} but got {width}!")
         return self.conv_proj(x).flatten(2).permute(0, 2, 1)
 
