@@ -54,3 +54,40 @@ def test_nothing_is_imported_from_above(layer: str) -> None:
         if ".".join(name.split(".")[:2]) in above
     ]
     assert not wrong
+
+
+# Every package, floor by floor. Rooms of one floor may import each other; the floors below may not know of those above.
+FLOORS = [
+    {"core"},
+    {"expr"},
+    {"kernels"},
+    {"backends"},
+    {"ops"},
+    {"autograd"},
+    {"compat", "multiprocessing"},
+    {
+        "amp", "distributed", "export", "fx", "library", "nn", "optim", "serialization", "serve", "utils", "vision",
+    },  # may only shrink: rooms that belong on floors of their own
+    {
+        "_C", "_dynamo", "_inductor", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx", "signal", "startup",
+        "testing",
+    },
+]  # fmt: skip
+
+
+def test_every_package_has_a_floor() -> None:
+    packages = {p.name for p in ROOT.iterdir() if (p / "__init__.py").exists()}
+    assert packages == set().union(*FLOORS)
+
+
+@pytest.mark.parametrize("floor", range(len(FLOORS)))
+def test_no_floor_knows_of_those_above(floor: int) -> None:
+    above = {f"flambeau.{name}" for higher in FLOORS[floor + 1 :] for name in higher}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for room in FLOORS[floor]
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for name in imported_modules(path)
+        if ".".join(name.split(".")[:2]) in above
+    ]
+    assert not wrong
