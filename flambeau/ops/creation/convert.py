@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ...core import dtype as dt
+from ...core import modes
 from ...core.caching import remember
 from ...core.device import cpu, device
 from ...core.dtype import dtype
@@ -110,7 +111,7 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy with memory of its own."""
 
 
-clone.on("any")(clone.on("cpu")(_copy))
+clone.on("any")(_copy)
 
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
@@ -155,7 +156,8 @@ def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tenso
     """A copy with another dtype, device or memory format."""
 
 
-convert.on("any")(convert.on("cpu")(_copy))
+convert.on("any")(_copy)
+_active, _convert = modes.active, convert.op.impl.fn
 
 
 def _bad_to(args: tuple) -> TypeError:
@@ -233,7 +235,8 @@ def _cast_method(name: str, d: dtype) -> Any:
         if memory_format is preserve_format:
             if d is self.dtype:
                 return self
-            return convert(self, d, self.device, preserve_format)
+            if not _active and self._autograd is None and self._base is None:  # nobody watches or will differentiate
+                return _convert(self, d, self.device, preserve_format)
         return converted(self, d, self.device, memory_format)
 
     cast.__doc__ = f"The values as {d.name}."

@@ -252,7 +252,6 @@ def max_pooled(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
 
 
 @max_pooled.on("any")
-@max_pooled.on("cpu")
 def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, ...]) -> None:
     if plan is not None:  # small windows of contiguous images
         kernels.max_pool_rows(out, None, input, *plan[0], **plan[1])

@@ -215,7 +215,7 @@ def joined(tensors: Any, dim: int) -> Tensor:
 
 
 _cat = joined.op.impl  # where no mode is on, cat need not ask again
-joined.on("any")(joined.on("cpu")(_join))
+joined.on("any")(_join)
 
 
 def _cat_plan(tensors: Any, dim: int) -> JoinPlan:
@@ -253,7 +253,7 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""
 
 
-stack.on("any")(stack.on("cpu")(_join))
+stack.on("any")(_join)
 
 
 def _stack_plan(tensors: Any, dim: int) -> JoinPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -369,9 +369,17 @@ def _pad_backward(g: Tensor, pad: Any) -> Any:
     return constant_pad_nd(g, tuple(-p for p in pad), 0)
 
 
+class PadPlan(NamedTuple):
+    """The number in the border, and for each dimension: its number, where the part of the input begins that stays, where that
+    goes, and how long it is."""
+
+    fill: Any
+    parts: list[tuple[int, int, int, int]]
+
+
 def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple:
     widths = as_ints(pad, "constant_pad_nd", "pad", 2)
-    as_number(value, "constant_pad_nd", "value", 3)
+    plan = PadPlan(as_number(value, "constant_pad_nd", "value", 3), [])
     n = len(input.shape)
     if len(widths) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(widths)}")
@@ -390,30 +398,29 @@ def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple:
                 f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
                 f" output size, which is invalid. Check dimension {d} of your input."
             )
-        if input.shape[d] + min(before, 0) + min(after, 0) < 0:
+        size = input.shape[d] + min(before, 0) + min(after, 0)
+        if size < 0:
             raise RuntimeError("narrow(): length must be non-negative.")
+        plan.parts.append((d, max(-before, 0), max(before, 0), size))
     if n in (4, 5) and suggests_channels_last(input.shape, input._strides):
-        return tuple(shape), input.dtype, input.device, channels_last_strides(tuple(shape))
-    return tuple(shape), input.dtype, input.device
+        return tuple(shape), input.dtype, input.device, channels_last_strides(tuple(shape)), plan
+    return tuple(shape), input.dtype, input.device, None, plan
 
 
-@primitive(layout=_pad_layout, grads={"input": _pad_backward}, method=False)
+@primitive(layout=_pad_layout, planned=True, grads={"input": _pad_backward}, method=False)
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """A border of `value` around the last dimensions; negative numbers cut off instead."""
 
 
 @constant_pad_nd.on("any")
-def _(out: Tensor, input: Tensor, pad: Any, value: Any) -> None:
-    widths = as_ints(pad, "constant_pad_nd", "pad", 2)
+def _(out: Tensor, plan: PadPlan, input: Tensor, pad: Any, value: Any) -> None:
     source, target = input, out
-    for i in range(len(widths) // 2):
-        d = len(input.shape) - 1 - i
-        before, after = widths[2 * i], widths[2 * i + 1]
-        size = input.shape[d] + min(before, 0) + min(after, 0)
-        if before < 0 or after < 0:
-            source = slice_dim(source, d, max(-before, 0), max(-before, 0) + size)
-        target = slice_dim(target, d, max(before, 0), max(before, 0) + size)
+    for d, begin, place, size in plan.parts:
+        if size != input.shape[d]:
+            source = slice_dim(source, d, begin, begin + size)
+        if size != out.shape[d]:
+            target = slice_dim(target, d, place, place + size)
     if numel_of(source.shape) != numel_of(out.shape):
-        fill_raw(out, as_number(value, "constant_pad_nd", "value", 3))
+        fill_raw(out, plan.fill)
     if 0 not in source.shape:
         raw_copy(target, source)
