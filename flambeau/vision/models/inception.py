@@ -32,7 +32,6 @@ def _average(x: Tensor) -> Tensor:
     return F.avg_pool2d(x, kernel_size=3, stride=1, padding=1)
 
 
-
 class InceptionA(nn.Module):
     """1x1, 5x5, double 3x3 and pooled branches."""
 

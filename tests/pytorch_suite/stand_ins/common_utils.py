@@ -362,7 +362,6 @@ def is_coalesced_indices(s: Any) -> bool:
     return columns == sorted(set(columns))
 
 
-
 class ProfilingMode(enum.Enum):
     """The executors of PyTorch's TorchScript; here there is one way to run a graph."""
 
