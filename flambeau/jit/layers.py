@@ -602,19 +602,14 @@ class KLDivLoss:
 
 
 @functools.cache
-def _forms() -> dict[tuple[type, str], Any]:
-    table: dict[tuple[type, str], Any] = {}
+def _forms() -> dict[tuple[Any, str], Any]:
+    homes = (nn, nn.modules.batchnorm, nn.modules.instancenorm)
+    table: dict[tuple[Any, str], Any] = {}
     for name, holder in list(globals().items()):
-        if not inspect.isclass(holder) or holder.__module__ != __name__:
-            continue
-        layer = (
-            getattr(nn, name, None)
-            or getattr(nn.modules.batchnorm, name, None)
-            or getattr(nn.modules.instancenorm, name)
-        )
-        for method, function in vars(holder).items():
-            if inspect.isfunction(function):
-                table[(layer, method)] = function
+        own = [f for f in vars(holder).items() if inspect.isfunction(f[1])] if inspect.isclass(holder) else []
+        for method, function in own:
+            if function.__globals__ is globals():  # defined here, not imported
+                table[(next(h.__dict__[name] for h in homes if name in h.__dict__), method)] = function
     return table
 
 

@@ -28,6 +28,11 @@ def qualified_name(thing: Any) -> str:
     return ".".join(["__torch__", *(_identifier(p) for p in parts), short])
 
 
+def is_library(module: str) -> bool:
+    """Whether a module is Flambeau's own, under its name or (where it stands in for PyTorch) under PyTorch's."""
+    return module.partition(".")[0] in ("flambeau", "torch")
+
+
 def _identifier(part: str) -> str:
     return re.sub(r"\W", "_", part)
 

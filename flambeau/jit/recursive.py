@@ -20,7 +20,7 @@ from .functions import Definition, Function, defaults_of, parsed
 from .ir import Value
 from .marks import Mark, mark_of, overloads
 from .matching import Named
-from .naming import qualified_name, unique_name
+from .naming import is_library, qualified_name, unique_name
 from .resolver import PythonResolver, form_of, function_for, function_for_overload, ignored
 from .source import Range, error
 from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type
@@ -145,7 +145,7 @@ def _is_final(hint: Any) -> bool:
 def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
-    hints = {} if kind.__module__.startswith("flambeau.") else _hints(kind)
+    hints = {} if is_library(kind.__module__) else _hints(kind)
     made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(
         getattr(kind, "__jit_unused_properties__", ())
     )
@@ -376,7 +376,7 @@ class ModuleValue(Sugared):
             if kind.find_method(name) is not None:
                 return MethodValue(self.value, [name])
         holder = next((b for b in self.concrete.python_class.__mro__ if name in b.__dict__), None)
-        if holder is not None and holder.__module__.startswith("flambeau.") and _is_constant(found):
+        if holder is not None and is_library(holder.__module__) and _is_constant(found):
             return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
         if form_of(found) is not None or hasattr(found, "op"):
             return m.resolver.sugared(m, place, found)

@@ -23,7 +23,7 @@ from .emitter import Emitter
 from .functions import Definition, Function, defaults_of, parsed
 from .marks import Mark, mark_of, overloads
 from .matching import Named
-from .naming import qualified_name
+from .naming import is_library, qualified_name
 from .schema import Schema, all_names, schemas_of
 from .source import Range, error
 from .types import (
@@ -262,7 +262,7 @@ class Resolver:
         form = form_of(thing)
         if form is not None:
             return form
-        if getattr(thing, "__module__", "").startswith("flambeau") and hasattr(thing, "op"):
+        if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
             symbol = f"aten::{thing.op.name}"
             if schemas_of(symbol):
                 return BuiltinFunction(symbol)
@@ -303,7 +303,7 @@ def _forms() -> dict[str, Function]:
     return {
         name: function_for(fn, f"__torch__.torch.nn.functional.{name}")
         for name, fn in vars(forms).items()
-        if inspect.isfunction(fn) and fn.__module__ == forms.__name__
+        if inspect.isfunction(fn) and fn.__globals__ is vars(forms)
     }
 
 
@@ -366,9 +366,7 @@ class PythonResolver(Resolver):
 
     def __init__(self, function: Any, more: dict[str, Any] | None = None, owner: Any = None):
         self.globals = function.__globals__
-        self.is_library = (
-            str(self.globals.get("__name__", "")).startswith("flambeau.") and "jit" not in self.globals["__name__"]
-        )
+        self.is_library = is_library(str(self.globals.get("__name__", ""))) and "jit" not in self.globals["__name__"]
         self.more = more or {}
         self.owner = owner
         cells = function.__closure__ or ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,17 @@ def test_a_traced_function_follows_sizes() -> None:
         traced = torch.jit.trace(flat, torch.ones(2, 3, 4))
     assert traced(torch.ones(5, 2, 2)).shape == (5, 4)
     assert torch.ones(2, 3).shape == (2, 3) and type(torch.ones(2, 3).shape[0]) is int
+
+
+def test_programs_that_import_torch_script_layers_too(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\nfrom torch import nn\n"
+        "m = torch.jit.script(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.MaxPool2d(2)).eval())\n"
+        "print(list(m(torch.ones(1, 1, 6, 6)).shape), torch.jit.script(nn.LSTM(3, 4))(torch.ones(2, 1, 3))[0].shape[2])\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "flambeau", str(program)], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[1, 2, 2, 2] 4\n", done.stderr[-500:]
