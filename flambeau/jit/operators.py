@@ -720,6 +720,12 @@ def _pool(name: str) -> Callable:
     return run
 
 
+def _assert_async(condition: Any, message: str) -> None:
+    """The graph's own check of a value: an error with its message unless the tensor is true."""
+    if not bool(condition):
+        raise RuntimeError(message)
+
+
 def _std_like(name: str) -> Callable:
     return lambda x, unbiased=True: getattr(x, name)(unbiased=unbiased)
 
@@ -809,7 +815,7 @@ TABLE: dict[str, Callable] = {
     **{f"aten::{m}_pad{d}d": _pad_with(w) for m, w in (("reflection", "reflect"), ("replication", "replicate")) for d in (1, 2, 3)},
     "aten::einsum": _einsum, **{f"aten::{n}": _random_like(n) for n in ("rand_like", "randn_like")},
     **{f"aten::max_pool{d}d_with_indices": _pool_with_indices(f"max_pool{d}d") for d in (1, 2, 3)}, **{f"aten::{k}_pool{d}d": _pool(f"{k}_pool{d}d") for d in (1, 2, 3) for k in ("max", "avg")},
-    "aten::std": _std_like("std"), "aten::var": _std_like("var"), "aten::_assert_async.msg": lambda x, m: None,
+    "aten::std": _std_like("std"), "aten::var": _std_like("var"), "aten::_assert_async.msg": _assert_async,
     **{f"aten::{name}": _loss(name, place) for name, place in (("mse_loss", 2), ("l1_loss", 2), ("smooth_l1_loss", 2), ("huber_loss", 2), ("binary_cross_entropy", 3), ("binary_cross_entropy_with_logits", 4), ("kl_div", 2), ("soft_margin_loss", 2), ("multilabel_margin_loss", 2), ("hinge_embedding_loss", 3), ("poisson_nll_loss", 5), ("cosine_embedding_loss", 4), ("margin_ranking_loss", 4), ("triplet_margin_loss", 7), ("multi_margin_loss", 5))},
 }  # fmt: skip
 

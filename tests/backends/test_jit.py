@@ -27,6 +27,7 @@ from flambeau.kernels.ir import (
     load,
     var,
 )
+from flambeau.kernels.ir_check import InvalidKernel
 
 I64, F64 = dt.int64, dt.float64
 n, i, total = var("n", I64), var("i", I64), var("total", F64)
@@ -212,5 +213,5 @@ def test_code_is_not_writable():
 
 def test_conflicting_dtypes_of_a_variable_are_an_error():
     body = [Assign("v", I64, x.const(1)), Assign("v", F64, x.const(1.0)), Store(OUT, x.const(0), ir.var("v", F64))]
-    with pytest.raises(TypeError, match="variable v"):
+    with pytest.raises(InvalidKernel, match="'v' is int64 and is assigned float64"):
         jit.compile(Kernel("conflict", [OUT], body), "conflict")
