@@ -149,11 +149,6 @@ def test_settings_of_pytorchs_compiler_can_be_made():
         flambeau._dynamo.config.suppress_errors = flambeau._inductor.config.coordinate_descent_tuning = False
 
 
-def test_a_trace_that_records_nothing_says_so():
-    with pytest.warns(flambeau.jit.TracerWarning, match="has not recorded anything"):
-        assert flambeau.jit.trace(abs, (flambeau.ones(1),)) is abs
-
-
 def test_names_of_tensors_on_a_gpu():
     kind = flambeau.cuda.FloatTensor
     assert kind.is_cuda and kind.dtype is flambeau.float32 and not isinstance(flambeau.ones(1), kind)
