@@ -210,7 +210,7 @@ def test_no_operator_asks_which_device_it_is_on() -> None:
     assert len(found) <= ALLOWED_DEVICE_TESTS, found
 
 
-ALLOWED_DEVICE_TESTS = 30  # may only shrink; see the list the test prints
+ALLOWED_DEVICE_TESTS = 7  # where the host asks: item, DLPack, is_cpu and the like. May only shrink.
 
 
 def test_primitives_have_layout_rules() -> None:
@@ -220,12 +220,16 @@ def test_primitives_have_layout_rules() -> None:
     without = [
         key
         for key, op in OPS.items()
-        if isinstance(op.impl, Primitive) and op.kind == "primitive" and op.layout is None and not op.writes
+        if isinstance(op.impl, Primitive)
+        and op.kind == "primitive"
+        and op.layout is None
+        and not op.writes
+        and not op.reads_values
     ]
     assert len(without) <= ALLOWED_WITHOUT_LAYOUT, without
 
 
-ALLOWED_WITHOUT_LAYOUT = 200
+ALLOWED_WITHOUT_LAYOUT = 37  # made of other operators, with a derivative of their own. May only shrink.
 
 
 def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:
