@@ -14,7 +14,7 @@ from .core.tensor import Tensor
 from .core.uninterrupted import uninterrupted
 from .ops.machinery.dtype_rules import type_word
 from .ops.sparse.coo import coalesce
-from .ops.sparse.index import index_tensor
+from .ops.sparse.index import index_tensor, on_host
 from .ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
 from .ops.sparse.products import sampled_addmm as _sampled_addmm
 from .ops.sparse.reductions import sparse_softmax, sum_dims
@@ -73,7 +73,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: Any = None) -> Tensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
     rows = diagonals.reshape(1, -1) if diagonals.dim() < 2 else diagonals
-    shifts = offsets.reshape(-1)._array()
+    shifts = on_host(offsets.reshape(-1))
     if len(shape) != 2:
         raise RuntimeError("Output shape must be 2d")
     if layout not in (None, sparse_coo, sparse_csr, sparse_csc):

@@ -3,6 +3,9 @@
 from ..core import naming as _naming
 from ..core.backend import Backend, register  # noqa: F401
 
+# PyTorch's switches, `torch.backends.cudnn` and the like, are modules of this package that live with the other oddities.
+__path__ = [*__path__, *(f"{room.removesuffix('backends')}compat/switches" for room in __path__)]
+
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name.startswith("_"):

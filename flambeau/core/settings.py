@@ -10,6 +10,9 @@ import warnings
 _MODES = {"default": 0, "warn": 1, "error": 2}
 _PRECISIONS = ("highest", "high", "medium")
 
+# Which kernels attention may use, by PyTorch's names for them.
+attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
 
 class _State:
     deterministic = False

@@ -93,6 +93,8 @@ class SparseTensor(Tensor):
         raise SparseOperand(f"a tensor with layout {self.layout!r} has no strided views")
 
     def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
+        if where.type not in ("cpu", "meta"):
+            raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
         self._storage = SparseStorage()  # type: ignore[assignment]
         self.shape = shape if type(shape) is Size else make_size(shape)
         self.dtype, self.device = d, where
@@ -172,19 +174,6 @@ class SparseCoo(SparseTensor):
 
     def stride(self, dim: int | None = None) -> Any:
         return (0,) * len(self.shape) if dim is None else 0
-
-    def check_bounds(self) -> SparseCoo:
-        """Raise if an index lies outside the shape: kernels rely on it."""
-        if not self._in_bounds:
-            for i, row in enumerate(self._index_part._array()):
-                if row.size and (row.min() < 0 or row.max() >= self.shape[i]):
-                    bad = row.min() if row.min() < 0 else row.max()
-                    what = f"found negative index {bad}" if bad < 0 else f"but found index {bad}"
-                    raise RuntimeError(
-                        f"size is inconsistent with indices: for dim {i}, size is {self.shape[i]} {what}"
-                    )
-            self._in_bounds = True
-        return self
 
 
 class SparseCsr(SparseTensor):

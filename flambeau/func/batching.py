@@ -2,7 +2,7 @@
 
 A `Level` is one running vmap: a mode that sees every operator called inside. What happens to a call follows from the
 operator's declaration: pointwise operators line up dimensions and broadcast, reductions shift theirs, composites run as they
-are (their parts come back here), and the rest have a rule in `RULES`, one per family. An operator without any is run
+are (their parts come back here), and the rest have a rule in their record (`Op.batching`), one per family. An operator without any is run
 element by element, with a warning: right, but slow."""
 
 from __future__ import annotations
@@ -17,21 +17,30 @@ from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
-from ..ops.machinery.record import OPS, Op
+from ..ops.machinery.record import OPS, Op, lookup
 from ..ops.shape.joining import stack
 
 Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
 
-RULES: dict[str, Rule] = {}
-_KEYS: dict[int, str] = {id(op): key for key, op in OPS.items()}
+KIND_RULES: dict[str, Rule] = {}  # for all operators of a kind: "reduction", "random"
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Declare the rule of the operators with these registry names."""
+    """Declare the rule of the operators with these keys: it becomes part of their records."""
 
     def declare(fn: Rule) -> Rule:
         for name in names:
-            RULES[name] = fn
+            lookup(name).batching = fn
+        return fn
+
+    return declare
+
+
+def kind_rule(kind: str) -> Callable[[Rule], Rule]:
+    """Declare the rule of all operators of a kind."""
+
+    def declare(fn: Rule) -> Rule:
+        KIND_RULES[kind] = fn
         return fn
 
     return declare
@@ -68,24 +77,22 @@ class Level(modes.Mode):
 
     # -- calls ------------------------------------------------------------------------------------------------------
     def handle(self, op: Op, function: Callable, args: tuple, kwargs: dict) -> Any:
-        key = _KEYS.get(id(op), op.name)
         if op.kind == "random":
-            return RULES["random"](self, function, op, args, kwargs)
+            return KIND_RULES["random"](self, function, op, args, kwargs)
         if not any(self.owns(x) for x in tensors_in((args, kwargs))):
             return function(*args, **kwargs)
         if kwargs.get("out") is not None:
             raise VmapRefusal(
                 f"vmap: calling {op.name}(..., out=) is not supported inside vmap: use the form without out="
             )
-        special = RULES.get(key)
-        if special is not None:
-            return special(self, function, *args, **kwargs)
+        if op.batching is not None:
+            return op.batching(self, function, *args, **kwargs)
         if op.name.endswith("_") and not op.name.startswith("_"):
             return self.in_place(op, function, args, kwargs)
         if op.kind == "pointwise":
             return self.pointwise(function, args, kwargs)
         if op.kind == "reduction":
-            return RULES["reduction"](self, function, *args, **kwargs)
+            return KIND_RULES["reduction"](self, function, *args, **kwargs)
         if op.kind == "composite" or (op.kind == "view" and op.impl is None):
             return self.composite(op, function, args, kwargs)
         return self.one_by_one(op, function, args, kwargs)

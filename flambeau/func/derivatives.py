@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.engine import LinearPass
+from ..core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from ..core.tensor import Tensor
 from ..ops.creation.ranges import eye
-from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from .mapping import vmap
 from .tape import Tape, products, zeros_like
 

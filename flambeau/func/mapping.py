@@ -8,9 +8,9 @@ from typing import Any
 
 from ..core.batched import batched
 from ..core.generator import default_generator
+from ..core.pytree import TreeSpec, tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from ..ops.shape.joining import cat
-from ..utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from . import rules  # noqa: F401  fills the table of batching rules
 from .batching import Level
 

@@ -11,9 +11,9 @@ from typing import Any
 from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
 from ..core.graph import AccumulateGrad, Node, grad_mode, gradient_edge
+from ..core.pytree import tree_map
 from ..core.tensor import Tensor
 from ..core.uninterrupted import uninterrupted
-from ..utils._pytree import tree_map
 from .batching import Level, running_levels
 
 

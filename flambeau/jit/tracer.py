@@ -307,7 +307,7 @@ class Tracer(modes.Mode):
         call = self._node_for(name, op, args, kwargs)
         if call is None:  # made of operators that have names in graphs: record those
             with self:
-                return self._run(modes.untested(function), args, kwargs, recording=True)
+                return self._run(modes.unwatched(function), args, kwargs, recording=True)
         result = self._run(function, args, kwargs)
         self._take(call, result, args)
         return result
@@ -495,14 +495,14 @@ class _Context:
 
 @contextlib.contextmanager
 def _without(mode: modes.Mode) -> Iterator[None]:
-    there = mode in modes.stack
+    there = mode in modes.own.stack
     if there:
-        modes.stack.remove(mode)
+        modes.own.stack.take(mode)
     try:
         yield
     finally:
         if there:
-            modes.stack.append(mode)
+            modes.own.stack.push(mode)
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:

@@ -9,9 +9,9 @@ from typing import Any
 from .. import ops
 from ..autograd.function import Function
 from ..core.graph import grad_mode
+from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.tensor import Tensor
 from ..ops.machinery.schema import Schema
-from ..utils._pytree import tree_flatten, tree_unflatten
 
 OPERATORS: dict[str, Operator] = {}
 ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchall", "default")
@@ -70,8 +70,8 @@ class Operator:
             kernel = self.fake or self.kernels.get("meta") or self._for_any_device()
             if kernel is None:
                 raise NotImplementedError(
-                    f"{self.schema.name}: attempted to run this operator with AutogradState tensors, but there was no fake impl or"
-                    " AutogradState kernel registered."
+                    f"{self.schema.name}: attempted to run this operator with Meta tensors, but there was no fake impl or"
+                    " Meta kernel registered."
                 )
             return self._run_kernel(kernel, values)
         where = next((t.device.type for t in tensors), "cpu")

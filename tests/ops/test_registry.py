@@ -91,7 +91,7 @@ def test_gradient_rules_name_real_arguments(op):
         for name in wanted:
             assert name in forward, f"{op.name}: gradient for '{name}', which forward does not take"
         for read in reads:
-            known = read in forward or read in ("out", "needs", *impl.saves) or f"{read}=" in source
+            known = read in forward or read in ("out", "needs", *impl.saves, *impl.keeps) or f"{read}=" in source
             argument, _, field = read.rpartition("_")
             known = known or (argument in forward and field in ("shape", "strides", "offset", "dtype", "device"))
             assert known, f"{op.name}: a rule reads '{read}', which nobody provides"

@@ -97,10 +97,10 @@ def test_second_derivatives(differentiable_twice, name):
 
 
 BANDS = {
-    "nearest": nearest_band(7, 12, None, False),
-    "linear": linear_band(7, 14, False, None, np.float64),
-    "cubic": cubic_band(7, 9, True, None, np.float64),
-    "antialias": smooth_band(17, 5, False, None, "bicubic", np.float64),
+    "nearest": nearest_band(7, 12, None, False).band,
+    "linear": linear_band(7, 14, False, None, np.float64).band,
+    "cubic": cubic_band(7, 9, True, None, np.float64).band,
+    "antialias": smooth_band(17, 5, False, None, "bicubic", np.float64).band,
     "average": Band(6, np.array([0, 1, 3]), np.array([2, 2, 3]), divisors=np.array([2.0, 2.0, 3.0])),
 }
 

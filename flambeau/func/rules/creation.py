@@ -64,7 +64,8 @@ def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoR
 
 
 @rule("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "internal.unique_elements",
-      "internal.distinct_neighbours", "internal.unique_slices")  # fmt: skip
+      "internal.distinct_neighbours", "internal.distinct_neighbour_slices", "internal.unique_slices",
+      "internal.true_positions")  # fmt: skip
 def dynamic(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over"

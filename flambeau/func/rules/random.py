@@ -8,11 +8,11 @@ from typing import Any
 from ...core.generator import default_generator
 from ...core.tensor import Tensor
 from ...ops.machinery.record import Op
-from ..batching import Level, rule, tensors_in
+from ..batching import Level, kind_rule, tensors_in
 from .common import bind
 
 
-@rule("random")
+@kind_rule("random")
 def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) -> Any:
     batched = any(level.owns(x) for x in tensors_in((args, kwargs)))
     if _is_quiet(function, args, kwargs):

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
 from ...ops.machinery.reduction_faces import read_aliases
-from ..batching import Level, rule
+from ..batching import Level, kind_rule, rule
 from .common import along, bind, leading, shifted_all
 
 _ONE_DIM = frozenset(("prod", "argmax", "argmin"))  # what takes one dimension or all, not several
@@ -40,7 +40,7 @@ def bucketize(level: Level, function: Callable, input: Any, boundaries: Tensor, 
     return level.wrap(function(level.front(input), boundaries, **options))
 
 
-@rule("reduction")
+@kind_rule("reduction")
 def reduction(
     level: Level, function: Callable, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
 ) -> Any:

@@ -13,8 +13,8 @@ COLUMNS = 64  # columns in one task of put_positions: enough for whole cache lin
 
 
 @loop_kernel
-def add_offsets(picked, index, count, size, stride, *, first):
-    """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. picked[count], zero
+def add_offsets(picked, index, error, count, size, stride, *, first):
+    """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. error[0], zero
     before, becomes 1 if an index is out of bounds."""
     for task in prange((count + ROWS - 1) // ROWS, ROWS):
         bad = 0
@@ -27,7 +27,7 @@ def add_offsets(picked, index, count, size, stride, *, first):
             else:
                 picked[p] = picked[p] + offset
         if bad > 0:
-            picked[count] = 1
+            error[0] = 1
 
 
 @loop_kernel
@@ -52,6 +52,41 @@ def take_positions(out, x, before, picked, after, blocks, count, inner, *, dense
                 else:
                     for a in simd(inner):
                         out[row + a] = x[start + after[a]]
+
+
+@loop_kernel
+def take_indexed(out, x, before, index, after, error, blocks, count, size, stride, inner, *, dense=True):
+    """out[b, p, a] = x[before[b] + index[p] * stride + after[a]]: `take_positions` by one index of a dimension of `size` > 0,
+    where a negative one counts from the end. For one out of bounds some other element is taken, and error[0], zero before,
+    becomes 1."""
+    row_blocks = (count + ROWS - 1) // ROWS
+    for task in prange(blocks * row_blocks, inner * minimum(count, ROWS)):
+        block = task // row_blocks
+        first = task % row_blocks * ROWS
+        last = minimum(first + ROWS, count)
+        base = before[block]
+        bad = 0
+        if inner == 1:
+            for p in simd(first, last):
+                j = index[p]
+                inside = -size <= j < size
+                bad += 0 if inside else 1
+                out[block * count + p] = x[base + ((j + size if j < 0 else j) * stride if inside else 0)]
+        else:
+            for p in range(first, last):
+                j = index[p]
+                inside = -size <= j < size
+                bad += 0 if inside else 1
+                begin = base + ((j + size if j < 0 else j) * stride if inside else 0)
+                row = (block * count + p) * inner
+                if dense:
+                    for a in simd(inner):
+                        out[row + a] = x[begin + a]
+                else:
+                    for a in simd(inner):
+                        out[row + a] = x[begin + after[a]]
+        if bad > 0:
+            error[0] = 1
 
 
 @loop_kernel

@@ -13,7 +13,7 @@ from ...core.device import device as Device
 from ...core.dtype import dtype
 from ...core.layout import dense_strides, preserve_format
 from ...core.promotion import get_default_dtype
-from ...core.size import Size, make_size
+from ...core.size import make_size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layout
 from ...core.tensor import empty as raw_empty
@@ -23,29 +23,26 @@ from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
 from ..machinery.arguments import Options, as_device, read_options
 from ..machinery.declare import composite
-from .convert import convert
+from .convert import convert, on_host
 from .filled import finish
 
 
 def elements_of(value: Any) -> np.ndarray | None:
     """What `nested.infer` asks: the elements of a tensor inside a list, None for anything else."""
-    return value._array() if isinstance(value, Tensor) else None
+    return on_host(value)._array() if isinstance(value, Tensor) else None
 
 
 def from_data(data: Any, d: dtype | None, where: Device) -> Tensor:
     """A new tensor with the values of nested Python data."""
     shape, d, values = nested.infer(data, d, default_dtype=get_default_dtype(), tensor_to_numpy=elements_of)
-    if where is not cpu:
-        if where.type == "meta":
-            return raw_empty(make_size(shape), d, where)
-        return convert(from_data(data, d, cpu), d, where, preserve_format)
     values = values.reshape(shape)
     if isinstance(data, np.ndarray) and not data.flags.c_contiguous:  # an array's copy keeps its dimension order
         strides = dense_strides(shape, tuple([s // data.itemsize for s in data.strides]))
-        copy = raw_empty_strided(make_size(shape), strides, d, where)
-        copy._array()[...] = values
-        return copy
-    return copy_of_array(values, d)
+        made = raw_empty_strided(make_size(shape), strides, d, cpu)
+        made._array()[...] = values
+    else:
+        made = copy_of_array(values, d)
+    return made if made.device is where else convert(made, d, where, preserve_format)
 
 
 _COPY_WARNING = (
@@ -106,7 +103,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return data.to(device=chosen.device or data.device, dtype=chosen.dtype or data.dtype)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
-        if dtype is None and device is None and default_device() is cpu:
+        if dtype is None and device is None and default_device() is shared.device:
             return shared
         return shared.to(device=chosen.device or default_device(), dtype=chosen.dtype or shared.dtype)
     return from_data(data, chosen.dtype, chosen.device or default_device())
@@ -200,7 +197,7 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
         raise ValueError("object does not implement Python buffer protocol.") from None
     size, total = d.itemsize, view.nbytes
     if total == 0 and name == "asarray":
-        return raw_empty(Size((0,)), d)
+        return raw_empty((0,), d, cpu)
     if total <= 0 or count == 0:
         raise ValueError(f"both buffer length ({total}) and count ({count}) must not be 0")
     if not 0 <= offset < total:

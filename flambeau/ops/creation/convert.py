@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.caching import remember
 from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
@@ -38,10 +38,11 @@ from ..machinery.inplace import (
     check_partial_overlap,
     check_writable,
     copy_into,
+    copy_kernel,
     raw_copy,
     rebase_history,
 )
-from .filled import check_fits, empty_as, fill_raw, uninitialised
+from .filled import check_fits, fill_raw, layout_as, uninitialised
 
 
 def is_laid_out(t: Tensor, fmt: memory_format) -> bool:
@@ -66,12 +67,50 @@ def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
     return self._contig if memory_format is contiguous_format else is_laid_out(self, memory_format)
 
 
-@primitive(grads={"input": lambda g: g})
+class CopyPlan:
+    """The kernel that copies one layout to another, once it was looked for: None where there is none."""
+
+    __slots__ = ("known", "fn", "first")
+
+    def __init__(self) -> None:
+        self.known = False
+
+
+_copy_layouts: dict[tuple, tuple] = {}
+
+
+def _copy_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple:
+    """What a copy looks like, and the plan to make it."""
+    key = (input.shape, input._strides, input.dtype, input.device, d, where, fmt)
+    found = _copy_layouts.get(key)
+    if found is None:
+        shape, _, _, *strides = layout_as(input, d, where, fmt)
+        found = remember(_copy_layouts, key, (shape, d, where, strides[0] if strides else None, CopyPlan()))
+    return found
+
+
+def _copy(out: Tensor, plan: CopyPlan, input: Tensor, *_: Any, **__: Any) -> None:
+    """The kernel: the values of input, converted, into new memory, on another device too."""
+    if not plan.known:
+        plan.fn, plan.first = copy_kernel(out, input) if out.device is input.device else (None, None)
+        plan.known = True
+    fn = plan.fn
+    if fn is None:
+        copy_into(out, input)
+    else:
+        fn(plan.first, out._storage.ptr, input._storage.ptr + input._offset * input.dtype.itemsize)
+
+
+def _clone_layout(input: Tensor, *, memory_format: Any = preserve_format) -> tuple:
+    return _copy_layout(input, input.dtype, input.device, memory_format)
+
+
+@primitive(layout=_clone_layout, planned=True, grads={"input": lambda g: g})
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy with memory of its own."""
-    out = empty_as(input, fmt=memory_format)
-    copy_raw(out, input)
-    return out
+
+
+clone.on("any")(clone.on("cpu")(_copy))
 
 
 def copy_raw(out: Tensor, source: Tensor) -> None:
@@ -105,15 +144,18 @@ def _warn_of_imaginary_parts(target: dtype) -> None:
     warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
 
 
-@internal(grads={"input": _convert_backward}, label="ToCopyBackward0")
-def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
-    """A copy with another dtype, device or memory format."""
+def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) -> tuple:
     if input.dtype.is_complex:
         _warn_of_imaginary_parts(d)
-    out = empty_as(input, d, where, fmt)
-    if where.type != "meta":
-        copy_into(out, input)  # new memory: no overlap to look for
-    return out
+    return _copy_layout(input, d, where, fmt)
+
+
+@internal(layout=_convert_layout, planned=True, grads={"input": _convert_backward}, label="ToCopyBackward0")
+def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
+    """A copy with another dtype, device or memory format."""
+
+
+convert.on("any")(convert.on("cpu")(_copy))
 
 
 def _bad_to(args: tuple) -> TypeError:
@@ -162,10 +204,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         kind = args[0]
         if type(kind) is dtype:
             return self if kind is self.dtype else converted(self, kind, self.device)
-        if (kind is cpu or (type(kind) is str and kind == "cpu")) and self.device is cpu:
+        where = self.device
+        if kind is where or (type(kind) is str and kind == where.type and where.index is None):
             return self
-    d, where, _, copy, fmt = parse_to(args, kwargs)
-    return converted(self, d or self.dtype, self.device if where is None else as_device(where), fmt, copy)
+    d, place, _, copy, fmt = parse_to(args, kwargs)
+    return converted(self, d or self.dtype, self.device if place is None else as_device(place), fmt, copy)
 
 
 def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = None, copy: bool = False) -> Tensor:
@@ -180,16 +223,17 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
     return convert(t, d, where, fmt)
 
 
+def on_host(t: Tensor) -> Tensor:
+    """The values of t where the host can read them: t itself, or a copy of it."""
+    return t if t.device is cpu else converted(t._bare_alias(), t.dtype, cpu)
+
+
 def _cast_method(name: str, d: dtype) -> Any:
     def cast(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
         if memory_format is preserve_format:
             if d is self.dtype:
                 return self
-            # The common case, without the general path.
-            if self._autograd is None and self._contig and self.device is cpu and not self.dtype.is_complex:
-                out = empty_as(self, d)
-                copy_into(out, self)
-                return out
+            return convert(self, d, self.device, preserve_format)
         return converted(self, d, self.device, memory_format)
 
     cast.__doc__ = f"The values as {d.name}."
@@ -246,7 +290,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if not isinstance(src, (int, float, complex)):
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type_name(src)}")
         kind = scalar_dtype(src)
-        src = fill_raw(raw_empty(make_size(()), kind), src)
+        src = fill_raw(raw_empty((), kind, self.device), src)
     check_writable(self)
     if self.shape != src.shape and broadcast_two(self.shape, src.shape) != self.shape:
         raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast shape {list(src.shape)}")
@@ -265,16 +309,28 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()}, label="FillBackward1")
+def _filled_layout(input: Tensor, value: Any) -> tuple:
+    return layout_as(input)
+
+
+@internal(
+    layout=_filled_layout,
+    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    label="FillBackward1",
+)
 def filled_with(input: Tensor, value: Tensor) -> Tensor:
-    out = empty_as(input)
-    raw_copy(out, value)
-    return out
+    """A tensor like `input` whose elements are the only one of `value`."""
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0")
-def filled_with_number(input: Tensor, value: Any) -> Tensor:
-    return fill_raw(empty_as(input), value)
+filled_with.on("any")(lambda out, input, value: raw_copy(out, value))
+
+
+@internal(layout=_filled_layout, grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0")
+def filled_with_number(input: Tensor, value: complex) -> Tensor:
+    """A tensor like `input` whose elements are `value`."""
+
+
+filled_with_number.on("any")(lambda out, input, value: fill_raw(out, value))
 
 
 def _fill_value(value: Any, d: dtype, name: str) -> Any:
@@ -291,7 +347,9 @@ def _fill_value(value: Any, d: dtype, name: str) -> Any:
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor like this one with every element `value`."""
     value = _fill_value(value, input.dtype, "fill")
-    return filled_with(input, value) if isinstance(value, Tensor) else filled_with_number(input, value)
+    if isinstance(value, Tensor):
+        return filled_with(input, converted(value, value.dtype, input.device))
+    return filled_with_number(input, value)
 
 
 def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
@@ -344,9 +402,9 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 @composite
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes zero."""
-    if self._contig and self._autograd is None and self._base is None and self.device is cpu:
+    if self._autograd is None and self._base is None:
         check_history_writable(self)
-        ctypes.memset(self._storage.ptr + self._offset * self.dtype.itemsize, 0, self.nbytes)
+        fill_raw(self, 0)
         self._bump("zero_")
         return self
     return _overwrite(self, 0, "zero_")

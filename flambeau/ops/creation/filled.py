@@ -9,7 +9,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.backend import backend_of
 from ...core.caching import remember
-from ...core.device import cpu, default_device, device
+from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import (
     channels_last,
@@ -23,14 +23,14 @@ from ...core.layout import (
 from ...core.promotion import default_complex, get_default_dtype
 from ...core.settings import fills_empty
 from ...core.size import Size
-from ...core.tensor import Tensor, contiguous_strides
+from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
 from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
-from ..machinery.declare import composite
+from ..machinery.declare import composite, effect
+from ..machinery.door import new as laid_out
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_values, resize_out
-from ..machinery.watched import watched
 
 _LIMITS = {
     "uint8": (-255, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1),
@@ -42,6 +42,7 @@ _C_NAMES = {
     "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool",
 }  # fmt: skip
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
+_memset = ctypes.memset
 _FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 _FLOAT_MAX |= {d.name: _FLOAT_MAX["float32"] for d in dt.FLOAT8}  # they are reached by way of float32
 
@@ -91,69 +92,69 @@ def finish(t: Tensor, requires_grad: bool) -> Tensor:
 
 def uninitialised(t: Tensor) -> Tensor:
     """t as it is; while memory must look the same in every run, full of NaN or of the largest number."""
-    if fills_empty() and t.device is cpu:
+    if fills_empty():
         d = t.dtype
         if d.is_floating_point or d.is_complex:
             fill_raw(t, math.nan)
-        elif d.name.startswith("uint"):  # all bits set
-            start = t._offset * d.itemsize
-            ctypes.memset(t._storage.ptr + start, 0xFF, t._storage.size_bytes - start)
         else:
             fill_raw(t, True if d is dt.bool_ else _LIMITS[d.name][1])
     return t
 
 
-@watched(writes=("t",))
-def fill_raw(t: Tensor, value: Any) -> Tensor:
+@effect
+def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
-    if t._storage.size_bytes and t.device.type != "meta" and 0 not in t.shape:
-        if type(value) is int and value == 0 and t._contig:
-            _clear(t)
-            return t
+
+
+@fill_raw.on("cpu")
+def _(t: Tensor, value: complex) -> None:
+    if value or not t._contig or not (type(value) is int or _is_zero(value)):
         value = check_fits(value, t.dtype)
-        if t._contig and value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0:
-            _clear(t)
-        else:
-            _fill_kernel(t, value)
-    return t
-
-
-def _clear(t: Tensor) -> None:
-    nbytes = t.nbytes
-    if t.device is not cpu:
-        backend_of(t.device).fill(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes, t.device)
-    elif nbytes <= _SMALL or t.dtype.is_complex:
-        ctypes.memset(t._storage.ptr + t._offset * t.dtype.itemsize, 0, nbytes)
     else:
-        _fill_kernel(t, 0)  # on all cores
+        size = t.dtype.itemsize
+        nbytes = numel_of(t.shape) * size
+        if nbytes <= _SMALL or t.dtype.is_complex:
+            _memset(t._storage.ptr + t._offset * size, 0, nbytes)
+            return
+        value = 0  # on all cores
+    found = _fill_kernels.get((t.shape, t._strides, t.dtype, type(value), t.device))
+    if found is None:
+        _fill_anew(t, value)
+    else:
+        found[0](found[1], t._storage.ptr + t._offset * t.dtype.itemsize, value)
+
+
+@fill_raw.on("any")
+def _(t: Tensor, value: complex) -> None:
+    if t._contig and _is_zero(value):
+        backend_of(t.device).fill(t._storage.ptr + t._offset * t.dtype.itemsize, 0, t.nbytes, t.device)
+    else:
+        copy_values.into(t, (check_fits(value, t.dtype),))
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether all bytes of this number are zero; those of -0.0 are not."""
+    return value == 0 and not isinstance(value, complex) and math.copysign(1.0, value) > 0
 
 
 _fill_kernels: dict[tuple, tuple[Any, Any]] = {}
 
 
-def _fill_kernel(t: Tensor, value: Any) -> None:
-    kind = type(value)
-    key = (t.shape, t._strides, t.dtype, kind, t.device)
-    found = _fill_kernels.get(key)
-    if found is None:
-        plan = copy_values.into(t, (value,))
-        if kind is int or kind is float:
-            remember(_fill_kernels, key, (plan.fn, plan.first))
-        return
-    fn, first = found
-    if fn is None:
-        copy_values.into(t, (value,))
-    else:
-        fn(first, t._storage.ptr + t._offset * t.dtype.itemsize, value)
+def _fill_anew(t: Tensor, value: Any) -> None:
+    """Fill a tensor of a layout that is met for the first time; what has a kernel is remembered."""
+    kind, plan = type(value), copy_values.into(t, (value,))
+    if (kind is int or kind is float) and plan.fn is not None:
+        remember(_fill_kernels, (t.shape, t._strides, t.dtype, kind, t.device), (plan.fn, plan.first))
 
 
-def allocate(shape: Size, d: dtype, where: device, fmt: memory_format | None = None) -> Tensor:
+def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple:
+    """What a tensor in a memory format looks like (see `Op.layout`)."""
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
         if len(shape) != rank:
             raise RuntimeError(f"required rank {rank} tensor to use {fmt.name} format")
-        return raw_empty_strided(shape, channels_last_strides(shape), d, where)
-    return raw_empty(shape, d, where)
+        return shape, d, where, channels_last_strides(shape)
+    return shape, d, where
 
 
 def new(shape: Size, options: Options, d: dtype, where: device | None = None) -> Tensor:
@@ -163,7 +164,7 @@ def new(shape: Size, options: Options, d: dtype, where: device | None = None) ->
         raise RuntimeError(
             "memory format option is only supported by strided tensors and cannot be preserve_format here"
         )
-    return allocate(shape, options.dtype or d, place, options.format)
+    return laid_out(*format_layout(shape, options.dtype or d, place, options.format))
 
 
 def prepare_out(name: str, out: Any, shape: Size, options: Options) -> Tensor:
@@ -212,10 +213,7 @@ def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """A tensor of zeros."""
     if out is None and not options:
-        t = raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device())
-        if t._storage.ptr:
-            _clear(t)
-        return t
+        return fill_raw(raw_empty(as_shape(size, "zeros"), get_default_dtype(), default_device()), 0)
     shape = as_shape(_sizes(size, options), "zeros")
     return filled("zeros", shape, 0, out, read_options("zeros", options))
 
@@ -297,18 +295,22 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 # -- like another tensor -------------------------------------------------------------------------------------------
 
 
+def layout_as(
+    t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
+) -> tuple:
+    """What a new tensor of t's shape looks like (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
+    shape, d, where = t.shape, d or t.dtype, where or t.device
+    if fmt is None or fmt is preserve_format:
+        strides = t._strides if t._contig and 0 not in shape else dense_strides(shape, t._strides)
+        return (shape, d, where) if strides == contiguous_strides(shape) else (shape, d, where, strides)
+    return format_layout(shape, d, where, fmt)
+
+
 def empty_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> Tensor:
     """An uninitialised tensor of t's shape; its strides too unless a memory format says otherwise."""
-    d, where = d or t.dtype, where or t.device
-    if fmt is None or fmt is preserve_format:
-        if t._contig:
-            if t._strides == contiguous_strides(t.shape):
-                return raw_empty(t.shape, d, where)
-            return raw_empty_strided(t.shape, t._strides if 0 not in t.shape else contiguous_strides(t.shape), d, where)
-        return raw_empty_strided(t.shape, dense_strides(t.shape, t._strides), d, where)
-    return allocate(t.shape, d, where, fmt)
+    return laid_out(*layout_as(t, d, where, fmt))
 
 
 def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Options]:
@@ -328,11 +330,7 @@ def empty_like(input: Tensor, **options: Any) -> Tensor:
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     """Zeros of the same shape."""
     t, chosen = _like("zeros_like", input, options)
-    if t._contig and t._storage.ptr:
-        _clear(t)
-    else:
-        fill_raw(t, 0)
-    return finish(t, chosen.requires_grad)
+    return finish(fill_raw(t, 0), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu, default_device
+from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable, storable
 from ...core.layout import has_internal_overlap
@@ -21,14 +21,14 @@ from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name
 from ...kernels.library.ranges import between, counted, whole_steps
 from ..machinery.arguments import Options, as_int, as_number, read_options
-from ..machinery.declare import composite
+from ..machinery.declare import composite, effect
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..shape.joining import cat, stack
+from .convert import copy_raw
 from .filled import fill_raw, finish, new, prepare_out
 
 _VECTOR_BYTES = 32  # PyTorch computes floating ranges in blocks of this many bytes, which shows in the last bit
-_SHORT = 4096  # integers up to which NumPy is as quick as a kernel
 
 
 def _stored(values: np.ndarray, d: dtype) -> np.ndarray:
@@ -61,13 +61,13 @@ def deliver(name: str, count: int, d: dtype, options: Options, out: Any, write: 
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location."
             " Please clone() the tensor before performing the operation."
         )
-    if count and target.device is cpu:
+    if count:
         if target._contig:
             write(target._view(shape, (1,), target._offset))
         else:
-            dense = raw_empty(shape, target.dtype)
+            dense = raw_empty(shape, target.dtype, target.device)
             write(dense)
-            raw_copy(target, dense._view(target.shape, contiguous_strides(target.shape), 0))
+            copy_raw(target, dense._view(target.shape, contiguous_strides(target.shape), 0))
     if out is not None:
         target._bump(name)
         return target
@@ -128,15 +128,25 @@ def _half_range(start: float, step: float, count: int, d: dtype) -> np.ndarray:
     return _stored(exact, d)
 
 
-def _write_range(name: str, t: Tensor, start: Any, step: Any) -> None:
+def _store(t: Tensor, values: np.ndarray) -> None:
+    """Numbers in the representation of t's dtype, computed on the host, as t's elements."""
+    raw_copy(t, copy_of_array(values, t.dtype))
+
+
+@effect
+def _write_range(t: Tensor, start: float, step: float, name: str) -> Tensor:
     """start, start + step, ... with PyTorch's roundings."""
+
+
+@_write_range.on("any")
+def _(t: Tensor, start: float, step: float, name: str) -> None:
     d, count = t.dtype, t.shape[0]
     if d is dt.bool_ or d.is_complex:
         raise unsupported(f"{name}_cpu", d)
     if d in (dt.float32, dt.float64):
         counted(t, float(start), float(step), count, _VECTOR_BYTES // d.itemsize)
     elif d.is_floating_point:
-        t._array()[...] = _half_range(float(start), float(step), count, d)
+        _store(t, _half_range(float(start), float(step), count, d))
     else:
         whole_steps(t, int(np.int64(int(start))), int(np.int64(int(step))), count)  # or OverflowError
 
@@ -153,12 +163,8 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     tensor([1, 3, 5])
     """
     simple = len(args) == 1 and type(args[0]) is int and 0 <= args[0] < 2**31 and out is None and not options
-    if simple and default_device() is cpu:
-        if args[0] < _SHORT:
-            return copy_of_array(np.arange(args[0]), dt.int64)
-        result = raw_empty((args[0],), dt.int64)
-        whole_steps(result, 0, 1, args[0])
-        return result
+    if simple:
+        return _write_range(raw_empty(args, dt.int64, default_device()), 0, 1, "arange")
     bounds = _arange_bounds(args, options)
     chosen = read_options("arange", options)
     d = chosen.dtype or (out.dtype if isinstance(out, Tensor) else _range_dtype(bounds))
@@ -170,7 +176,7 @@ def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
     count = _range_count(start, end, step, False)
     if d is dt.bool_ and count <= 2:
         raise unsupported("arange_cpu", dt.bool_)
-    return deliver("arange", count, d, chosen, out, lambda t: _write_range("arange", t, start, step))
+    return deliver("arange", count, d, chosen, out, lambda t: _write_range(t, start, step, "arange"))
 
 
 @composite(kind="creation", method=False, name="range")
@@ -186,7 +192,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, *, out: Any = None, **opt
     chosen = read_options("range", options)
     d = out.dtype if isinstance(out, Tensor) else chosen.dtype or get_default_dtype()
     count = _range_count(first, last, step, True)
-    return deliver("range", count, d, chosen, out, lambda t: _write_range("range", t, first, step))
+    return deliver("range", count, d, chosen, out, lambda t: _write_range(t, first, step, "range"))
 
 
 # -- linspace, logspace --------------------------------------------------------------------------------------------
@@ -222,7 +228,13 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
     return _stored(values, d) if d.is_floating_point else values.astype(np.float64).astype(np.int64).astype(d.numpy)
 
 
-def _write_line(t: Tensor, start: Any, end: Any) -> None:
+@effect
+def _write_line(t: Tensor, start: complex, end: complex) -> Tensor:
+    """Equally spaced numbers from start to end."""
+
+
+@_write_line.on("any")
+def _(t: Tensor, start: Any, end: Any) -> None:
     d, count = t.dtype, t.shape[0]
     if d in (dt.float32, dt.float64):
         a, b = d.numpy.type(start), d.numpy.type(end)
@@ -233,7 +245,7 @@ def _write_line(t: Tensor, start: Any, end: Any) -> None:
     elif count == 1:
         fill_raw(t, start)
     else:
-        t._array()[...] = _line(start, end, count, d)
+        _store(t, _line(start, end, count, d))
 
 
 def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.ndarray:
@@ -251,6 +263,16 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
         if d.category == 1:
             return powers.astype(np.int64).astype(d.numpy)
         return _stored(powers, d)
+
+
+@effect
+def _write_powers(t: Tensor, start: complex, end: complex, base: float) -> Tensor:
+    """base to the power of equally spaced numbers from start to end."""
+
+
+@_write_powers.on("any")
+def _(t: Tensor, start: complex, end: complex, base: float) -> None:
+    _store(t, _power_line(start, end, t.shape[0], base, t.dtype))
 
 
 def _end_point(value: Any, name: str, argument: str, position: int) -> Any:
@@ -292,11 +314,7 @@ def linspace(start: Any, end: Any, steps: Any, *, out: Any = None, **options: An
 @composite(kind="creation", method=False)
 def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, *, out: Any = None, **options: Any) -> Tensor:
     """base ** linspace(start, end, steps)."""
-
-    def write(t: Tensor, first: Any, last: Any) -> None:
-        t._array()[...] = _power_line(first, last, t.shape[0], base, t.dtype)
-
-    return _spaced("logspace", start, end, steps, out, options, write)
+    return _spaced("logspace", start, end, steps, out, options, lambda t, a, b: _write_powers(t, a, b, base))
 
 
 # -- matrices and indices ------------------------------------------------------------------------------------------
@@ -323,6 +341,14 @@ def eye(n: int, m: int | None = None, *, out: Any = None, **options: Any) -> Ten
     return finish(t, chosen.requires_grad)
 
 
+@effect
+def _write_numbers(t: Tensor, values: np.ndarray) -> Tensor:
+    """Numbers of the host."""
+
+
+_write_numbers.on("any")(_store)
+
+
 def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[str, Any], pick: Callable) -> Tensor:
     rows, columns = as_int(row, name, "row", 1), as_int(col, name, "col", 2)
     if rows < 0 or columns < 0:
@@ -334,9 +360,7 @@ def _triangle_indices(name: str, row: Any, col: Any, offset: Any, options: dict[
         raise unsupported(name, d)
     i, j = pick(rows, offset, columns)
     t = new(make_size((2, len(i))), chosen, d)
-    if len(i) and t.device is cpu:
-        t._array()[...] = np.stack([i, j])
-    return finish(t, chosen.requires_grad)
+    return finish(_write_numbers(t, np.stack([i, j])), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False)

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Any
+
+import numpy as np
 
 from ...core import dtype as dt
-from ...core.tensor import empty
+from ...core.device import cpu, device
+from ...core.tensor import Tensor, copy_of_array, empty
 
 
 class BadIndex(threading.local):
-    """Two numbers of this thread that kernels report a bad index in (see kernels.library.index); zero in between."""
+    """Two numbers of this thread on every device, in which kernels report a bad index (see kernels.library.index); zero in
+    between."""
 
     def __init__(self) -> None:
         self.buffer = empty((2,), dt.int64)
-        self._numbers = (ctypes.c_int64 * 2).from_address(self.buffer._storage.ptr)
-        self._numbers[:] = [0, 0]
+        numbers = (ctypes.c_int64 * 2).from_address(self.buffer._storage.ptr)
+        numbers[:] = [0, 0]
+        self._buffers: dict[device, Tensor] = {cpu: self.buffer}
+        self._readable: dict[device, Any] = {cpu: numbers}
 
-    def taken(self) -> int | None:
-        """The bad index that the last kernel met, if there was one."""
-        numbers = self._numbers
+    def on(self, where: device) -> Tensor:
+        """The numbers in a device's memory."""
+        found = self._buffers.get(where)
+        if found is None:
+            zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
+            found = self._buffers[where] = zeros.to(where)
+        return found
+
+    def taken(self, where: device = cpu) -> int | None:
+        """The bad index that the last kernel met there, if there was one."""
+        numbers = self._readable.get(where)
+        if numbers is None:
+            return self._read_back(where)
         if not numbers[0]:
             return None
         bad = numbers[1]
         numbers[:] = [0, 0]
+        return bad
+
+    def _read_back(self, where: device) -> int | None:
+        buffer: Any = self._buffers[where]
+        met, bad = buffer.tolist()
+        if not met:
+            return None
+        del self._buffers[where]  # the next one is all zeros
         return bad
 
 

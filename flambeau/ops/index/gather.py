@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
-from ...core.layout import broadcast_shapes, contiguous_format, wrap_dim
-from ...core.tensor import Tensor, empty, numel_of
+from ...core.layout import broadcast_shapes, wrap_dim
+from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
 from ..machinery.along import split_at
-from ..machinery.declare import composite, internal, primitive
+from ..machinery.declare import composite, effect, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from .bad_index import bad_index
 
@@ -24,18 +24,17 @@ def _check_index(name: str, index: Tensor) -> None:
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
 
 
-def need_one_device(*tensors: Tensor | None) -> None:
-    """Kernels read memory: all operands must have it, or none."""
-    where = {t.device for t in tensors if t is not None}
-    if len(where) > 1:
-        names = ", ".join(dict.fromkeys(str(t.device) for t in tensors if t is not None))
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {names}!")
-
-
 def _check_bounds(index: Tensor, dim: int, size: int) -> None:
     bad = first_bad_index(index, size)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+
+
+def first_bad_index(index: Tensor, size: int) -> int | None:
+    """An index outside of 0 ... size - 1, if there is one. For kernels."""
+    where = index.device
+    kernels.out_of_bounds(bad_index.on(where), dense(index), numel_of(index.shape), size)
+    return bad_index.taken(where)
 
 
 def _narrowed(t: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
@@ -53,7 +52,7 @@ def _leading(t: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _as_words(t: Tensor) -> Tensor:
     """Complex numbers of 8 bytes as one word, for kernels that only move them."""
-    return t.view(dt.int64) if t.dtype is dt.complex64 else t
+    return t.view(dt.int64)
 
 
 # -- gather -----------------------------------------------------------------------------------------------------------
@@ -73,7 +72,16 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
     return d
 
 
+def _gather_layout(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> tuple:
+    if 0 in index.shape:
+        wrap_dim(dim, len(input.shape))
+    else:
+        _check_gather("gather", input, dim, index)
+    return index.shape, input.dtype, input.device
+
+
 @primitive(
+    layout=_gather_layout,
     grads={
         "input": lambda g, input_shape, dim, index: (
             g.new_zeros(input_shape).scatter_add(dim, index, g) if input_shape else g.reshape(-1).sum(0, dtype=g.dtype)
@@ -83,30 +91,20 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] (for dim 0)"""
-    if index.numel() == 0:
-        wrap_dim(dim, len(input.shape))
-        return empty(index.shape, input.dtype, input.device)
-    d = _check_gather("gather", input, dim, index)
-    need_one_device(input, index)
-    out = empty(index.shape, input.dtype, input.device)
-    if input.device is not cpu:
-        return out
-    source = _narrowed(input, index.shape, d).contiguous()
+
+
+@gather.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> None:
+    d = dim if dim >= 0 or not input.shape else dim + len(input.shape)
+    source = dense(_narrowed(input, index.shape, d))
     outer, picked, inner = split_at(index.shape, d)
     size = source.shape[d] if source.shape else 1
-    kernels.gather(_as_words(out), _as_words(source), index.contiguous(), bad_index.buffer, outer, size, picked, inner)
-    bad = bad_index.taken()
+    if source.dtype is dt.complex64:
+        out, source = _as_words(out), _as_words(source)
+    kernels.gather(out, source, dense(index), bad_index.on(out.device), outer, size, picked, inner)
+    bad = bad_index.taken(out.device)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {d} with size {size}")
-    return out
-
-
-def first_bad_index(index: Tensor, size: int) -> int | None:
-    """An index outside of 0 ... size - 1, if there is one."""
-    if index.device is not cpu:
-        return None
-    kernels.out_of_bounds(bad_index.buffer, index.contiguous(), numel_of(index.shape), size)
-    return bad_index.taken()
 
 
 @composite(out="exact")
@@ -138,42 +136,39 @@ def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor)
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
-@primitive(grads={"input": _index_select_backward}, out="disjoint")
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The given indices of one dimension, in their order."""
+def _index_select_layout(input: Tensor, dim: int, index: Tensor) -> tuple:
     d = wrap_dim(dim, len(input.shape))
     if len(index.shape) > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     _check_index("index_select", index)
-    need_one_device(input, index)
-    count = index.numel()
+    count = index.shape[0] if index.shape else 1
     if not input.shape:
         if count != 1:
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {count} value(s)")
-        if index.item() != 0:
-            raise IndexError(f"index out of range in self: {index.item()} for a tensor without dimensions")
-        return input.clone()
-    shape = (*input.shape[:d], count, *input.shape[d + 1 :])
-    size = input.shape[d]
-    if not size and count:
+        return input.shape, input.dtype, input.device
+    if not input.shape[d] and count:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
-    out = empty(shape, input.dtype, input.device)
-    if not numel_of(shape) or input.device is not cpu:
-        _check_range(index, d, size)
-        return out
-    source = input.contiguous()
-    outer, _, inner = split_at(input.shape, d)
-    if d == 0:  # rows are shared out among the threads, and bad indices skipped
-        kernels.embedding(out, source, index.contiguous(), bad_index.buffer, count, size, inner)
-        _refuse(bad_index.taken(), d, size)
-    else:
-        _check_range(index, d, size)
-        kernels.select_slices(out, source, index.contiguous(), outer, size, count, inner)
-    return out
+    return (*input.shape[:d], count, *input.shape[d + 1 :]), input.dtype, input.device
 
 
-def _check_range(index: Tensor, dim: int, size: int) -> None:
-    _refuse(first_bad_index(index, size), dim, size)
+@primitive(layout=_index_select_layout, grads={"input": _index_select_backward}, out="disjoint", runs_empty=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The given indices of one dimension, in their order."""
+
+
+@index_select.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor) -> None:
+    d = dim if dim >= 0 or not input.shape else dim + len(input.shape)
+    outer, size, inner = split_at(input.shape, d)
+    count = out.shape[d] if out.shape else 1
+    if outer == 1 and inner:  # rows are shared out among the threads, and bad indices skipped
+        where = out.device
+        kernels.embedding(out, dense(input), dense(index), bad_index.on(where), count, size, inner)
+        _refuse(bad_index.taken(where), d, size)
+        return
+    _refuse(first_bad_index(index, size), d, size)
+    if 0 not in out.shape:
+        kernels.select_slices(out, dense(input), dense(index), outer, size, count, inner)
 
 
 def _refuse(bad: int | None, dim: int, size: int) -> None:
@@ -207,27 +202,38 @@ def _check_scatter(name: str, input: Tensor, dim: int, index: Tensor, src: Tenso
 _COMPLEX_REDUCE = ("none", "add", "multiply")  # complex numbers have no order
 
 
-def scatter_raw(out: Tensor, d: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
-    """Write src (or value) into `out` at index along d. `out` is this function's to change; bad indices raise."""
-    need_one_device(out, index, src)
-    if index.numel() == 0 or out.device is not cpu:
+def scatter_raw(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> None:
+    """Write src (or value) into `out` at index along dim (not negative); bad indices raise. For kernels."""
+    if 0 in index.shape:
         return
-    size = out.shape[d] if out.shape else 1
-    _check_bounds(index, d, size)
+    size = out.shape[dim] if out.shape else 1
+    _check_bounds(index, dim, size)
     if out.dtype.is_complex and reduce not in _COMPLEX_REDUCE:
         raise unsupported(f"scatter_gather_tensor_cpu_reduce_{reduce}", out.dtype)
     if out.dtype is dt.bool_:  # as bytes of 0 and 1: or is their maximum, and their minimum
         reduce = {"add": "amax", "multiply": "amin"}.get(reduce, reduce)
         out, src = out.view(dt.uint8), None if src is None else src.view(dt.uint8)
-    part = _narrowed(out, index.shape, d)
+    part = _narrowed(out, index.shape, dim)
     whole = part.contiguous()
-    source = None if src is None else _leading(src, index.shape).contiguous()
-    outer, picked, inner = split_at(index.shape, d)
+    source = None if src is None else dense(_leading(src, index.shape))
+    outer, picked, inner = split_at(index.shape, dim)
     kernels.scatter(
-        whole, index.contiguous(), source, value, bad_index.buffer, outer, size, picked, inner, reduce=reduce
+        whole, dense(index), source, value, bad_index.on(out.device), outer, size, picked, inner, reduce=reduce
     )
     if whole is not part:
         raw_copy(part, whole)
+
+
+@effect(runs_empty=True)
+def scatter_into_(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> Tensor:
+    """out[index[i][j]][j] (op)= src[i][j], or the value where there is no src (for dim 0)."""
+
+
+scatter_into_.on("any")(scatter_raw)
+
+
+def _copy_layout(input: Tensor) -> tuple:
+    return input.shape, input.dtype, input.device
 
 
 def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -247,28 +253,49 @@ def _pad_to(share: Tensor, shape: Any) -> Tensor:
     return share
 
 
-@internal(grads={"input": _scatter_input_grad, "src": _src_grad}, label="ScatterBackward0")
+def _scatter_src_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
+    _check_scatter("scatter", input, dim, index, src)
+    return _copy_layout(input)
+
+
+@internal(
+    layout=_scatter_src_layout,
+    grads={"input": _scatter_input_grad, "src": _src_grad},
+    label="ScatterBackward0",
+    runs_empty=True,
+)
 def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    d = _check_scatter("scatter", input, dim, index, src)
-    out = input.clone(memory_format=contiguous_format)
-    scatter_raw(out, d, index, src, 0.0, "none")
-    return out
+    """A copy of input with out[index[i][j]][j] = src[i][j] (for dim 0)."""
 
 
-@internal(grads={"input": _scatter_input_grad}, label="ScatterBackward1")
+@scatter_src.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
+    raw_copy(out, input)
+    scatter_raw(out, wrap_dim(dim, len(input.shape)), index, src, 0.0, "none")
+
+
+def _scatter_value_layout(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
+    _check_scatter("scatter", input, dim, index, None)
+    return _copy_layout(input)
+
+
+@internal(layout=_scatter_value_layout, grads={"input": _scatter_input_grad}, label="ScatterBackward1", runs_empty=True)
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    d = _check_scatter("scatter", input, dim, index, None)
-    out = input.clone(memory_format=contiguous_format)
-    _scatter_number(out, d, index, value)
-    return out
+    """A copy of input with out[index[i][j]][j] = value (for dim 0)."""
 
 
-def _scatter_number(out: Tensor, d: int, index: Tensor, value: Any) -> None:
+@scatter_value.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    raw_copy(out, input)
+    scatter_raw(out, wrap_dim(dim, len(input.shape)), index, *_number_source(out, index, value), "none")
+
+
+def _number_source(out: Tensor, index: Tensor, value: Any) -> tuple[Tensor | None, float]:
+    """A number as scatter takes it: by itself, or as a tensor where it must keep all its digits."""
     if out.dtype.is_floating_point and isinstance(value, (int, float)):
-        scatter_raw(out, d, index, None, float(value), "none")
-        return
+        return None, float(value)
     value = bool(value) if out.dtype is dt.bool_ else value
-    scatter_raw(out, d, index, index.new_full(index.shape, value, dtype=out.dtype), 0.0, "none")
+    return index.new_full(index.shape, value, dtype=out.dtype), 0.0
 
 
 def _scatter_into(
@@ -279,10 +306,8 @@ def _scatter_into(
         return False
     tensor = source if isinstance(source, Tensor) else None
     d = _check_scatter("scatter", out, dim, index, tensor)
-    if tensor is None:
-        _scatter_number(out, d, index, source)
-    else:
-        scatter_raw(out, d, index, tensor, 0.0, "none")
+    given = (tensor, 0.0) if tensor is not None else _number_source(out, index, source)
+    scatter_into_(out, d, index, *given, "none")
     return True
 
 
@@ -305,26 +330,47 @@ def scatter(
     return scatter_value(input, dim, index, source)
 
 
-@internal(grads={("input", "src"): unknown_derivative("scatter")})
+def _scatter_legacy_layout(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> tuple:
+    return _scatter_src_layout(input, dim, index, src)
+
+
+@internal(layout=_scatter_legacy_layout, grads={("input", "src"): unknown_derivative("scatter")}, runs_empty=True)
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
-    d = _check_scatter("scatter", input, dim, index, src)
-    out = input.clone(memory_format=contiguous_format)
-    scatter_raw(out, d, index, src, 0.0, reduce)
-    return out
+    """A copy of input with src added to it, or multiplied with it, at index."""
+
+
+@_scatter_legacy.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> None:
+    raw_copy(out, input)
+    scatter_raw(out, wrap_dim(dim, len(input.shape)), index, src, 0.0, reduce)
 
 
 def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool:
     d = _check_scatter("scatter_add", out, dim, index, src)
-    scatter_raw(out, d, index, src, 0.0, "amax" if out.dtype is dt.bool_ else "add")
+    scatter_into_(out, d, index, src, 0.0, "add")
     return True
 
 
-@primitive(grads={"input": lambda g: g, "src": _src_grad}, inplace=_scatter_add_into, out="exact")
+def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
+    _check_scatter("scatter_add", input, dim, index, src)
+    return _copy_layout(input)
+
+
+@primitive(
+    layout=_scatter_add_layout,
+    grads={"input": lambda g: g, "src": _src_grad},
+    inplace=_scatter_add_into,
+    out="exact",
+    runs_empty=True,
+)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""
-    out = input.clone(memory_format=contiguous_format)
-    _scatter_add_into(out, dim, index, src)
-    return out
+
+
+@scatter_add.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
+    raw_copy(out, input)
+    scatter_raw(out, wrap_dim(dim, len(input.shape)), index, src, 0.0, "add")
 
 
 # -- scatter_reduce and index_reduce ------------------------------------------------------------------------------------
@@ -396,10 +442,14 @@ def _refuse_second(g: Tensor) -> NoReturn:
     )
 
 
-@internal(grads={"input": _refuse_second}, label="Error")
+@internal(layout=_copy_layout, grads={"input": _refuse_second}, label="Error")
 def _several_zeros(input: Tensor) -> Tensor:
     """input, whose own derivative the formula above does not give: that of two zeros in one product."""
-    return input.clone()
+
+
+@_several_zeros.on("any")
+def _(out: Tensor, input: Tensor) -> None:
+    raw_copy(out, input)
 
 
 def _quotient(a: Tensor, b: Tensor) -> Tensor:
@@ -408,27 +458,48 @@ def _quotient(a: Tensor, b: Tensor) -> Tensor:
     return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
 
-@primitive(grads={("input", "src"): scatter_reduce_grads}, inplace=True, out="exact")
+def _scatter_reduce_layout(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> tuple:
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    _check_scatter("scatter_reduce", input, dim, index, src)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise unsupported("scatter_reduce mean", dt.bool_)
+    return _copy_layout(input)
+
+
+@primitive(
+    layout=_scatter_reduce_layout,
+    grads={("input", "src"): scatter_reduce_grads},
+    inplace=True,
+    out="exact",
+    runs_empty=True,
+)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
-    if reduce not in _REDUCTIONS:
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
-    d = _check_scatter("scatter_reduce", input, dim, index, src)
-    if reduce == "mean" and input.dtype is dt.bool_:
-        raise unsupported("scatter_reduce mean", dt.bool_)
-    out = input.clone(memory_format=contiguous_format)
-    if index.numel() == 0:
-        return out
+
+
+@scatter_reduce.on("any")
+def _(
+    out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> None:
+    raw_copy(out, input)
+    reduce_raw(out, wrap_dim(dim, len(input.shape)), index, src, reduce, include_self)
+
+
+def reduce_raw(out: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> None:
+    """Combine src into `out`, which holds the input. For kernels."""
+    if 0 in index.shape:
+        return
     if not include_self:
-        scatter_raw(
-            out, d, index, index.new_full(index.shape, _identity(reduce, input.dtype), dtype=input.dtype), 0.0, "none"
-        )
-    scatter_raw(out, d, index, src, 0.0, _REDUCTIONS[reduce])
+        start = index.new_full(index.shape, _identity(reduce, out.dtype), dtype=out.dtype)
+        scatter_raw(out, dim, index, start, 0.0, "none")
+    scatter_raw(out, dim, index, src, 0.0, _REDUCTIONS[reduce])
     if reduce == "mean":
-        count = input.new_full(input.shape, 1 if include_self else 0, dtype=dt.int64)
-        scatter_raw(count, d, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
+        count = out.new_full(out.shape, 1 if include_self else 0, dtype=dt.int64)
+        scatter_raw(count, dim, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
         count.clamp_(min=1)
-        out = out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor").to(out.dtype)
-    return out
+        raw_copy(out, out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor"))  # type: ignore[operator]

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
-from ...core.layout import contiguous_format, memory_format, preserve_format, wrap_dim
-from ...core.tensor import Tensor, copy_of_array, numel_of
+from ...core.layout import dense_strides, wrap_dim
+from ...core.size import make_size
+from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
 from ..creation.filled import check_fits
 from ..machinery.along import split_at
-from ..machinery.declare import primitive
-from ..machinery.dtype_rules import type_word
-from .gather import first_bad_index, need_one_device, scatter_raw, scatter_reduce, scatter_reduce_grads
+from ..machinery.declare import effect, primitive
+from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
+from .gather import first_bad_index, reduce_raw, scatter_raw, scatter_reduce_grads
 
 
 def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
@@ -45,11 +47,14 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
                 raise RuntimeError(
                     f"{name}(): source and destination tensor slices don't match: {list(input.shape)} and {list(source.shape)} at dimension {i}"
                 )
-    size = input.shape[d] if input.shape else 1
+    return d
+
+
+def _check_bounds(t: Tensor, dim: int, index: Tensor) -> None:
+    size = t.shape[dim] if t.shape else 1
     bad = first_bad_index(index, size)
     if bad is not None:
-        raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
-    return d
+        raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _spread(index: Tensor, shape: tuple[int, ...], d: int) -> Tensor:
@@ -65,30 +70,32 @@ def _flat_source(source: Tensor) -> Tensor:
     return source.reshape(1) if not source.shape else source
 
 
-def _scatter_vector(
-    input: Tensor, d: int, index: Tensor, source: Tensor, reduce: str, layout: memory_format = contiguous_format
-) -> Tensor:
-    scalar = not input.shape
-    out = input.clone().reshape(1) if scalar else input.clone(memory_format=layout)
-    scatter_into(out, d, index, source, reduce)
-    return out.reshape(()) if scalar else out
-
-
-def scatter_into(out: Tensor, d: int, index: Tensor, source: Tensor, reduce: str) -> None:
-    """out[..., index, ...] (op)= source; the indices are known to be good."""
-    need_one_device(out, index, source)
-    source = source.reshape(1) if not source.shape else source
-    if not index.numel() or not out.numel():
+def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> None:
+    """out[..., index, ...] (op)= source, where dim is not negative; bad indices raise. For kernels."""
+    _check_bounds(out, dim, index)
+    if 0 in index.shape or 0 in out.shape:
         return
-    if out._contig and out.device is cpu and not out.dtype.is_complex:
-        outer, n, inner = split_at(out.shape, d)
+    out, source = (t if t.shape else t._view(make_size((1,)), (1,), t._offset) for t in (out, source))
+    if out._contig and not out.dtype.is_complex:
+        outer, n, inner = split_at(out.shape, dim)
         if out.dtype is dt.bool_:
             out, source = out.view(dt.uint8), source.view(dt.uint8)
-        kernels.scatter_slices(
-            out, index.contiguous(), source.contiguous(), outer, n, numel_of(index.shape), inner, reduce=reduce
-        )
+        count = numel_of(index.shape)
+        kernels.scatter_slices(out, dense(index), dense(source), outer, n, count, inner, reduce=reduce)
     else:
-        scatter_raw(out, d, _spread(index, out.shape, d), source, 0.0, reduce)
+        scatter_raw(out, dim, _spread(index, out.shape, dim), source, 0.0, reduce)
+
+
+@effect(runs_empty=True)
+def scatter_vector_(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> Tensor:
+    """out[..., index, ...] (op)= source."""
+
+
+scatter_vector_.on("any")(scatter_vector)
+
+
+def _adding(d: dt.dtype) -> str:
+    return "amax" if d is dt.bool_ else "add"
 
 
 def _scaled(source: Tensor, alpha: Any) -> Tensor:
@@ -100,58 +107,76 @@ def _scaled(source: Tensor, alpha: Any) -> Tensor:
 
 def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> bool:
     d = _check_vector("index_add", out, dim, index, source)
-    if not out.shape:
-        return False
-    scatter_into(out, d, index, _scaled(source, alpha), "amax" if out.dtype is dt.bool_ else "add")
+    scatter_vector_(out, d, index, _scaled(source, alpha), _adding(out.dtype))
     return True
 
 
+def _index_add_layout(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> tuple:
+    _check_vector("index_add", input, dim, index, source)
+    return input.shape, input.dtype, input.device
+
+
 @primitive(
+    layout=_index_add_layout,
     grads={
         "input": lambda g: g,
         "source": lambda g, dim, index, source_shape, alpha: (g.index_select(dim, index) * alpha).reshape(source_shape),
     },
     inplace=_index_add_into,
     out="exact",
+    runs_empty=True,
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """input with alpha * source added at the given indices of one dimension."""
-    d = _check_vector("index_add", input, dim, index, source)
-    source = _scaled(source, alpha)
-    return _scatter_vector(input, d, index, source, "amax" if input.dtype is dt.bool_ else "add")
+
+
+@index_add.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> None:
+    raw_copy(out, input)
+    scatter_vector(out, wrap_dim(dim, len(input.shape)), index, _scaled(source, alpha), _adding(out.dtype))
 
 
 def _index_copy_into(out: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
     d = _check_vector("index_copy", out, dim, index, source)
-    if not out.shape:
-        return False
-    scatter_into(out, d, index, source, "none")
+    scatter_vector_(out, d, index, source, "none")
     return True
 
 
+def _index_copy_layout(input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple:
+    _check_vector("index_copy", input, dim, index, source)
+    return input.shape, input.dtype, input.device
+
+
 @primitive(
+    layout=_index_copy_layout,
     grads={
         "input": lambda g, dim, index: g.index_fill(dim, index, 0),
         "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(source_shape),
     },
     inplace=_index_copy_into,
     out="exact",
+    runs_empty=True,
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with source copied to the given indices of one dimension."""
-    d = _check_vector("index_copy", input, dim, index, source)
-    return _scatter_vector(input, d, index, source, "none")
+
+
+@index_copy.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    raw_copy(out, input)
+    scatter_vector(out, wrap_dim(dim, len(input.shape)), index, source, "none")
+
+
+# -- index_fill ----------------------------------------------------------------------------------------------------------
 
 
 def _fill_value_grad(g: Tensor, dim: int, index: Tensor, value: Any) -> Tensor | None:
     if not isinstance(value, Tensor):
         return None
-    filled = copy_of_array(np.unique(index._array()), dt.int64)  # a repeated index is filled once
-    return g.index_select(dim, filled).sum()
+    return g.index_select(dim, index.unique()).sum()  # a repeated index is filled once
 
 
-def _fill_operands(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[int, Tensor, Tensor]:
-    """The dimension, indices that are not negative, and what is copied there."""
+def _check_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> int:
     if isinstance(value, Tensor) and value.shape:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {len(value.shape)} dimension(s)."
@@ -160,47 +185,84 @@ def _fill_operands(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple[
         raise IndexError("index_fill_(): Index has to be a vector/scalar")
     if index.dtype is not dt.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    d = wrap_dim(dim, len(input.shape))
-    size = input.shape[d] if input.shape else 1
-    positions = index.reshape(-1)
-    array = positions._array()
-    if array.size and (array.min() < -size or array.max() >= size):
-        raise IndexError(
-            f"index {int(array.max() if array.max() >= size else array.min())} is out of bounds for dimension {d} with size {size}"
-        )
-    if array.size and array.min() < 0:
-        positions = positions.where(positions >= 0, positions + size)
-    value = value.item() if isinstance(value, Tensor) else value
-    if isinstance(value, complex) and not input.dtype.is_complex:
+    is_complex = value.dtype.is_complex if isinstance(value, Tensor) else isinstance(value, complex)
+    if is_complex and not input.dtype.is_complex:
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
-    shape = [1] * len(input.shape)
-    if input.shape:
-        shape = list(input.shape)
-        shape[d] = index.numel()
-    source = input.new_full(shape if input.shape else [index.numel()], value)
-    return d, positions, source
+    return wrap_dim(dim, len(input.shape))
+
+
+def _fill_operands(t: Tensor, dim: int, index: Tensor, value: Any) -> tuple[Tensor, Tensor]:
+    """Indices that are not negative, and what is copied there."""
+    size = t.shape[dim] if t.shape else 1
+    positions = index.reshape(-1)
+    positions = positions.where(positions >= 0, positions + size)
+    bad = first_bad_index(positions, size)
+    if bad is not None:
+        raise IndexError(
+            f"index {bad if bad >= 0 else bad - size} is out of bounds for dimension {dim} with size {size}"
+        )
+    shape = list(t.shape) or [1]
+    shape[dim] = positions.shape[0]
+    return positions, t.new_full(shape, value.item() if isinstance(value, Tensor) else value)
+
+
+def fill_at(out: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    """out[..., index, ...] = value, where dim is not negative; bad indices raise. For kernels."""
+    positions, source = _fill_operands(out, dim, index, value)
+    scatter_vector(out, dim, positions, source, "none")
+
+
+@effect(runs_empty=True)
+def fill_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """out[..., index, ...] = value."""
+
+
+fill_at_.on("any")(fill_at)
+
+
+@effect(runs_empty=True)
+def fill_shared_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """out[..., index, ...] = value, where elements of out may share memory."""
+
+
+@fill_shared_at_.on("cpu")
+def _(out: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    positions, source = _fill_operands(out, dim, index, value)
+    np.moveaxis(out._array(), dim, 0)[positions._array()] = np.moveaxis(source._array(), dim, 0)
 
 
 def _index_fill_into(out: Tensor, dim: int, index: Tensor, value: Any) -> bool:
-    if not out.shape:
-        return False
-    scatter_into(out, *_fill_operands(out, dim, index, value), "none")
+    fill_at_(out, _check_fill(out, dim, index, value), index, value)
     return True
 
 
-def _fill_shared(t: Tensor, dim: int, index: Tensor, value: Any) -> None:
-    d, positions, source = _fill_operands(t, dim, index, value)
-    np.moveaxis(t._array(), d, 0)[positions._array()] = np.moveaxis(source._array(), d, 0)
+def _index_fill_shared(t: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    fill_shared_at_(t, _check_fill(t, dim, index, value), index, value)
+
+
+def _index_fill_layout(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
+    _check_fill(input, dim, index, value)
+    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
 
 
 @primitive(
+    layout=_index_fill_layout,
     grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad},
     inplace=_index_fill_into,
-    shared=_fill_shared,
+    shared=_index_fill_shared,
+    runs_empty=True,
 )
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """input with one value at the given indices of a dimension."""
-    return _scatter_vector(input, *_fill_operands(input, dim, index, value), "none", preserve_format)
+
+
+@index_fill.on("any")
+def _(out: Tensor, input: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    raw_copy(out, input)
+    fill_at(out, wrap_dim(dim, len(input.shape)), index, value)
+
+
+# -- index_reduce --------------------------------------------------------------------------------------------------------
 
 
 def _index_reduce_grads(
@@ -217,18 +279,38 @@ def _index_reduce_grads(
     return a, b.reshape(shape)
 
 
-@primitive(grads={("input", "source"): _index_reduce_grads}, inplace=True, out="exact")
+def _index_reduce_layout(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> tuple:
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    _check_vector("index_reduce", input, dim, index, source)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise unsupported("scatter_reduce mean", dt.bool_)
+    return input.shape, input.dtype, input.device
+
+
+@primitive(
+    layout=_index_reduce_layout,
+    grads={("input", "source"): _index_reduce_grads},
+    inplace=True,
+    out="exact",
+    runs_empty=True,
+)
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """Combine source into the given indices of one dimension: prod, mean, amax or amin."""
-    if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    d = _check_vector("index_reduce", input, dim, index, source)
-    whole = input.reshape(1) if not input.shape else input
-    if not index.numel():
-        return input.clone(memory_format=contiguous_format)
-    out = scatter_reduce(
-        whole, d, _spread(index, whole.shape, d), _flat_source(source), reduce, include_self=include_self
-    )
-    return out.reshape(input.shape)
+
+
+@index_reduce.on("any")
+def _(
+    out: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> None:
+    raw_copy(out, input)
+    d = wrap_dim(dim, len(input.shape))
+    _check_bounds(out, d, index)
+    if 0 in out.shape:
+        return
+    whole = out if out.shape else out.reshape(1)
+    reduce_raw(whole, d, _spread(index, whole.shape, d), _flat_source(source), reduce, include_self)

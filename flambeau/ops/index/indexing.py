@@ -11,18 +11,17 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
-from ...core.device import cpu
 from ...core.graph import grad_mode
-from ...core.layout import broadcast_shapes
+from ...core.layout import broadcast_shapes, dense_strides
 from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
-from ..machinery.declare import composite, internal, view
+from ..machinery.declare import composite, effect, internal, view
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..shape.dimensions import select, slice_dim, unsqueeze
-from .positions import places, split_positions, take_dense, take_spread, true_positions
+from .positions import Places, beside, coordinates, places, true_positions
 
 INDEX_DTYPES = (dt.int64, dt.int32, dt.int16, dt.int8)
 _BYTE_MASK = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
@@ -147,7 +146,7 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
             dim += 1
         elif item is True or item is False:
             t = unsqueeze(t, dim)
-            advanced.append(copy_of_array(np.zeros(1 if item else 0, np.int64), dt.int64))
+            advanced.append(t.new_zeros(int(item), dtype=dt.int64))
             dim += 1
         elif isinstance(item, slice):
             if not (item.start is item.stop is item.step is None):
@@ -194,6 +193,8 @@ def _collapsed(t: Tensor, dim: int, count: int) -> Tensor:
 def _take_tensor_index(
     t: Tensor, item: Tensor, dim: int, advanced: list, place: int = 0, collapse: bool = True
 ) -> tuple[Tensor, int]:
+    if item.device is not t.device:
+        item = beside(item, t)
     if item.dtype in (dt.bool_, dt.uint8):
         if item.dtype is dt.uint8:
             warnings.warn(_BYTE_MASK, UserWarning, stacklevel=4)
@@ -205,7 +206,7 @@ def _take_tensor_index(
                 )
         if not item.shape:
             t = unsqueeze(t, dim)
-            advanced.append(copy_of_array(np.zeros(int(bool(item.item())), np.int64), dt.int64))
+            advanced.append(t.new_zeros(int(bool(item.item())), dtype=dt.int64))
             return t, dim + 1
         positions = true_positions(item)
         if len(item.shape) == 1:
@@ -214,9 +215,7 @@ def _take_tensor_index(
         if collapse and not (grad_mode.enabled and t.requires_grad) and _is_one_run(t, dim, len(item.shape)):
             advanced.append(positions)
             return _collapsed(t, dim, len(item.shape)), dim + 1
-        found = empty((len(item.shape), positions.shape[0]), dt.int64)
-        split_positions(positions, item.shape, found)
-        advanced += found.unbind(0)
+        advanced += coordinates(positions, item.shape).unbind(1)
         return t, dim + len(item.shape)
     if item.dtype not in INDEX_DTYPES:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -233,37 +232,46 @@ def _index_backward(g: Tensor, input_shape: Any, indices: Any) -> Tensor:
     return index_put(g.new_zeros(input_shape), indices, g, True)
 
 
-@internal(grads={"input": _index_backward})
+def _index_layout(input: Tensor, indices: Sequence[Tensor | None]) -> tuple:
+    where = places(input, indices)
+    return where.shape, input.dtype, input.device, where.strides
+
+
+@internal(layout=_index_layout, grads={"input": _index_backward}, runs_empty=True)
 def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """input[indices]: one index tensor (or None) per dimension."""
-    if input.device is not cpu:
-        shape = broadcast_shapes(*[i.shape for i in indices if i is not None])
-        return empty((*shape, *(n for n, i in zip(input.shape, indices) if i is None)), input.dtype, input.device)
+
+
+@index.on("any")
+def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None]) -> None:
     where = places(input, indices)
-    picked = where.picked(indices)
-    out = empty(where.shape, input.dtype)
-    if where.empty:
-        return out
-    take = take_dense if where.dense else take_spread
-    take(out, input, where.before, picked, where.after, where.blocks, where.count, where.inner)
-    if where.strides != out._strides:
-        turned = empty_strided(where.shape, where.strides, input.dtype)
-        raw_copy(turned, out)
-        return turned
-    return out
+    if where.strides is None:
+        where.take(out, input, indices)
+    else:
+        taken = empty(where.shape, input.dtype, out.device)
+        where.take(taken, input, indices)
+        raw_copy(out, taken)
 
 
-def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
-    """t[indices] = values (or +=), straight into memory."""
-    if t.device is not cpu:
-        return _check_dtypes(t, values)
-    if values.device is not cpu:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found values on {values.device}!")
+@effect(runs_empty=True)
+def put_at_(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    """t[indices] = values (or +=)."""
+
+
+@put_at_.on("meta")
+def _checked_places(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Places:
     where = places(t, indices)
     if values.shape and values.shape != where.shape:
         _check_fits(values, where.shape)
     _check_dtypes(t, values)
-    picked = where.picked(indices)
+    return where
+
+
+@put_at_.on("any")
+def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    """t[indices] = values (or +=), straight into memory. For kernels."""
+    where = _checked_places(t, indices, values, accumulate)
+    picked = where.picked(indices, t.device)
     if where.empty:
         return
     single = not values.shape
@@ -271,8 +279,9 @@ def put_raw(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumul
     if accumulate and t.dtype is dt.bool_:
         accumulate = single = False
         values = values | index(t, indices)
+    before, after = where.offsets(t.device)
     kernels.put_positions(
-        t, values, where.before, picked, where.after, where.blocks, where.count, where.inner,
+        t, values, before, picked, after, where.blocks, where.count, where.inner,
         dense=where.dense, single=single, accumulate=bool(accumulate),
     )  # fmt: skip
 
@@ -305,13 +314,29 @@ def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
     return g if accumulate else index_put(g, indices, g.new_zeros(()), False)
 
 
-@internal(grads={"input": _index_put_input_grad, "values": _index_put_values_grad}, label="IndexPutBackward0")
+def _index_put_layout(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> tuple:
+    _checked_places(input, indices, values, accumulate)
+    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
+
+
+@internal(
+    layout=_index_put_layout,
+    grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
+    label="IndexPutBackward0",
+    runs_empty=True,
+)
 def index_put_prepared(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    out = input.clone()
+    """A copy of input with input[indices] = values (or +=): one index tensor (or None) per dimension."""
+
+
+@index_put_prepared.on("any")
+def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> None:
+    raw_copy(out, input)
     put_raw(out, indices, values, accumulate)
-    return out
 
 
 def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
@@ -320,7 +345,7 @@ def _prepare_indices(t: Tensor, indices: Sequence[Any]) -> list[Tensor | None]:
     for item in indices:
         item = None if item is None else as_index_tensor(item)
         if item is None or item.dtype in INDEX_DTYPES:
-            prepared.append(item)
+            prepared.append(item if item is None or item.device is t.device else beside(item, t))
         else:
             _take_tensor_index(t, item, len(prepared), prepared, collapse=False)
     if len(prepared) > len(t.shape):
@@ -339,19 +364,29 @@ def _check_put(indices: Any) -> None:
 
 def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> bool:
     _check_put(indices)
-    put_raw(out, _prepare_indices(out, indices), values, accumulate)
+    put_at_(out, _prepare_indices(out, indices), values, accumulate)
     return True
 
 
-def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
-    where = tuple(slice(None) if i is None else i._array() for i in _prepare_indices(t, indices))
+@effect
+def put_shared_(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
+    """t[indices] = values (or +=), where elements of t may share memory."""
+
+
+@put_shared_.on("cpu")
+def _(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> None:
+    where = tuple(slice(None) if i is None else i._array() for i in indices)
     array, new = t._array(), values._array()
     if not accumulate:
         array[where] = new
     elif t.dtype is dt.bfloat16:
-        put_raw(t, _prepare_indices(t, indices), values, True)
+        put_raw(t, indices, values, True)
     else:
         np.add.at(array, where, new)  # type: ignore[arg-type]
+
+
+def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
+    put_shared_(t, _prepare_indices(t, indices), values, accumulate)
 
 
 @composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True))

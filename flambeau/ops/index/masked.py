@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
-from ...core.layout import broadcast_two, contiguous_format, has_internal_overlap, wrap_dim
+from ...core.layout import broadcast_two, has_internal_overlap, wrap_dim
 from ...core.promotion import can_cast, scalar_dtype
 from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, empty_strided, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...expr.functions import where
 from ..creation.filled import check_fits
-from ..machinery.declare import composite, pointwise, primitive
+from ..machinery.declare import composite, effect, pointwise, primitive
 from ..machinery.dtype_rules import select, type_word
 from ..machinery.inplace import raw_copy, write_out
+from ..machinery.memory import dense
 from ..shape.dimensions import slice_dim
-from .index_vector import scatter_into
+from .gather import first_bad_index
+from .index_vector import scatter_vector
 from .indexing import slice_bounds
-from .positions import split_positions, true_positions
+from .positions import coordinates, start, take_dense, true_positions
 
 # -- masks --------------------------------------------------------------------------------------------------------------
 
@@ -65,13 +66,32 @@ def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
         return False
     if mask.shape != out.shape and broadcast_two(out.shape, mask.shape) != out.shape:
         return False
-    choose.op.impl.into(out, (mask, float(value), out))
+    fill_where_(out, mask, float(value))
     return True
 
 
-def _fill_shared(t: Tensor, mask: Tensor, value: Any) -> None:
-    filling = value.detach().to(t.dtype) if isinstance(value, Tensor) else t.new_full((), value)
+@effect
+def fill_where_(t: Tensor, mask: Tensor, value: float) -> Tensor:
+    """t = value where mask is True."""
+
+
+@fill_where_.on("any")
+def _(t: Tensor, mask: Tensor, value: float) -> None:
+    choose.op.impl.into(t, (mask, value, t))
+
+
+@effect
+def fill_shared_(t: Tensor, mask: Tensor, filling: Tensor) -> Tensor:
+    """t = filling where mask is True, where elements of t may share memory."""
+
+
+@fill_shared_.on("cpu")
+def _(t: Tensor, mask: Tensor, filling: Tensor) -> None:
     t._array()[np.broadcast_to(mask._array(), t.shape)] = filling._array()
+
+
+def _fill_shared(t: Tensor, mask: Tensor, value: Any) -> None:
+    fill_shared_(t, mask, value.detach().to(t.dtype) if isinstance(value, Tensor) else t.new_full((), value))
 
 
 @composite(inplace=_fill_into, shared=_fill_shared)
@@ -109,9 +129,13 @@ def _masked_select_backward(g: Tensor, input_shape: Any, mask: Tensor) -> Tensor
     return full.sum_to_size(input_shape)
 
 
-@primitive(grads={"input": _masked_select_backward}, out="disjoint")
+@primitive(reads_values=True, grads={"input": _masked_select_backward}, out="disjoint")
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, as a vector."""
+
+
+@masked_select.on("any")
+def _(input: Tensor, mask: Tensor) -> Tensor:
     _need_mask("masked_select", mask)
     shape = broadcast_two(input.shape, mask.shape)
     positions = true_positions(mask if mask.shape == shape else mask.expand(shape))
@@ -127,15 +151,7 @@ def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> T
     return picked.reshape(source_shape)
 
 
-@primitive(
-    grads={
-        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
-        "source": _masked_scatter_source_grad,
-    },
-    inplace=True,
-)
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the places where mask is True taken from source, in order."""
+def _masked_scatter_layout(input: Tensor, mask: Tensor, source: Tensor) -> tuple:
     if source.dtype is not input.dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but"
@@ -145,27 +161,36 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_word(mask.dtype)}"
         )
-    shape = broadcast_two(input.shape, mask.shape)
-    chosen = np.broadcast_to(mask._array(), shape)
-    count = int(np.count_nonzero(chosen))
-    if source.numel() < count:
+    return broadcast_two(input.shape, mask.shape), input.dtype, input.device
+
+
+@primitive(
+    layout=_masked_scatter_layout,
+    grads={
+        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
+        "source": _masked_scatter_source_grad,
+    },
+    inplace=True,
+)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """input with the places where mask is True taken from source, in order."""
+
+
+@masked_scatter.on("any")
+def _(out: Tensor, input: Tensor, mask: Tensor, source: Tensor) -> None:
+    positions = true_positions(mask if mask.shape == out.shape else mask.expand(out.shape))
+    count = positions.shape[0]
+    if numel_of(source.shape) < count:
         raise RuntimeError("Number of elements of source < number of ones in mask")
-    out = input.expand(shape).clone()
-    if not out._contig:
-        out = out.contiguous()
-    out._array()[chosen] = source._array().reshape(-1)[:count]
-    return out
+    raw_copy(out, input)
+    scatter_vector(out.reshape(-1), 0, positions, dense(source).reshape(-1).narrow(0, 0, count), "none")
 
 
 def nonzero_matrix(input: Tensor) -> Tensor:
     """One row of coordinates per non-zero element."""
     if not input.shape:
-        return empty((int(bool(input)), 0), dt.int64)
-    positions = true_positions(input)
-    count = positions.shape[0]
-    found = empty_strided((count, len(input.shape)), (1, max(count, 1)), dt.int64)  # each coordinate lies in one piece
-    split_positions(positions, input.shape, found)
-    return found
+        return input.new_empty((int(bool(input)), 0), dtype=dt.int64)
+    return coordinates(true_positions(input), input.shape)
 
 
 @composite
@@ -207,57 +232,84 @@ def argwhere(input: Tensor) -> Tensor:
 # -- flat positions -------------------------------------------------------------------------------------------------------
 
 
-def _flat_positions(name: str, input: Tensor, index: Tensor) -> np.ndarray:
+def _check_flat(name: str, input: Tensor, index: Tensor) -> None:
     if index.dtype is not dt.int64:
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {type_word(index.dtype)}")
-    n = input.numel()
-    where = index._array()
-    if where.size:
-        if n == 0:
-            raise IndexError(f"{name}(): tried to take from an empty tensor")
-        low, high = int(where.min()), int(where.max())
-        if low < -n or high >= n:
-            bad = high if high >= n else low
-            raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
-        if low < 0:
-            return np.where(where < 0, where + n, where)
-    return where
+    if 0 in input.shape and 0 not in index.shape:
+        raise IndexError(f"{name}(): tried to take from an empty tensor")
+
+
+def _flat_positions(index: Tensor, n: int) -> Tensor:
+    """Positions that are not negative in a tensor of n elements, or IndexError. For kernels."""
+    positions = index._bare_alias().reshape(-1)
+    positions = positions.where(positions >= 0, positions + n)
+    bad = first_bad_index(positions, n)
+    if bad is not None:
+        bad = bad if bad >= 0 else bad - n
+        raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
+    return positions
 
 
 def _take_backward(g: Tensor, input_shape: Any, index: Tensor) -> Tensor:
     return g.new_zeros(input_shape).put(index, g, True)
 
 
-@primitive(grads={"input": _take_backward}, out="disjoint")
+def _take_layout(input: Tensor, index: Tensor) -> tuple:
+    _check_flat("take", input, index)
+    return index.shape, input.dtype, input.device
+
+
+@primitive(layout=_take_layout, grads={"input": _take_backward}, out="disjoint")
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their position in the flattened tensor."""
-    where = _flat_positions("take", input, index)
-    return copy_of_array(input._array().reshape(-1)[where], input.dtype)
 
 
-def _put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
-    """Write into contiguous memory."""
-    if source.dtype is not out.dtype:
+@take.on("any")
+def _(out: Tensor, input: Tensor, index: Tensor) -> None:
+    positions, zero = _flat_positions(index, numel_of(input.shape)), start(out.device)
+    take_dense(out, dense(input), zero, positions, zero, 1, positions.shape[0], 1)
+
+
+def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:
+    if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {out.dtype} and source.dtype = {source.dtype}"
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype} and source.dtype = {source.dtype}"
         )
     if index.numel() != source.numel():
         raise RuntimeError(
             f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
-    at = copy_of_array(_flat_positions("put_", out, index).reshape(-1), dt.int64)
+    _check_flat("put_", input, index)
+
+
+@effect
+def put_flat_(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    """Source written to (or added at) flat positions of contiguous memory."""
+
+
+@put_flat_.on("any")
+def put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
+    """The same, for kernels."""
+    positions = _flat_positions(index, numel_of(out.shape))
     reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
-    scatter_into(out._bare_alias().reshape(-1), 0, at, source._bare_alias().reshape(-1), reduce)
+    scatter_vector(out._bare_alias().reshape(-1), 0, positions, source._bare_alias().reshape(-1), reduce)
 
 
 def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> bool:
     if not out._contig or not isinstance(source, Tensor):
         return False
-    _put_flat(out, index, source, accumulate)
+    _check_put(out, index, source)
+    put_flat_(out, index, source, accumulate)
     return True
 
 
+def _put_layout(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> tuple:
+    _check_put(input, index, source)
+    return input.shape, input.dtype, input.device
+
+
 @primitive(
+    layout=_put_layout,
     grads={
         "input": lambda g, index, source_shape, accumulate: (
             g if accumulate else g.put(index, g.new_zeros(source_shape), False)
@@ -268,9 +320,12 @@ def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = Fal
 )
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with source written to (or added at) flat positions."""
-    out = input._bare_alias().clone(memory_format=contiguous_format)
-    _put_flat(out, index, source, accumulate)
-    return out
+
+
+@put.on("any")
+def _(out: Tensor, input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
+    raw_copy(out, input)
+    put_flat(out, index, source, accumulate)
 
 
 # -- writing a view into a copy -------------------------------------------------------------------------------------------
@@ -279,7 +334,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def _clone_in_place(t: Tensor, everything: bool = False) -> Tensor:
     """A copy with the strides and the offset of the original, in a copy of all its memory. One without gaps does without
     what lies before and behind it, unless `everything` is wanted."""
-    if (t._contig and not everything) or t.device is not cpu or has_internal_overlap(t.shape, t._strides):
+    if (t._contig and not everything) or has_internal_overlap(t.shape, t._strides):
         return t.clone()
     count = t._storage.size_bytes // t.dtype.itemsize
     full = t._view(make_size((count,)), (1,), 0).clone()

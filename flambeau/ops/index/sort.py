@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.layout import dense_strides, wrap_dim
 from ...core.return_types import named_result
-from ...core.tensor import Tensor, empty, empty_strided, numel_of
+from ...core.size import make_size
+from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ...kernels.library import radix as radix_kernels
 from ...kernels.library import select as select_kernels
 from ...kernels.library import sort as sort_kernels
-from ..machinery.along import place_along, split_at, take_along
+from ..machinery.along import place_along, split_at, take_into
 from ..machinery.arguments import is_int, need_tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy, write_out
-from ..machinery.memory import bare
-from ..machinery.primitive import Saved
+from ..machinery.memory import dense
 from ..machinery.reduction import reduced_shape
 from ..pointwise.comparison import where
 from ..reduce.extremes import select_backward
@@ -35,48 +35,48 @@ _TASKS = 8  # independent pieces of work, each with scratch memory of its own
 
 def to_rows(x: Tensor, d: int) -> Tensor:
     """The values of x as contiguous memory whose last dimension is `d`."""
+    return dense(_seen_as_rows(x, d))
+
+
+def _seen_as_rows(x: Tensor, d: int) -> Tensor:
+    """The memory of x with dimension `d` last."""
     rank = len(x.shape)
     if d >= rank - 1:
-        return bare(x)
+        return x
     order = [i for i in range(rank) if i != d] + [d]
-    return bare(x._view([x.shape[i] for i in order], tuple([x._strides[i] for i in order]), x._offset))
+    return x._view(make_size([x.shape[i] for i in order]), tuple([x._strides[i] for i in order]), x._offset)
 
 
-def from_rows(rows: Tensor, like: Tensor, d: int) -> Tensor:
-    """Rows made by to_rows, back in the shape and the dimension order of `like`."""
-    strides = dense_strides(like.shape, like._strides)
-    rank = len(like.shape)
-    if d >= rank - 1 and rows._strides == strides:
-        return rows
-    out = empty_strided(like.shape, strides, rows.dtype)
-    steps = list(rows._strides)
-    if rank:
-        steps.insert(d, steps.pop())
-    raw_copy(out, rows._view(like.shape, tuple(steps), 0))
-    return out
-
-
-def sort_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
-    """Every line of the last dimension of a contiguous tensor sorted, stably, and the order that sorts it."""
+def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> None:
+    """Every line of the last dimension of a contiguous tensor sorted, stably, and the order that sorts it, into memory of the
+    same shape. For kernels."""
     n = rows.shape[-1] if rows.shape else 1
     count = numel_of(rows.shape) // max(n, 1)
-    index = empty(rows.shape, dt.int64)
-    values = empty(rows.shape, rows.dtype)
-    if not numel_of(rows.shape):
-        return values, index
+    where = rows.device
     if radix_kernels.SHORT <= n < 1 << 31:
         tasks = min(count, _TASKS)
         wide = rows.dtype in (dt.float64, dt.int64, dt.uint64)
-        keys = empty((tasks, 2, n), dt.int64 if wide else dt.uint32)
-        order = empty((tasks, 2, n), dt.int32)
+        keys = empty((tasks, 2, n), dt.int64 if wide else dt.uint32, where)
+        order = empty((tasks, 2, n), dt.int32, where)
         radix_kernels.radix_sort_rows(values, index, rows, keys, order, count, n, tasks, descending=descending)
-        return values, index
+        return
     raw_copy(values, rows)
     spare = spare_index = None
     if n > sort_kernels.RUN:
-        spare, spare_index = empty(rows.shape, rows.dtype), empty(rows.shape, dt.int64)
+        spare, spare_index = empty(rows.shape, rows.dtype, where), empty(rows.shape, dt.int64, where)
     sort_kernels.sort_rows(values, index, spare, spare_index, count, n, descending=descending)
-    return values, index
+
+
+def sort_along(values: Tensor, index: Tensor, input: Tensor, dim: int, descending: bool) -> None:
+    """The lines of `dim` sorted, and their order, into dense memory of the same shape. For kernels."""
+    rows = to_rows(input, dim)
+    if values._contig and dim >= len(input.shape) - 1:
+        sort_rows(values, index, rows, descending)
+        return
+    ordered, order = empty(rows.shape, rows.dtype, rows.device), empty(rows.shape, dt.int64, rows.device)
+    sort_rows(ordered, order, rows, descending)
+    raw_copy(_seen_as_rows(values, dim), ordered)
+    raw_copy(_seen_as_rows(index, dim), order)
 
 
 # -- sort --------------------------------------------------------------------------------------------------------------
@@ -84,29 +84,44 @@ def sort_rows(rows: Tensor, descending: bool) -> tuple[Tensor, Tensor]:
 _sort_result = named_result("sort", "values", "indices")
 
 
-def _sorted(input: Tensor, dim: int, descending: bool) -> Saved:
+def _sort_layout(input: Tensor, dim: int, descending: bool) -> list:
     if input.dtype.is_complex:
         raise RuntimeError("Sort does not support complex dtypes on CPU")
-    if input.device is not cpu:
-        values, index = empty(input.shape, input.dtype, input.device), empty(input.shape, dt.int64, input.device)
-    else:
-        rows = sort_rows(to_rows(input, dim), descending)
-        values, index = from_rows(rows[0], input, dim), from_rows(rows[1], input, dim)
-    return Saved(_sort_result((values, index)), index=index, shape=input.shape)
+    shape, where = input.shape, input.device
+    if input._contig:
+        return [(shape, input.dtype, where), (shape, dt.int64, where)]
+    strides = dense_strides(shape, input._strides)
+    return [(shape, input.dtype, where, strides), (shape, dt.int64, where, strides)]
 
 
-def _place_values(g: tuple, index: Tensor, dim: int, shape: Any) -> Tensor:
-    return place_along(g[0], index, dim, shape)
+def _sort_kernel(out: list[Tensor], input: Tensor, dim: int, descending: bool) -> None:
+    sort_along(out[0], out[1], input, dim, descending)
 
 
-@internal(grads={"input": _place_values}, label="SortBackward0")
+def _place_values(g: tuple, index: Tensor, dim: int, input_shape: Any) -> Tensor:
+    return place_along(g[0], index, dim, input_shape)
+
+
+_SORTING: Any = {
+    "layout": _sort_layout,
+    "keeps": {"index": 1},
+    "returns": _sort_result,
+    "grads": {"input": _place_values},
+}
+
+
+@internal(**_SORTING, label="SortBackward0")
 def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
-    return _sorted(input, dim, descending)
+    """The lines of a dimension in order, and the order that sorts them."""
 
 
-@internal(grads={"input": _place_values}, label="SortBackward1")
+@internal(**_SORTING, label="SortBackward1")
 def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
-    return _sorted(input, dim, descending)
+    """The same, where the user asked for equal elements to keep their order."""
+
+
+sorted_along.on("any")(_sort_kernel)
+stably_sorted_along.on("any")(_sort_kernel)
 
 
 @composite(out="exact")
@@ -155,38 +170,48 @@ def msort(input: Tensor) -> Tensor:
 _topk_result = named_result("topk", "values", "indices")
 
 
-def _top(input: Tensor, k: int, d: int, largest: bool) -> tuple[Tensor, Tensor]:
+def _topk_layout(input: Tensor, k: int, dim: int, largest: bool) -> list:
+    shape = (*input.shape[:dim], k, *input.shape[dim + 1 :]) if input.shape else ()
+    return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
+
+
+@internal(
+    layout=_topk_layout,
+    keeps={"index": 1},
+    returns=_topk_result,
+    grads={"input": _place_values},
+    label="TopkBackward0",
+)
+def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
     """The k best of each line, best first, and where they are."""
-    shape = (*input.shape[:d], k, *input.shape[d + 1 :]) if input.shape else ()
-    values, index = empty(shape, input.dtype, input.device), empty(shape, dt.int64, input.device)
-    outer, n, inner = split_at(input.shape, d)
-    if input.device is not cpu or not numel_of(shape) or not k:
-        return values, index
-    x = bare(input)
+
+
+@topk_along.on("any")
+def _(out: list[Tensor], input: Tensor, k: int, dim: int, largest: bool) -> None:
+    values, index = out
+    outer, n, inner = split_at(input.shape, dim)
+    x, where = dense(input), input.device
     if k <= select_kernels.FEW and (k * 8 <= n or n <= select_kernels.FEW):
         select_kernels.top_few(values, index, x, outer, n, inner, k, largest=largest)
-        return values, index
+        return
     tasks = min(outer * inner, _TASKS)
     if k * 64 <= n:
-        keys, places = empty((tasks, k), dt.int64), empty((tasks, k), dt.int64)
+        keys, places = empty((tasks, k), dt.int64, where), empty((tasks, k), dt.int64, where)
         select_kernels.top_heap(values, index, x, keys, places, outer, n, inner, k, tasks, largest=largest)
-        return values, index
-    select_kernels.top_many(index, x, outer, n, inner, k, tasks, largest=largest, long=n > select_kernels.SMALL)
-    values, order = _sorted(take_along(x, index, d, input.shape), d, largest).result
-    return values, take_along(index, order, d, index.shape)
-
-
-@internal(grads={"input": _place_values}, label="TopkBackward0")
-def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
-    values, index = _top(input, k, dim, largest)
-    return Saved(_topk_result((values, index)), index=index, shape=input.shape)
+        return
+    chosen, order = empty(index.shape, dt.int64, where), empty(index.shape, dt.int64, where)
+    select_kernels.top_many(chosen, x, outer, n, inner, k, tasks, largest=largest, long=n > select_kernels.SMALL)
+    best = empty(values.shape, values.dtype, where)
+    take_into(best, x, chosen, dim, input.shape)
+    sort_along(values, order, best, dim, largest)
+    take_into(index, chosen, order, dim, index.shape)
 
 
 @composite(out="exact")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest (or smallest) elements along a dimension, best first, and where they are."""
     need_tensor("topk", input)
-    if not is_int(k):
+    if type(k) is not int and not is_int(k):
         raise TypeError(f"topk(): argument 'k' (position 2) must be int, not {type_name(k)}")
     k, d = int(k), one_dim("topk", dim, len(input.shape))
     if not 0 <= k <= (input.shape[d] if input.shape else 1):
@@ -199,17 +224,16 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 # -- one element of each line ------------------------------------------------------------------------------------------
 
 
-def _select(name: str, input: Tensor, dim: int, keepdim: bool, k: int, mode: str) -> Saved:
-    """The k-th smallest element along a dimension (or a median) and its index."""
-    d = wrap_dim(dim, len(input.shape))
-    shape = reduced_shape(input.shape, (d,), keepdim)
-    values, index = empty(shape, input.dtype, input.device), empty(shape, dt.int64, input.device)
-    outer, n, inner = split_at(input.shape, d)
-    if input.device is cpu and numel_of(shape):
-        long = n > select_kernels.SMALL
-        tasks = min(outer * inner, _TASKS)
-        select_kernels.select_lines(values, index, bare(input), outer, n, inner, k, tasks, mode=mode, long=long)
-    return Saved(_SELECT_RESULTS[name]((values, index)), index=index, shape=input.shape)
+def _selection_layout(input: Tensor, dim: int, keepdim: bool) -> list:
+    shape = reduced_shape(input.shape, (wrap_dim(dim, len(input.shape)),), keepdim)
+    return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
+
+
+def _select(values: Tensor, index: Tensor, input: Tensor, dim: int, k: int, mode: str) -> None:
+    """The k-th smallest element along a dimension (or a median) and its index. For kernels."""
+    outer, n, inner = split_at(input.shape, dim)
+    long, tasks = n > select_kernels.SMALL, min(outer * inner, _TASKS)
+    select_kernels.select_lines(values, index, dense(input), outer, n, inner, k, tasks, mode=mode, long=long)
 
 
 _SELECT_RESULTS = {
@@ -244,8 +268,7 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     return write_out(name, out, result, exact=True)
 
 
-@internal(grads={"input": select_backward}, label="KthvalueBackward0")
-def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
+def _kth_layout(input: Tensor, k: int, dim: int, keepdim: bool) -> list:
     need_tensor("kthvalue", input)
     if not is_int(k):
         raise TypeError(f"kthvalue(): argument 'k' (position 2) must be int, not {type_name(k)}")
@@ -253,7 +276,23 @@ def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
     _need_elements("kthvalue", input, d)
     if not 1 <= int(k) <= (input.shape[d] if input.shape else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}")
-    return _select("kthvalue", input, d, keepdim, int(k) - 1, "kth")
+    return _selection_layout(input, d, keepdim)
+
+
+@internal(
+    layout=_kth_layout,
+    keeps={"index": 1},
+    returns=_SELECT_RESULTS["kthvalue"],
+    grads={"input": select_backward},
+    label="KthvalueBackward0",
+)
+def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
+    """The k-th smallest element along a dimension, and where it is."""
+
+
+@kth_along.on("any")
+def _(out: list[Tensor], input: Tensor, k: int, dim: int, keepdim: bool) -> None:
+    _select(out[0], out[1], input, dim, int(k) - 1, "kth")
 
 
 def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
@@ -262,35 +301,56 @@ def _shared_evenly(g: Tensor, input: Tensor, out: Tensor) -> Tensor:
     return where(found, g / found.sum(), 0)
 
 
-def _whole_median(name: str, input: Tensor) -> Tensor:
-    need_tensor(name, input)
-    if not numel_of(input.shape):
-        out = empty((), input.dtype, input.device)
-        lowest = np.nan if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
-        raw_copy(out, lowest)
-        return out
-    _need_elements(name, input, 0)
-    return _select(name, bare(input).reshape(-1), 0, False, 0, name).result[0]
+def _declare_medians(name: str) -> tuple[Any, Any]:
+    """The median of everything, and along a dimension with its index."""
+
+    def layout(input: Tensor) -> tuple:
+        need_tensor(name, input)
+        if numel_of(input.shape):
+            _need_elements(name, input, 0)
+        return (), input.dtype, input.device
+
+    def of_all(input: Tensor) -> Any:
+        """The middle of all elements."""
+
+    def along(input: Tensor, dim: int, keepdim: bool) -> Any:
+        """The middle element along a dimension, and where it is."""
+
+    label = name.capitalize()
+    of_all = internal(
+        of_all,
+        name=f"{name}_of_all",
+        layout=layout,
+        grads={"input": _shared_evenly},
+        label=f"{label}Backward0",
+    )
+    along = internal(
+        along,
+        name=f"{name}_along",
+        layout=_selection_layout,
+        keeps={"index": 1},
+        returns=_SELECT_RESULTS[name],
+        grads={"input": select_backward},
+        label=f"{label}Backward1",
+    )
+
+    @of_all.on("any")
+    def _(out: Tensor, input: Tensor) -> None:
+        if numel_of(input.shape):
+            flat = dense(input).reshape(-1)
+            _select(out, empty((), dt.int64, out.device), flat, 0, 0, name)
+        else:
+            raw_copy(out, math.nan if out.dtype.is_floating_point else int(np.iinfo(out.dtype.numpy).min))
+
+    @along.on("any")
+    def _(out: list[Tensor], input: Tensor, dim: int, keepdim: bool) -> None:
+        _select(out[0], out[1], input, dim, 0, name)
+
+    return of_all, along
 
 
-@internal(grads={"input": _shared_evenly}, label="MedianBackward0")
-def median_of_all(input: Tensor) -> Any:
-    return _whole_median("median", input)
-
-
-@internal(grads={"input": _shared_evenly}, label="NanmedianBackward0")
-def nanmedian_of_all(input: Tensor) -> Any:
-    return _whole_median("nanmedian", input)
-
-
-@internal(grads={"input": select_backward}, label="MedianBackward1")
-def median_along(input: Tensor, dim: int, keepdim: bool) -> Any:
-    return _select("median", input, dim, keepdim, 0, "median")
-
-
-@internal(grads={"input": select_backward}, label="NanmedianBackward1")
-def nanmedian_along(input: Tensor, dim: int, keepdim: bool) -> Any:
-    return _select("nanmedian", input, dim, keepdim, 0, "nanmedian")
+median_of_all, median_along = _declare_medians("median")
+nanmedian_of_all, nanmedian_along = _declare_medians("nanmedian")
 
 
 def _median(name: str, input: Tensor, dim: Any, keepdim: bool, out: Any, whole: Any, along: Any) -> Any:
@@ -316,18 +376,31 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
     return _median("nanmedian", input, dim, keepdim, out, nanmedian_of_all, nanmedian_along)
 
 
-@primitive(grads={"input": select_backward}, out="exact")
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
+def _mode_layout(input: Tensor, dim: int = -1, keepdim: bool = False) -> list:
     need_tensor("mode", input)
     d = one_dim("mode", dim, len(input.shape))
     _need_elements("mode", input, d, dtypes=False)
     if input.dtype.is_complex:
         raise unsupported("mode_cpu", input.dtype)
-    shape = reduced_shape(input.shape, (d,), keepdim)
-    values, index = empty(shape, input.dtype, input.device), empty(shape, dt.int64, input.device)
-    if input.device is cpu and numel_of(shape):
-        ordered, order = sort_rows(to_rows(input, d), False)
-        n = input.shape[d] if input.shape else 1
-        radix_kernels.longest_runs(values, index, ordered, order, numel_of(shape), n)
-    return Saved(_SELECT_RESULTS["mode"]((values, index)), index=index, shape=input.shape)
+    return _selection_layout(input, d, keepdim)
+
+
+@primitive(
+    layout=_mode_layout,
+    keeps={"index": 1},
+    returns=_SELECT_RESULTS["mode"],
+    grads={"input": select_backward},
+    out="exact",
+)
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
+
+
+@mode.on("any")
+def _(out: list[Tensor], input: Tensor, dim: int = -1, keepdim: bool = False) -> None:
+    d = wrap_dim(dim, len(input.shape))
+    rows = to_rows(input, d)
+    ordered, order = empty(rows.shape, rows.dtype, rows.device), empty(rows.shape, dt.int64, rows.device)
+    sort_rows(ordered, order, rows, False)
+    n = input.shape[d] if input.shape else 1
+    radix_kernels.longest_runs(out[0], out[1], ordered, order, numel_of(out[0].shape), n)

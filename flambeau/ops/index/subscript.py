@@ -9,13 +9,13 @@ import numpy as np
 from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
-from ...core.device import cpu
 from ...core.graph import grad_mode
 from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers
 from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
 from ..creation.filled import check_fits, fill_raw
+from ..machinery.declare import internal
 from ..machinery.inplace import assign, check_disjoint, check_writable
 from ..machinery.record import Op
 from ..shape.dimensions import select, slice_dim
@@ -30,11 +30,11 @@ from .indexing import (
     is_sequence_index,
     is_tuple_in_disguise,
     plain_view,
-    put_raw,
+    put_at_,
     select_index,
     slice_bounds,
 )
-from .positions import START, take_dense, true_positions
+from .positions import beside, start, take_dense, true_positions
 
 _active = modes.active
 _intercept, asking = modes.intercept, modes.asking
@@ -52,8 +52,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             part = plain_view(self, key)
             if part is not None:
                 return part
-        elif kind is Tensor and _takes_elements(self, key):
-            return _masked_elements(self, key)
+        elif kind is Tensor and key.dtype is dt.bool_ and _takes_elements(self, key):
+            return elements_at(self, true_positions(key))
         if kind is Tensor or kind is tuple:
             tensors = _index_tensors(self, key)
             if tensors is not None:
@@ -75,7 +75,7 @@ def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
     found: list[Tensor | None] = []
     for item in key if type(key) is tuple else (key,):
         if type(item) is Tensor and item.dtype in INDEX_DTYPES and item.shape:
-            found.append(item)
+            found.append(item if item.device is t.device else beside(item, t))
         elif type(item) is slice and item.start is None and item.stop is None and item.step is None:
             found.append(None)
         else:
@@ -85,26 +85,31 @@ def _index_tensors(t: Tensor, key: Any) -> list[Tensor | None] | None:
 
 
 def _takes_elements(t: Tensor, mask: Tensor) -> bool:
-    """Whether t[mask] lists elements in the order they have in memory, with nothing to record."""
+    """Whether t[mask], of truth values, lists elements in the order they have in memory, with nothing to record."""
     return (
-        mask.dtype is dt.bool_
-        and mask.shape == t.shape
+        mask.shape == t.shape
         and type(t) is Tensor
         and bool(t.shape)
         and t._contig
-        and t.device is cpu
+        and mask.device is t.device
         and not _active
         and not (grad_mode.enabled and t.requires_grad)
     )
 
 
-def _masked_elements(t: Tensor, mask: Tensor) -> Tensor:
-    """t[mask] where `_takes_elements`."""
-    positions = true_positions(mask)
-    out = empty(positions.shape, t.dtype)
-    if out._storage.size_bytes:
-        take_dense(out, t, START, positions, START, 1, positions.shape[0], 1)
-    return out
+def _elements_layout(input: Tensor, positions: Tensor) -> tuple:
+    return positions.shape, input.dtype, input.device
+
+
+@internal(layout=_elements_layout)
+def elements_at(input: Tensor, positions: Tensor) -> Tensor:
+    """The elements of contiguous memory at positions that are known to be good."""
+
+
+@elements_at.on("any")
+def _(out: Tensor, input: Tensor, positions: Tensor) -> None:
+    zero = start(out.device)
+    take_dense(out, input, zero, positions, zero, 1, positions.shape[0], 1)
 
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
@@ -144,6 +149,8 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
         _set_batched(part, advanced, value)
     elif any(i is not None for i in advanced):
         value = _strip_leading_ones(value, 0)
+        if value.device is not part.device and not value.shape:
+            value = value.to(part.device)
         fills = value.numel() == 1 and _only_masks(key)
         if not fills and self._storage.ptr and not has_internal_overlap(part.shape, part._strides):
             check_disjoint(part, (value, *(key if isinstance(key, tuple) else (key,))))
@@ -157,7 +164,7 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
             value = _strip_leading_ones(value, len(part.shape))
             if value.shape and value.shape != part.shape:
                 value = value.expand(part.shape)  # may now be the very same elements
-        if value.shape or value.device is not cpu:
+        if value.shape or value.device is not part.device:
             part.copy_(value)
         elif value is not part:
             part.fill_(value)
@@ -206,7 +213,7 @@ def _set_advanced(part: Tensor, advanced: list, value: Tensor) -> None:
     if grad_mode.enabled and (part.requires_grad or value.requires_grad):
         assign(part, index_put_prepared(part, advanced, value, False), "index_put_")
     else:
-        put_raw(part, advanced, value, False)
+        put_at_(part, advanced, value, False)
         part._bump("index_put_")
 
 

@@ -17,46 +17,74 @@ from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import number_dtype, type_word, unsupported
 from ..machinery.inplace import write_out
-from ..machinery.memory import bare
+from ..machinery.memory import bare, dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.record import lookup
-from .sort import sort_rows
+from .gather import first_bad_index
+from .sort import sorted_along
 
 # -- unique ------------------------------------------------------------------------------------------------------------
 
 
 def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
     """The first of each group of equal neighbours, and if asked for each element's group and the sizes of the groups."""
-    n = numel_of(ordered.shape)
-    values, count = empty((n,), ordered.dtype), np.zeros(1, np.int64)
-    places = empty(shape, dt.int64) if inverse else None
-    firsts = empty((n,), dt.int64) if counts else None
+    n, where = numel_of(ordered.shape), ordered.device
+    values, number = empty((n,), ordered.dtype, where), ordered.new_zeros(1, dtype=dt.int64)
+    places = empty(shape, dt.int64, where) if inverse else None
+    firsts: Any = empty((n,), dt.int64, where) if counts else None
     if n:
-        mark_groups(values, places, firsts, count, ordered, order, n)
-    found = [copy_of_array(values._array()[: count[0]], ordered.dtype)]
+        mark_groups(values, places, firsts, number, ordered, order, n)
+    groups = number.item()
+    found = [values.narrow(0, 0, groups).clone()]
     if places is not None:
         found.append(places)
     if firsts is not None:
-        found.append(copy_of_array(np.diff(firsts._array()[: count[0]], append=n), dt.int64))
+        found.append(firsts.narrow(0, 0, groups).diff(append=number.new_full((1,), n)))
     return tuple(found)
 
 
-@internal(grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
+@internal(reads_values=True, grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
 def unique_elements(input: Tensor, inverse: bool, counts: bool) -> Any:
-    flat = bare(input).reshape(-1)
-    ordered, order = sort_rows(flat, False)
+    """The distinct elements in order, and if asked for each element's place among them and how often each occurs."""
+
+
+@unique_elements.on("any")
+def _(input: Tensor, inverse: bool, counts: bool) -> Any:
+    ordered, order = sorted_along(bare(input).reshape(-1), 0, False)
     return _groups(ordered, order, input.shape, inverse, counts)
 
 
-@internal(grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0")
-def distinct_neighbours(input: Tensor, dim: int | None, inverse: bool, counts: bool) -> Any:
-    if dim is not None:
-        return _distinct_slices(input, dim, False, inverse, counts)
+@internal(
+    reads_values=True, grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0"
+)
+def distinct_neighbours(input: Tensor, inverse: bool, counts: bool) -> Any:
+    """The elements that differ from the one before."""
+
+
+@distinct_neighbours.on("any")
+def _(input: Tensor, inverse: bool, counts: bool) -> Any:
     return _groups(bare(input).reshape(-1), None, input.shape, inverse, counts)
 
 
-@internal(grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0")
+@internal(
+    reads_values=True, grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0"
+)
+def distinct_neighbour_slices(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
+    """The slices along `dim` that differ from the one before."""
+
+
+@distinct_neighbour_slices.on("cpu")
+def _(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
+    return _distinct_slices(input, dim, False, inverse, counts)
+
+
+@internal(reads_values=True, grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0")
 def unique_slices(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
+    """The distinct slices along `dim` in order."""
+
+
+@unique_slices.on("cpu")
+def _(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
     return _distinct_slices(input, dim, True, inverse, counts)
 
 
@@ -120,7 +148,8 @@ def unique_consecutive(
     """The input without elements (or slices along `dim`) that equal the one before."""
     need_tensor("unique_consecutive", input)
     _refuse_complex(input)
-    found = distinct_neighbours(input, dim, bool(return_inverse), bool(return_counts))
+    wanted = bool(return_inverse), bool(return_counts)
+    found = distinct_neighbours(input, *wanted) if dim is None else distinct_neighbour_slices(input, dim, *wanted)
     return found if return_inverse or return_counts else found[0]
 
 
@@ -139,8 +168,24 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     for x in given:
         if x.dtype.is_complex or x.dtype is dt.bool_:
             raise RuntimeError(f"Unsupported input type encountered for isin(): {type_word(x.dtype)}")
+    return is_among(elements, test_elements, assume_unique, invert)
+
+
+def _is_among_layout(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> tuple:
+    if isinstance(elements, Tensor):
+        return elements.shape, dt.bool_, elements.device
+    return (), dt.bool_, test_elements.device
+
+
+@internal(layout=_is_among_layout)
+def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
+    """Which elements occur among the test elements; either may be a number."""
+
+
+@is_among.on("cpu")
+def _(out: Tensor, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> None:
     left, right = (_comparable(x) if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements))
-    return copy_of_array(np.isin(left, right, assume_unique=assume_unique, invert=invert), dt.bool_)
+    out._array()[...] = np.isin(left, right, assume_unique=assume_unique, invert=invert)
 
 
 # -- places in sorted sequences ----------------------------------------------------------------------------------------
@@ -186,24 +231,31 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
         raise RuntimeError(
             f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_word(sorter.dtype)}"
         )
-    if numel_of(sorter.shape):
-        array = sorter._array()
-        if array.min() < 0 or array.max() >= sorter.shape[-1]:
-            raise RuntimeError("torch.searchsorted(): sorter index out of range")
+
+
+def _search_layout(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> tuple:
+    return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
+
+
+@internal(layout=_search_layout, runs_empty=True)
+def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> Tensor:
+    """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
+
+
+@places_between.on("any")
+def _(out: Tensor, edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> None:
+    n, count = edges.shape[-1], numel_of(out.shape)
+    if sorter is not None and first_bad_index(sorter, n) is not None:
+        raise RuntimeError("torch.searchsorted(): sorter index out of range")
+    if count:
+        per_row = count if len(edges.shape) == 1 else out.shape[-1]
+        order = None if sorter is None else dense(sorter)
+        search_sorted(out, dense(edges), dense(values), order, count, n, per_row, right=right)
 
 
 def _search(
     boundaries: Tensor, values: Any, right: bool, out_int32: bool, sorter: Tensor | None, out: Tensor | None
 ) -> Tensor:
-    if isinstance(values, Tensor):
-        common = lookup("promote_types").function(boundaries.dtype, values.dtype)
-        x, shape = bare(values).to(common), values.shape
-    else:
-        fractional = number_dtype(values).is_floating_point and not boundaries.dtype.is_floating_point
-        common = dt.float64 if fractional else boundaries.dtype
-        kind = number_dtype(values)
-        x, shape = copy_of_array(np.asarray([values], kind.numpy), kind).to(common), make_size(())
-    edges = bare(boundaries).to(common)
     kind = dt.int32 if out_int32 else dt.int64
     if out is not None and out.dtype is not kind:
         raise RuntimeError(
@@ -211,12 +263,14 @@ def _search(
             f" on whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and"
             f" out_int32 flag is {out_int32}"
         )
-    result = empty(shape, kind)
-    count = numel_of(shape)
-    if count:
-        per_row = count if len(boundaries.shape) == 1 else shape[-1]
-        order = None if sorter is None else bare(sorter)
-        search_sorted(result, edges, x, order, count, boundaries.shape[-1], per_row, right=right)
+    if isinstance(values, Tensor):
+        common = lookup("promote_types").function(boundaries.dtype, values.dtype)
+    else:
+        own = number_dtype(values)
+        common = dt.float64 if own.is_floating_point and not boundaries.dtype.is_floating_point else boundaries.dtype
+        values = boundaries.new_full((), values, dtype=own)
+    edges, x = (t._bare_alias().to(common) for t in (boundaries, values))
+    result = places_between(edges, x, sorter, right, out_int32)
     return result if out is None else write_out("searchsorted", out, result)
 
 

@@ -28,12 +28,21 @@ def _gradient(g: tuple, out: list, upper: bool) -> Tensor:
 _cholesky_result = named_result("linalg_cholesky_ex", "L", "info")
 
 
-@internal(grads={"A": _gradient}, label="LinalgCholeskyExBackward0")
+def _factor_layout(A: Tensor, upper: bool) -> list:
+    return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
+
+
+@internal(layout=_factor_layout, returns=_cholesky_result, grads={"A": _gradient}, label="LinalgCholeskyExBackward0")
 def factor_and_info(A: Tensor, upper: bool) -> Any:
+    """The Cholesky factor, and the first leading minor that is not positive."""
+
+
+@factor_and_info.on("cpu")
+def _(out: list[Tensor], A: Tensor, upper: bool) -> None:
     a = A._array()
     factor, info = lapack.cholesky(np.swapaxes(a, -2, -1).conj() if upper else a)
-    factor = np.swapaxes(factor, -2, -1).conj() if upper else factor
-    return _cholesky_result((support.by_columns(factor, A.dtype), support.integers(info)))
+    support.store(out[0], np.swapaxes(factor, -2, -1).conj() if upper else factor)
+    support.store(out[1], info)
 
 
 def _checked_factor(name: str, A: Tensor, upper: bool) -> Any:
@@ -87,9 +96,7 @@ def _solve_gradients(g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs:
     return back.sum_to_size(input_shape) if needs["input"] else None, for_factor
 
 
-@primitive(grads={("input", "input2"): _solve_gradients}, out="castable")
-def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = input, A given by its Cholesky factor."""
+def _solve_layout(input: Tensor, input2: Tensor, upper: bool) -> tuple:
     support.require("cholesky_solve", "input", input)
     support.require("cholesky_solve", "input2", input2, 2)
     for name, t in (("b", input), ("u", input2)):
@@ -97,10 +104,32 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
             raise RuntimeError(f"{name} should have at least 2 dimensions, but has {len(t.shape)} dimensions instead")
     check_legacy("cholesky_solve", input, input2)
     support.check_kernel("cholesky_solve_cpu", input)
-    support.batch_of(input, input2)
-    lower = input2.mH if upper else input2
-    half = solve_triangular(lower, input, upper=False)
-    return solve_triangular(lower.mH, half, upper=True)
+    return support.columns((*support.batch_of(input, input2), *input.shape[-2:]), input.dtype, input.device)
+
+
+@primitive(layout=_solve_layout, grads={("input", "input2"): _solve_gradients}, out="castable")
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = input, A given by its Cholesky factor."""
+
+
+@cholesky_solve.on("cpu")
+def _(out: Tensor, input: Tensor, input2: Tensor, upper: bool) -> None:
+    factor = input2._array()
+    adjoint = np.swapaxes(factor, -2, -1).conj()
+    lower, higher = (adjoint, factor) if upper else (factor, adjoint)
+    half = lapack.solve_triangular(lower, input._array(), False, False)
+    support.store(out, lapack.solve_triangular(higher, half, True, False))
+
+
+@internal(layout=support.infos)
+def zero_on_diagonal(A: Tensor) -> Tensor:
+    """Where the first zero on the diagonal of each matrix is, counted from 1; 0 if there is none."""
+
+
+@zero_on_diagonal.on("cpu")
+def _(out: Tensor, A: Tensor) -> None:
+    zero = A._array().diagonal(0, -2, -1) == 0
+    support.store(out, np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.size else 0)
 
 
 @composite(out="castable")
@@ -109,9 +138,6 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     support.check_matrix("cholesky_inverse", input)
     support.check_square("cholesky_inverse", input)
     support.check_kernel("cholesky_inverse_out_cpu", input)
-    if not input.is_meta:
-        zero = input._array().diagonal(0, -2, -1) == 0
-        first = np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.size else np.zeros(input.shape[:-2])
-        support.raise_failures("cholesky_inverse", support.integers(first), "linalg.inv")
-    one = eye(input.shape[-1], dtype=input.dtype).expand(input.shape)
+    support.raise_failures("cholesky_inverse", zero_on_diagonal(input), "linalg.inv")
+    one = eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape)
     return cholesky_solve(one, input, upper)

@@ -16,7 +16,7 @@ from .spectral import svd
 
 
 def _scaled_identity(g: Tensor, A: Tensor) -> Tensor:
-    return g.unsqueeze(-1).unsqueeze(-1) * eye(A.shape[-1], dtype=A.dtype)
+    return g.unsqueeze(-1).unsqueeze(-1) * eye(A.shape[-1], dtype=A.dtype, device=A.device)
 
 
 def _det_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
@@ -29,16 +29,25 @@ def _cofactors(A: Tensor) -> Tensor:
     """conj(det A) A^-H without dividing: from the singular values, each left out once."""
     U, S, Vh = svd(A, full_matrices=False)
     n = A.shape[-1]
-    one = eye(n, dtype=S.dtype)
+    one = eye(n, dtype=S.dtype, device=S.device)
     others = (S.unsqueeze(-2) * (1 - one) + one).prod(-1)
     phase = (det(U) * det(Vh)).conj().unsqueeze(-1).unsqueeze(-1)
     return phase * ((U * others.unsqueeze(-2)) @ Vh)
 
 
-@internal(grads={"A": _det_gradient}, label="LinalgDetBackward0")
+def _det_layout(A: Tensor) -> tuple:
+    return A.shape[:-2], A.dtype, A.device
+
+
+@internal(layout=_det_layout, grads={"A": _det_gradient}, label="LinalgDetBackward0")
 def determinant(A: Tensor) -> Tensor:
+    """The determinant of each matrix."""
+
+
+@determinant.on("cpu")
+def _(out: Tensor, A: Tensor) -> None:
     with np.errstate(over="ignore"):
-        return support.by_rows(np.linalg.det(A._array()), A.dtype)
+        support.store(out, np.linalg.det(A._array()))
 
 
 def _check(name: str, A: Tensor) -> None:
@@ -77,10 +86,22 @@ def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
     return solve_ex(A.mH, _scaled_identity(total, A))[0]
 
 
-@internal(grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0")
+def _slogdet_layout(A: Tensor) -> list:
+    return [(A.shape[:-2], A.dtype, A.device), (A.shape[:-2], A.dtype.to_real(), A.device)]
+
+
+@internal(
+    layout=_slogdet_layout, returns=_slogdet_result, grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0"
+)
 def sign_and_logarithm(A: Tensor) -> Any:
+    """The sign of each matrix's determinant, and the logarithm of its size."""
+
+
+@sign_and_logarithm.on("cpu")
+def _(out: list[Tensor], A: Tensor) -> None:
     sign, logarithm = np.linalg.slogdet(A._array())
-    return _slogdet_result((support.by_rows(sign, A.dtype), support.by_rows(logarithm, A.dtype.to_real())))
+    support.store(out[0], sign)
+    support.store(out[1], logarithm)
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")

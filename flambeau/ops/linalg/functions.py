@@ -24,9 +24,14 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
     return matrix_exp(cat([top, bottom], -2))[..., :n, n:]
 
 
-@internal(grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0")
+@internal(layout=lambda A: (A.shape, A.dtype, A.device), grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0")
 def exponential(A: Tensor) -> Tensor:
-    return support.by_rows(lapack.exponential(A._array()), A.dtype)
+    """exp of each matrix."""
+
+
+@exponential.on("cpu")
+def _(out: Tensor, A: Tensor) -> None:
+    support.store(out, lapack.exponential(A._array()))
 
 
 @composite(namespaces=("linalg",), method=False)

@@ -18,42 +18,38 @@ _factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 _factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 
 
-@primitive(namespaces=("linalg",), method=False, out="exact")
+def _factor_layout(A: Tensor, *, hermitian: bool, check_errors: bool) -> list:
+    support.check_square("torch.linalg.ldl_factor_ex", A)
+    support.check_kernel("ldl_factor_cpu", A)
+    return [support.columns(A.shape, A.dtype, A.device), (A.shape[:-1], dt.int32, A.device), support.infos(A)]
+
+
+@primitive(layout=_factor_layout, returns=_factor_ex_result, namespaces=("linalg",), method=False, out="exact")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
-    name = "torch.linalg.ldl_factor_ex"
-    support.check_square(name, A)
-    support.check_kernel("ldl_factor_cpu", A)
+
+
+@ldl_factor_ex.on("cpu")
+def _(out: list[Tensor], A: Tensor, *, hermitian: bool, check_errors: bool) -> None:
     a = A._array()
     n = a.shape[-1]
     flat = [ldl.factor(m, hermitian and A.dtype.is_complex) for m in a.reshape(math.prod(a.shape[:-2]), n, n)]
-    packed = np.stack([f[0] for f in flat]).reshape(a.shape) if flat else a
-    pivots = np.array([f[1] for f in flat], np.int32).reshape(a.shape[:-1])
-    info = np.array([f[2] for f in flat], np.int32).reshape(a.shape[:-2])
+    support.store(out[0], np.stack([f[0] for f in flat]).reshape(a.shape))
+    support.store(out[1], np.array([f[1] for f in flat], np.int32).reshape(a.shape[:-1]))
+    support.store(out[2], np.array([f[2] for f in flat], np.int32).reshape(a.shape[:-2]))
     if check_errors:
-        _raise_zero_pivot(name, info)
-    return _factor_ex_result((support.by_columns(packed, A.dtype), support.integers(pivots), support.integers(info)))
-
-
-def _raise_zero_pivot(name: str, info: np.ndarray) -> None:
-    bad = np.flatnonzero(info)
-    if bad.size:
-        where = f"(Batch element {bad[0]}): " if info.shape else ""
-        i = info.reshape(-1)[bad[0]]
-        raise RuntimeError(f"{name}: {where}D[{i},{i}] is zero and using it on ldl_solve would divide by zero.")
+        support.raise_failures("torch.linalg.ldl_factor_ex", out[2], "ldl")
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """A = L D L^T (with hermitian=True L D L^H) in one matrix, and the pivots, as linalg.ldl_solve takes them."""
     packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
-    _raise_zero_pivot("torch.linalg.ldl_factor", info._array())
+    support.raise_failures("torch.linalg.ldl_factor", info, "ldl")
     return _factor_result((packed, pivots))
 
 
-@primitive(namespaces=("linalg",), method=False, out="exact")
-def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
-    """X with A X = B, A given by linalg.ldl_factor."""
+def _solve_layout(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool) -> tuple:
     name = "torch.linalg.ldl_solve"
     support.check_square(name, LD, "LD")
     support.require(name, "pivots", pivots, 2)
@@ -72,15 +68,25 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     support.check_same_dtype(name, LD, B, "LD", "B")
     support.check_equation(name, LD, B, True)
     support.check_kernel("ldl_solve_cpu", LD)
-    _check_pivots(pivots._array(), LD.shape[-1])
-    batch, n, k = support.batch_of(LD, B), LD.shape[-1], B.shape[-1]
-    packed, b = lapack.broadcast_batches(LD._array(), B._array())
+    return support.columns((*support.batch_of(LD, B), *B.shape[-2:]), LD.dtype, LD.device)
+
+
+@primitive(layout=_solve_layout, namespaces=("linalg",), method=False, out="exact")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """X with A X = B, A given by linalg.ldl_factor."""
+
+
+@ldl_solve.on("cpu")
+def _(out: Tensor, LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool) -> None:
+    *batch, n, k = out.shape
+    _check_pivots(pivots._array(), n)
     count = math.prod(batch)
+    packed, b = lapack.broadcast_batches(LD._array(), B._array())
     swaps = np.broadcast_to(pivots._array(), (*batch, n)).reshape(count, n)
-    out = np.empty((count, n, k), b.dtype)
+    x = np.empty((count, n, k), b.dtype)
     for i, (m, s, r) in enumerate(zip(packed.reshape(count, n, n), swaps, b.reshape(count, n, k))):
-        out[i] = ldl.solve(m, s, r, hermitian and LD.dtype.is_complex)
-    return support.by_columns(out.reshape(*batch, n, k), LD.dtype)
+        x[i] = ldl.solve(m, s, r, hermitian and LD.dtype.is_complex)
+    support.store(out, x.reshape(out.shape))
 
 
 def _check_pivots(pivots: np.ndarray, n: int) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ...backends.cpu import lapack
 from ...core import dtype as dt
+from ...core.layout import broadcast_shapes
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
-from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided
+from ...core.tensor import Tensor, contiguous_strides, from_array
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
-from ..machinery.primitive import Saved
 from ..reduce.norms import linalg_norm
 from . import support
 from .solving import inv_ex, is_vector
@@ -23,21 +23,18 @@ from .spectral import eigvalsh, svdvals
 # -- tolerances -------------------------------------------------------------------------------------------------------
 
 
-def _number(name: str, value: Any) -> Any:
-    """A tolerance as number or array."""
-    if isinstance(value, Tensor):
-        if value.dtype.is_complex:
-            raise RuntimeError(f"{name} tensor of complex type is not supported.")
-        return value._array()
-    return value
-
-
 def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """(atol, rtol): unless told otherwise, rounding errors of the larger side."""
+    """(atol, rtol), numbers or tensors: unless told otherwise, rounding errors of the larger side."""
+    for word, value in (("atol", atol), ("rtol", rtol)):
+        if isinstance(value, Tensor) and value.dtype.is_complex:
+            raise RuntimeError(f"{name}: {word} tensor of complex type is not supported.")
     if rtol is None:
-        given = atol is not None and bool(np.all(_number(f"{name}: atol", atol) > 0))
-        rtol = 0.0 if given else finfo(A.dtype).eps * max(A.shape[-2:])
-    return _number(f"{name}: atol", 0.0 if atol is None else atol), _number(f"{name}: rtol", rtol)
+        rtol = finfo(A.dtype).eps * max(A.shape[-2:])
+        if isinstance(atol, Tensor):
+            rtol = (atol > 0).logical_not().to(A.dtype.to_real()) * rtol
+        elif atol is not None and atol > 0:
+            rtol = 0.0
+    return 0.0 if atol is None else atol, rtol
 
 
 def _threshold(values: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
@@ -61,6 +58,10 @@ def _pinv_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
     return -(K @ P).mH + (gh - A @ K) @ P @ P.mH + inner - (inner @ P) @ A
 
 
+def _number(tolerance: Any) -> Any:
+    return tolerance._array() if isinstance(tolerance, Tensor) else tolerance
+
+
 def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.ndarray:
     if hermitian:
         values, left = lapack.eigh(a)
@@ -72,12 +73,19 @@ def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.
     return np.swapaxes(right, -2, -1).conj() @ (inverse[..., None] * np.swapaxes(left, -2, -1).conj())
 
 
-@internal(grads={"A": _pinv_gradient}, label="LinalgPinvBackward0")
+def _pinv_layout(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple:
+    *batch, m, n = A.shape
+    return (*batch, n, m), A.dtype, A.device
+
+
+@internal(layout=_pinv_layout, grads={"A": _pinv_gradient}, label="LinalgPinvBackward0")
 def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
-    a = A._array()
-    if not a.size:
-        return support.by_rows(np.swapaxes(a, -2, -1), A.dtype)
-    return support.by_rows(_pseudo_inverse(a, atol, rtol, hermitian), A.dtype)
+    """The pseudo-inverse; tolerances are numbers, or tensors with one for each matrix."""
+
+
+@pseudo_inverse.on("cpu")
+def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
+    support.store(out, _pseudo_inverse(A._array(), _number(atol), _number(rtol), hermitian))
 
 
 @composite(namespaces=("linalg",), method=False, out="castable")
@@ -115,8 +123,11 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
         atol, rtol = tol, 0.0
     atol, rtol = _tolerances(name, A, atol, rtol)
     plain = A.detach()
-    values = np.abs((eigvalsh(plain) if hermitian else svdvals(plain))._array())
-    return support.integers((values > _threshold(values, atol, rtol)).sum(-1), dt.int64)
+    values = eigvalsh(plain).abs() if hermitian else svdvals(plain)
+    if not values.shape[-1]:
+        return values.new_zeros(values.shape[:-1], dtype=dt.int64)
+    atol, rtol = (t.unsqueeze(-1) if isinstance(t, Tensor) else t for t in (atol, rtol))
+    return (values > (values.amax(-1, True) * rtol).clamp(min=atol)).sum(-1)
 
 
 @composite(namespaces=("linalg",), method=False, out="castable")
@@ -188,51 +199,55 @@ def _relative_tolerance(a: np.ndarray, rcond: float, driver: str) -> float:
     return 0.0 if driver == "gels" else rcond if sensible else float(np.finfo(a.dtype).eps)
 
 
-def _top_of_columns(x: np.ndarray, rows: int, d: dt.dtype, vector: bool) -> Tensor:
-    """A solution as LAPACK leaves it: the first rows of columns that are as long as the right-hand side was."""
-    *batch, _, k = x.shape
-    *outer, column, _ = contiguous_strides((*batch, k, rows))
-    if vector:
-        x, strides = x[..., 0], (*outer, 1)
-    else:
-        strides = (*outer, 1, column)
-    out = empty_strided(tuple(x.shape), strides, d)
-    out._array()[...] = x
-    return out
-
-
-@internal(grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0")
-def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
-    a, b = A._array(), B._array()
-    m, n = a.shape[-2:]
+def _lstsq_layout(A: Tensor, B: Tensor, rcond: float, driver: str) -> list:
+    m, n = A.shape[-2:]
     vector = is_vector(A, B)
-    if vector:
-        b = b[..., None]
-    a_batch, batch = a.shape[:-2], support.batch_of(A, B if not vector else B.unsqueeze(-1))
+    width = () if vector else B.shape[-1:]
+    batch = tuple(broadcast_shapes(A.shape[:-2], B.shape[: -1 - len(width)]))
+    k = 1 if vector else B.shape[-1]
+    # LAPACK leaves a solution in the first rows of columns that are as long as the right-hand side was.
+    *outer, column, _ = contiguous_strides((*batch, k, max(m, n)))
+    strides = (*outer, 1) if vector else (*outer, 1, column)
+    d, w = A.dtype.to_real(), A.device
+    values = (*A.shape[:-2], min(m, n))
+    return [
+        ((*batch, n, *width), A.dtype, w, strides),
+        ((*batch, k) if m > n and driver != "gelsy" else (0,), d, w),
+        ((0,) if driver == "gels" else A.shape[:-2], dt.int64, w),
+        (values if driver in ("gelsd", "gelss") else (0,), d, w),
+    ]
+
+
+@internal(
+    layout=_lstsq_layout, returns=_lstsq_result, grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0"
+)
+def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
+    """Solutions, residuals, ranks and singular values; those that the driver does not compute are empty."""
+
+
+@least_squares.on("cpu")
+def _(out: list[Tensor], A: Tensor, B: Tensor, rcond: float, driver: str) -> None:
+    a, b = A._array(), B._array()
+    vector = is_vector(A, B)
+    solution, residuals, ranks, singular_values = out
+    b = b[..., None] if vector else b
+    a_batch, batch = a.shape[:-2], np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
     plain = driver == "gels"
-    values = np.zeros((*a_batch, 1), a.dtype)
     if driver in ("gels", "gelsy") and lapack.can_factor(a, b):
         x, rank = lapack.least_squares(a, b, None if plain else rcond)
-        if plain:
-            support.raise_failures("torch.linalg.lstsq", support.integers(rank), "least squares")
+        if plain and rank.any():
+            support.raise_failures("torch.linalg.lstsq", from_array(rank), "least squares")
         rank = rank[tuple(slice(size) for size in a_batch)]
     else:
         x, rank, values = _lstsq_arrays(a, b, _relative_tolerance(a, rcond, driver))
-    d = A.dtype.to_real()
-    residuals = empty((0,), d)
-    if m > n and driver != "gelsy" and (plain or bool(np.all(rank == n))):
-        residuals = support.by_rows((np.abs(b - a @ x) ** 2).sum(-2), d)
-    return Saved(
-        _lstsq_result(
-            (
-                _top_of_columns(x, max(m, n), A.dtype, vector),
-                residuals,
-                empty((0,), dt.int64) if plain else support.integers(rank, dt.int64),
-                support.by_rows(values, d) if driver in ("gelsd", "gelss") else empty((0,), d),
-            )
-        )
-    )
+        if driver in ("gelsd", "gelss"):
+            support.store(singular_values, values)
+    support.store(solution, x[..., 0] if vector else x)
+    if not plain:
+        support.store(ranks, rank)
+    if residuals.shape != (0,):
+        support.store(residuals, (np.abs(b - a @ x) ** 2).sum(-2))
 
 
 @composite(namespaces=("linalg",), method=False, out=True)
@@ -260,4 +275,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if rcond is None:
         rcond = finfo(A.dtype).eps * max(A.shape[-2:])
-    return least_squares(A, B, float(rcond), chosen)
+    found = least_squares(A, B, float(rcond), chosen)
+    if found.residuals.shape != (0,) and found.rank.shape != (0,) and bool((found.rank != A.shape[-1]).any()):
+        # There are residuals only where all matrices have full rank.
+        return _lstsq_result((found[0], found[1].reshape(-1)[:0], *found[2:]))
+    return found

@@ -9,6 +9,7 @@ import numpy as np
 from ...backends.cpu import lobpcg as solver
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor
+from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.primitive import unknown_derivative
 from ..random.fills import randn
@@ -24,20 +25,34 @@ def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Ten
         values, vectors = eigh(A)
         k, m = E.shape[-1], A.shape[-1]
         gap = E.unsqueeze(-2) - values.unsqueeze(-1)
-        own = np.zeros((m, k), bool)
-        own[m - 1 - np.arange(k) if largest else np.arange(k), np.arange(k)] = True
-        mask = support.by_rows(own.astype(E.dtype.numpy), E.dtype)
+        own = eye(m, k, dtype=E.dtype, device=E.device)
+        mask = own.flip(0) if largest else own
         turned = vectors @ (((vectors.mH @ gX) * (1 - mask)) / (gap + mask)) @ X.mH
         total = turned if total is None else total + turned
     return total  # type: ignore[return-value]
 
 
+def _layout(A: Tensor, B: Any, X: Tensor, iK: Any, largest: bool, tol: float, niter: int) -> list:
+    *batch, m, _ = A.shape
+    k = X.shape[-1]
+    return [((*batch, k), A.dtype.to_real(), A.device), ((*batch, m, k), A.dtype, A.device)]
+
+
 @internal(
-    grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")}, label="LOBPCGAutogradFunctionBackward"
+    layout=_layout,
+    grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")},
+    label="LOBPCGAutogradFunctionBackward",
 )
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
 ) -> Any:
+    """As many eigenvalues as X has columns, and their vectors, found from X."""
+
+
+@extreme_eigenpairs.on("cpu")
+def _(
+    out: list[Tensor], A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
+) -> None:
     wide = np.complex128 if A.dtype.is_complex else np.float64
     m, k = A.shape[-1], X.shape[-1]
     arrays = [None if t is None else t._array().astype(wide) for t in (A, B, X, iK)]
@@ -49,10 +64,8 @@ def extreme_eigenpairs(
     for i in range(len(values)):
         a, b, x, preconditioner = (None if t is None else t[i] for t in flat)
         values[i], vectors[i] = solver.eigenpairs(a, b, x, preconditioner, largest, tol, niter)  # type: ignore[arg-type]
-    return (
-        support.by_rows(values.reshape(*batch, k), A.dtype.to_real()),
-        support.by_rows(vectors.reshape(*batch, m, k), A.dtype),
-    )
+    support.store(out[0], values.reshape(*batch, k))
+    support.store(out[1], vectors.reshape(*batch, m, k))
 
 
 @composite(method=False)

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends.cpu import lapack
 from ...core import dtype as dt
 from ...core.return_types import named_result
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..shape.joining import cat
@@ -47,7 +47,8 @@ def _packed_parts(packed: Tensor) -> tuple[Tensor, Tensor]:
     """L and U out of one matrix."""
     m, n = packed.shape[-2:]
     k = min(m, n)
-    return packed[..., :k].tril(-1) + eye(m, k, dtype=packed.dtype), packed[..., :k, :].triu()
+    one = eye(m, k, dtype=packed.dtype, device=packed.device)
+    return packed[..., :k].tril(-1) + one, packed[..., :k, :].triu()
 
 
 def _factor_gradient(g: tuple, out: list) -> Tensor:
@@ -55,13 +56,27 @@ def _factor_gradient(g: tuple, out: list) -> Tensor:
     L, U = _packed_parts(packed)
     m, n = packed.shape[-2:]
     k = min(m, n)
-    return _matrix(pivots, m, packed.dtype) @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
+    return permutation_matrix(pivots, m, packed.dtype) @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
 
 
-def _matrix(pivots: Tensor, m: int, d: dt.dtype) -> Tensor:
-    """The permutation matrix P of a list of swaps."""
-    order = lapack.permutation(pivots._array(), m)
-    return support.by_rows(np.swapaxes(np.eye(m, dtype=d.numpy)[order], -2, -1), d)
+def _permutation_layout(pivots: Tensor, m: int, d: dt.dtype, outside: str) -> tuple:
+    return (*pivots.shape[:-1], m, m), d, pivots.device
+
+
+@internal(layout=_permutation_layout)
+def permutation_matrix(pivots: Tensor, m: int, d: dt.dtype, outside: str = "") -> Tensor:
+    """The permutation matrix P of a list of swaps, whose numbers are trusted unless `outside` says what to raise about those that are
+    not between 1 and m."""
+
+
+@permutation_matrix.on("cpu")
+def _(out: Tensor, pivots: Tensor, m: int, d: dt.dtype, outside: str) -> None:
+    swaps = pivots._array()
+    if outside and swaps.size and (swaps.min() < 1 or swaps.max() > m):
+        wanted = "greater or equal to 1" if swaps.min() < 1 else "smaller or equal to LU.size(-2)"
+        raise RuntimeError(outside.format(wanted))
+    order = lapack.permutation(swaps, m)
+    support.store(out, np.swapaxes(np.eye(m, dtype=d.numpy)[order], -2, -1))
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
@@ -71,10 +86,22 @@ _factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
-@internal(grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0")
+def _factors_layout(A: Tensor) -> list:
+    pivots = (*A.shape[:-2], min(A.shape[-2:]))
+    return [support.columns(A.shape, A.dtype, A.device), (pivots, dt.int32, A.device), support.infos(A)]
+
+
+@internal(
+    layout=_factors_layout, returns=_factor_ex_result, grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0"
+)
 def packed_factors(A: Tensor) -> Any:
-    packed, pivots, info = lapack.lu(A._array())
-    return _factor_ex_result((support.by_columns(packed, A.dtype), support.integers(pivots), support.integers(info)))
+    """L and U in one matrix, the row swaps, and where the first zero pivot is."""
+
+
+@packed_factors.on("cpu")
+def _(out: list[Tensor], A: Tensor) -> None:
+    for result, array in zip(out, lapack.lu(A._array())):
+        support.store(result, array)
 
 
 def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
@@ -86,24 +113,12 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
     return packed_factors(A)
 
 
-def _raise_zero_pivot(name: str, info: Tensor) -> None:
-    codes = info._array().reshape(-1)
-    bad = np.flatnonzero(codes)
-    if bad.size:
-        i = codes[bad[0]]
-        where = f"(Batch element {bad[0]}): " if info.shape else ""
-        raise RuntimeError(
-            f"{name}: {where}U[{i},{i}] is zero and using it on lu_solve would result in a division by zero. If you still"
-            " want to perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
-        )
-
-
 @composite(namespaces=("linalg",), method=False, out="exact")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """linalg.lu_factor that reports zero pivots in `info` instead of raising."""
     result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
     if check_errors:
-        _raise_zero_pivot("torch.linalg.lu_factor_ex", result[2])
+        support.raise_failures("torch.linalg.lu_factor_ex", result[2], "lu")
     return result
 
 
@@ -111,7 +126,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row swaps, as linalg.lu_solve takes them."""
     packed, pivots, info = _checked_factors("torch.linalg.lu_factor", A, pivot)
-    _raise_zero_pivot("torch.linalg.lu_factor", info)
+    support.raise_failures("torch.linalg.lu_factor", info, "lu")
     return _factor_result((packed, pivots))
 
 
@@ -120,7 +135,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
     packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
     L, U = _packed_parts(packed)
-    return _lu_result((_matrix(pivots, A.shape[-2], A.dtype), L, U))
+    return _lu_result((permutation_matrix(pivots, A.shape[-2], A.dtype), L, U))
 
 
 @composite(name="lu")
@@ -137,7 +152,7 @@ def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any 
     )
     result = _checked_factors("torch.lu", input, pivot)
     if not get_infos:
-        _raise_zero_pivot("torch.lu", result[2])
+        support.raise_failures("torch.lu", result[2], "lu")
         result = result[:2]
     if out is None:
         return result
@@ -149,6 +164,8 @@ def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any 
 
 
 _unpack_result = named_result("lu_unpack", "P", "L", "U")
+_UNPACKED_OUTSIDE = "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?"
+_SOLVED_OUTSIDE = "Pivots given to lu_solve must all be {}. Did you properly pass the result of lu_factor?"
 
 
 @composite(method=False, out="exact")
@@ -163,8 +180,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
             "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function"
             " is intended to be used with the output produced by torch.linalg.lu_factor"
         )
-    nothing = empty((0,), LU_data.dtype)
-    P, L, U = nothing, nothing._bare_alias(), nothing._bare_alias()
+    P = L = U = None
     if unpack_pivots:
         m = LU_data.shape[-2]
         wanted = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
@@ -172,23 +188,10 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
             raise ValueError(
                 f"torch.lu_unpack: Expected LU_pivots to have shape {list(wanted)}, but got {list(LU_pivots.shape)}"
             )
-        if _out_of_range(LU_pivots, m):
-            raise RuntimeError(
-                "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of"
-                " lu_factor?"
-            )
-        P = _matrix(LU_pivots, m, LU_data.dtype)
+        P = permutation_matrix(LU_pivots, m, LU_data.dtype, _UNPACKED_OUTSIDE)
     if unpack_data:
         L, U = _packed_parts(LU_data)
-    return _unpack_result((P, L, U))
-
-
-def _out_of_range(pivots: Tensor, m: int) -> str | None:
-    """On which side of the rows 1 to m a pivot lies, if one does."""
-    values = pivots._array()
-    if not values.size:
-        return None
-    return "low" if values.min() < 1 else "high" if values.max() > m else None
+    return _unpack_result([LU_data.detach().new_empty((0,)) if t is None else t for t in (P, L, U)])
 
 
 # -- solving ----------------------------------------------------------------------------------------------------------
@@ -215,18 +218,13 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
         )
     support.batch_of(LU, B)
     support.check_kernel("lu_solve_cpu", LU)
-    if side := _out_of_range(pivots, LU.shape[-1]):
-        wanted = "greater or equal to 1" if side == "low" else "smaller or equal to LU.size(-2)"
-        raise RuntimeError(
-            f"Pivots given to lu_solve must all be {wanted}. Did you properly pass the result of lu_factor?"
-        )
     if not left:  # X A = B is A^H X^H = B^H
         return _lu_solution(LU, pivots, B.mH, not adjoint).mH
     return _lu_solution(LU, pivots, B, adjoint)
 
 
 def _lu_solution(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
-    P = _matrix(pivots, LU.shape[-1], LU.dtype)
+    P = permutation_matrix(pivots, LU.shape[-1], LU.dtype, _SOLVED_OUTSIDE)
     if adjoint:
         half = solve_triangular(LU.mH, B, upper=False)
         moved = solve_triangular(LU.mH, half, upper=True, unitriangular=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...backends.cpu import heavy
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
-from ...core.tensor import Tensor, empty
-from ..creation.filled import fill_raw
+from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensors
-from ..machinery.declare import composite, primitive
+from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
+from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..methods.attributes import result_type
-from ..pointwise.arithmetic import addcmul
+from ..pointwise.arithmetic import add, addcmul, mul
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -44,47 +43,58 @@ def _dense(t: Tensor) -> Tensor:
     return t.contiguous() if repeats else t
 
 
-def product(a: Tensor, b: Tensor, shape: tuple[int, ...], bias: Tensor | None = None) -> Tensor:
-    """The raw product of checked operands."""
-    if a.device is not b.device or (bias is not None and bias.device is not a.device):
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices,"
-            f" {a.device} and {b.device if a.device is not b.device or bias is None else bias.device}!"
-        )
-    out = empty(shape, a.dtype, a.device)
-    if a.device is cpu:
-        if 0 in a.shape or 0 in b.shape:
-            fill_raw(out, 0)
-            if bias is not None and 0 not in shape:
-                out.copy_(bias)
-        else:
-            heavy.matmul(out, _dense(a), _dense(b), bias)
-    return out
+def _check_device(a: Tensor, *others: Tensor | None) -> None:
+    for t in others:
+        if t is not None and t.device is not a.device:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices,"
+                f" {a.device} and {t.device}!"
+            )
 
 
-@primitive(grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)}, out="exact")
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
-    known = heavy.known_product("mm", input, mat2)
-    if known is not None:
-        return known
+def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None, made: tuple) -> None:
+    """The product of the matrices `made` (result, left, right), which are out, a and b seen as matrices. Calls like this one find
+    their way by `known_product` from now on, if the product has a `form`."""
+    result, left, right = made
+    if 0 in left.shape:
+        raw_copy(out, 0 if bias is None else bias)
+        return
+    heavy.matmul(result, _dense(left), _dense(right), bias)
+    if form:
+        heavy.keep_product(form, a, b, bias, out, made)
+
+
+def _column(vec: Tensor) -> Tensor:
+    return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
+
+
+def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
     _need_dims(input, 2, "self must be a matrix")
     _need_dims(mat2, 2, "mat2 must be a matrix")
     (n, k), (k2, m) = input.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
     _same_dtype(input, mat2)
-    out = product(input, mat2, (n, m))
-    heavy.keep_product("mm", input, mat2, None, out, (out, input, mat2))
-    return out
+    _check_device(input, mat2)
+    return (n, m), input.dtype, input.device
 
 
-@primitive(grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)}, out="exact")
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """A batch of matrix products."""
-    known = heavy.known_product("bmm", input, mat2)
-    if known is not None:
-        return known
+@primitive(
+    layout=_mm_layout,
+    shortcut=heavy.known_product("mm"),
+    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
+    out="exact",
+)
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices."""
+
+
+@mm.on("cpu")
+def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
+    _multiply("mm", out, input, mat2, None, (out, input, mat2))
+
+
+def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
     _need_dims(input, 3, "batch1 must be a 3D tensor")
     _need_dims(mat2, 3, "batch2 must be a 3D tensor")
     (b, n, k), (b2, k2, m) = input.shape, mat2.shape
@@ -93,20 +103,26 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
             f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
         )
     _same_dtype(input, mat2)
-    out = product(input, mat2, (b, n, m))
-    heavy.keep_product("bmm", input, mat2, None, out, (out, input, mat2))
-    return out
+    _check_device(input, mat2)
+    return (b, n, m), input.dtype, input.device
 
 
 @primitive(
-    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
+    layout=_bmm_layout,
+    shortcut=heavy.known_product("bmm"),
+    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
 )
-def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector."""
-    known = heavy.known_product("mv", input, vec)
-    if known is not None:
-        return known
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """A batch of matrix products."""
+
+
+@bmm.on("cpu")
+def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
+    _multiply("bmm", out, input, mat2, None, (out, input, mat2))
+
+
+def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
     if len(input.shape) != 2 or len(vec.shape) != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}"
@@ -116,21 +132,26 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
             f"size mismatch, got input ({input.shape[0]}), mat ({input.shape[0]}x{input.shape[1]}), vec ({vec.shape[0]})"
         )
     _same_dtype(input, vec)
-    column = vec.unsqueeze(1)
-    out = product(input, column, (input.shape[0], 1))
-    result = out.reshape(input.shape[0])
-    heavy.keep_product("mv", input, vec, None, result, (out, input, column))
-    return result
+    _check_device(input, vec)
+    return (input.shape[0],), input.dtype, input.device
 
 
 @primitive(
-    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()}, out="exact"
+    layout=_mv_layout,
+    shortcut=heavy.known_product("mv"),
+    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
+    out="exact",
 )
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The inner product of two vectors."""
-    known = heavy.known_product("dot", input, tensor)
-    if known is not None:
-        return known
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector."""
+
+
+@mv.on("cpu")
+def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
+    _multiply("mv", out, input, vec, None, (_column(out), input, _column(vec)))
+
+
+def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
     if len(input.shape) != 1 or len(tensor.shape) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
     if input.dtype is not tensor.dtype:
@@ -142,11 +163,24 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"inconsistent tensor size, expected tensor [{input.shape[0]}] and src [{tensor.shape[0]}] to have the same number of"
             f" elements, but got {input.shape[0]} and {tensor.shape[0]} elements respectively"
         )
-    row, column = input.unsqueeze(0), tensor.unsqueeze(1)
-    out = product(row, column, (1, 1))
-    result = out.reshape(())
-    heavy.keep_product("dot", input, tensor, None, result, (out, row, column))
-    return result
+    _check_device(input, tensor)
+    return (), input.dtype, input.device
+
+
+@primitive(
+    layout=_dot_layout,
+    shortcut=heavy.known_product("dot"),
+    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
+    out="exact",
+)
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors."""
+
+
+@dot.on("cpu")
+def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
+    row = input._view((1, input.shape[0]), (1, input._strides[0]), input._offset)
+    _multiply("dot", out, input, tensor, None, (out._view((1, 1), (1, 1), 0), row, _column(tensor)))
 
 
 @composite(out="exact")
@@ -244,6 +278,14 @@ _FACTORS = ("beta", "alpha")
 def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make: Any) -> Tensor:
     """beta * input + alpha * product; with beta == 0 the input is ignored, NaN and all."""
     beta, alpha = _whole(input, beta, alpha)
+    _check_expands(input, shape)
+    result = _scaled(make(), alpha)
+    if beta == 0:
+        return result
+    return _scaled(input, beta) + result
+
+
+def _check_expands(input: Tensor, shape: tuple[int, ...]) -> None:
     extra = len(shape) - len(input.shape)
     if extra < 0 or any(own not in (1, wanted) for own, wanted in zip(input.shape, shape[extra:])):
         raise RuntimeError(
@@ -251,13 +293,30 @@ def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make:
             f" ({input.shape[-1] if input.shape else 1}) at non-singleton dimension {len(shape) - 1}.  Target sizes: {list(shape)}. "
             f" Tensor sizes: {list(input.shape)}"
         )
-    result = _scaled(make(), alpha)
-    if beta == 0:
-        return result
-    return _scaled(input, beta) + result
+
+
+def _addmm_layout(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> tuple:
+    _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
+    _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
+    (n, k), (k2, m) = mat1.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
+    _same_dtype_with_bias(input, mat1, mat2)
+    _check_expands(input, (n, m))
+    _check_device(mat1, mat2, input)
+    return (n, m), mat1.dtype, mat1.device
+
+
+_known_addmm = heavy.known_product("addmm")
+
+
+def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> Tensor | None:
+    return _known_addmm(mat1, mat2, input) if beta == 1 and alpha == 1 else None
 
 
 @primitive(
+    layout=_addmm_layout,
+    shortcut=_addmm_shortcut,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, _conj(beta)).sum_to_size(input_shape),
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
@@ -269,18 +328,22 @@ def _combine(input: Tensor, shape: tuple[int, ...], beta: Any, alpha: Any, make:
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2"""
-    _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
-    _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
-    (n, k), (k2, m) = mat1.shape, mat2.shape
-    if k != k2:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {k2}x{m})")
-    _same_dtype_with_bias(input, mat1, mat2)
-    if beta == 1 and alpha == 1 and input.shape == (m,) and input._contig and input.dtype.category >= 2:
-        return product(mat1, mat2, (n, m), input)
-    if mat1.dtype is not opmath(mat1.dtype):  # half-width floats: rounded once, at the end
-        wide = addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha)
-        return wide.to(mat1.dtype)
-    return _combine(input, (n, m), beta, alpha, lambda: product(mat1, mat2, (n, m)))
+
+
+@addmm.on("cpu")
+def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> None:
+    beta, alpha = _whole(input, beta, alpha)
+    if beta == 1 and alpha == 1 and input.shape == out.shape[1:] and input._contig and input.dtype.category >= 2:
+        _multiply("addmm", out, mat1, mat2, input, (out, mat1, mat2))
+        return
+    if out.dtype is not opmath(out.dtype):  # half-width floats: rounded once, at the end
+        raw_copy(out, addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha))
+        return
+    _multiply("", out, mat1, mat2, None, (out, mat1, mat2))
+    if alpha != 1:
+        mul.op.impl.into(out, (out, alpha))
+    if beta != 0:
+        add.op.impl.into(out, (_scaled(input, beta), out), (1,))
 
 
 def _conj(value: Any) -> Any:
@@ -422,29 +485,32 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     return rows.mT.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
-@primitive(
+def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
+    _check_linear(input, weight, bias)
+    _check_device(input, weight, bias)
+    return (*input.shape[:-1], weight.shape[0]), input.dtype, input.device
+
+
+@internal(
+    layout=_linear_layout,
+    shortcut=heavy.known_product("linear"),
     grads={
         "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
     },
     label="AddmmBackward0",
-    function=False,
-    method=False,
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
-    known = heavy.known_product("linear", input, weight, bias)
-    if known is not None:
-        return known
-    _check_linear(input, weight, bias)
+
+
+@linear_matrix.on("cpu")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     k, m = input.shape[-1], weight.shape[0]
-    rows, turned = input.reshape(_numel(input.shape[:-1]), k), weight.t()
-    out = product(rows, turned, (rows.shape[0], m), bias)
-    # Not a view to its users: there is nothing else to see of the rows.
-    result = out if len(input.shape) == 2 else out.reshape((*input.shape[:-1], m))._bare_alias()
-    heavy.keep_product("linear", input, weight, bias, result, (out, rows, turned))
-    return result
+    rows = input if len(input.shape) == 2 else input.reshape(_numel(input.shape[:-1]), k)
+    result = out if len(input.shape) == 2 else out._view((rows.shape[0], m), (m, 1), 0)
+    _multiply("linear", out, input, weight, bias, (result, rows, weight.t()))
 
 
 @composite(method=False, namespaces=("nn.functional",), out="exact")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
-
 from ...backends.cpu import lapack
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
@@ -66,21 +64,25 @@ def _qr_gradient(g: tuple, A: Tensor, out: list, mode: str) -> Tensor:
 _qr_result = named_result("linalg_qr", "Q", "R")
 
 
-@internal(grads={"A": _qr_gradient}, label="LinalgQrBackward0")
-def factors_qr(A: Tensor, mode: str) -> Any:
-    if A.is_meta:
-        return _qr_result(_meta_factors(A, mode))
-    q, r = lapack.qr(A._array(), "complete" if mode == "complete" else "reduced")
-    if mode == "r":
-        q = np.zeros(0)
-        return _qr_result((support.by_rows(q, A.dtype), support.by_columns(r, A.dtype)))
-    return _qr_result((support.by_columns(q, A.dtype), support.by_columns(r, A.dtype)))
-
-
-def _meta_factors(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+def _qr_layout(A: Tensor, mode: str) -> list:
     *batch, m, n = A.shape
     inner = m if mode == "complete" else min(m, n)
-    return A.new_empty((0,) if mode == "r" else (*batch, m, inner)), A.new_empty((*batch, inner, n))
+    d, where = A.dtype, A.device
+    q = ((0,), d, where) if mode == "r" else support.columns((*batch, m, inner), d, where)
+    return [q, support.columns((*batch, inner, n), d, where)]
+
+
+@internal(layout=_qr_layout, returns=_qr_result, grads={"A": _qr_gradient}, label="LinalgQrBackward0")
+def factors_qr(A: Tensor, mode: str) -> Any:
+    """Q, which is empty with mode "r", and R."""
+
+
+@factors_qr.on("cpu")
+def _(out: list[Tensor], A: Tensor, mode: str) -> None:
+    q, r = lapack.qr(A._array(), "complete" if mode == "complete" else "reduced")
+    if mode != "r":
+        support.store(out[0], q)
+    support.store(out[1], r)
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")
@@ -118,13 +120,22 @@ def old_qr(input: Tensor, some: bool = True) -> Any:
 _geqrf_result = named_result("geqrf", "a", "tau")
 
 
-@primitive(grads={"input": unknown_derivative("geqrf")}, out=True)
-def geqrf(input: Tensor) -> Any:
-    """QR as LAPACK stores it: R above, the Householder vectors below the diagonal, and their factors tau."""
+def _geqrf_layout(input: Tensor) -> list:
     support.check_matrix("torch.geqrf", input, "input")
     support.check_kernel("geqrf_cpu", input)
-    packed, tau = lapack.reflectors(input._array())
-    return _geqrf_result((support.by_columns(packed, input.dtype), support.by_rows(tau, input.dtype)))
+    tau = (*input.shape[:-2], min(input.shape[-2:]))
+    return [support.columns(input.shape, input.dtype, input.device), (tau, input.dtype, input.device)]
+
+
+@primitive(layout=_geqrf_layout, returns=_geqrf_result, grads={"input": unknown_derivative("geqrf")}, out=True)
+def geqrf(input: Tensor) -> Any:
+    """QR as LAPACK stores it: R above, the Householder vectors below the diagonal, and their factors tau."""
+
+
+@geqrf.on("cpu")
+def _(out: list[Tensor], input: Tensor) -> None:
+    for result, array in zip(out, lapack.reflectors(input._array())):
+        support.store(result, array)
 
 
 def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = False, by_columns: bool = True) -> Tensor:
@@ -133,7 +144,7 @@ def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = Fa
     The product is 1 - V T V^H with T = D (1 + S D)^-1, D = diag(tau), S the part of V^H V above its diagonal (the compact
     form of Schreiber and Van Loan): matrix products instead of one reflection after the other."""
     m, k = vectors.shape[-2], tau.shape[-1]
-    one = eye(m, k, dtype=vectors.dtype)
+    one = eye(m, k, dtype=vectors.dtype, device=vectors.device)
     V = vectors[..., :k].tril(-1) + one
     D = tau.unsqueeze(-2)
     triangle = (V.mH @ V).triu(1) * D
@@ -143,7 +154,7 @@ def reflected(vectors: Tensor, tau: Tensor, C: Tensor | None, adjoint: bool = Fa
     else:
         start = V.mH @ C if C is not None else V.mH[..., : vectors.shape[-1]]
         inside = tau.unsqueeze(-1) * solve_triangular(triangle, start, upper=True, unitriangular=True)
-    first = C if C is not None else eye(m, vectors.shape[-1], dtype=vectors.dtype)
+    first = C if C is not None else eye(m, vectors.shape[-1], dtype=vectors.dtype, device=vectors.device)
     return (first.mT.contiguous() - inside.mT @ V.mT).mT if by_columns else first.contiguous() - V @ inside
 
 

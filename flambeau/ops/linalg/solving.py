@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...backends.cpu import lapack
+from ...core import dtype as dt
+from ...core.layout import broadcast_shapes
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal
@@ -36,8 +38,24 @@ def _gradients(g: tuple, A: Tensor, out: list, left: bool, needs: dict, B_shape:
 _solve_result = named_result("linalg_solve_ex", "result", "info")
 
 
-@internal(grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0")
+def _solution_layout(A: Tensor, B: Tensor, left: bool) -> list:
+    own = B.shape[-1:] if is_vector(A, B) else B.shape[-2:]
+    batch = tuple(broadcast_shapes(A.shape[:-2], B.shape[: -len(own)]))
+    shape = (*batch, *own)
+    by_columns = left and len(shape) > 1
+    found = support.columns(shape, A.dtype, A.device) if by_columns else (shape, A.dtype, A.device)
+    return [found, (batch, dt.int32, A.device)]
+
+
+@internal(
+    layout=_solution_layout, returns=_solve_result, grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0"
+)
 def solution(A: Tensor, B: Tensor, left: bool) -> Any:
+    """X with A X = B (or X A = B), and the first zero pivot of each matrix."""
+
+
+@solution.on("cpu")
+def _(out: list[Tensor], A: Tensor, B: Tensor, left: bool) -> None:
     a, b = A._array(), B._array()
     vector = is_vector(A, B)
     if vector:
@@ -47,9 +65,8 @@ def solution(A: Tensor, B: Tensor, left: bool) -> Any:
     else:
         x, info = lapack.solve(np.swapaxes(a, -2, -1), np.swapaxes(b, -2, -1))
         x = np.swapaxes(x, -2, -1)
-    x = x[..., 0] if vector else x
-    result = (support.by_columns if left and x.ndim > 1 else support.by_rows)(x, A.dtype)
-    return _solve_result((result, support.integers(info)))
+    support.store(out[0], x[..., 0] if vector else x)
+    support.store(out[1], info)
 
 
 def _checked_solution(name: str, A: Tensor, B: Tensor, left: bool) -> Any:
@@ -90,10 +107,20 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 _inverse_result = named_result("linalg_inv_ex", "inverse", "info")
 
 
-@internal(grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))}, label="LinalgInvExBackward0")
+@internal(
+    layout=lambda A: [support.columns(A.shape, A.dtype, A.device), support.infos(A)],
+    returns=_inverse_result,
+    grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
+    label="LinalgInvExBackward0",
+)
 def inverse_and_info(A: Tensor) -> Any:
-    x, info = lapack.inverse(A._array())
-    return _inverse_result((support.by_columns(x, A.dtype), support.integers(info)))
+    """The inverse, and the first zero pivot of each matrix."""
+
+
+@inverse_and_info.on("cpu")
+def _(out: list[Tensor], A: Tensor) -> None:
+    for result, array in zip(out, lapack.inverse(A._array())):
+        support.store(result, array)
 
 
 def _checked_inverse(A: Tensor) -> Any:

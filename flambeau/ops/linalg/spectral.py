@@ -67,7 +67,7 @@ def _svd_gradient(g: tuple, out: list, full_matrices: bool) -> Tensor:
 def _svd_rotation(gU: Tensor | None, gVh: Tensor | None, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
     """How the singular vectors turn, in their own coordinates: skew parts over differences of squared singular values."""
     squares = S * S
-    gap = squares.unsqueeze(-2) - squares.unsqueeze(-1) + eye(S.shape[-1], dtype=S.dtype)
+    gap = squares.unsqueeze(-2) - squares.unsqueeze(-1) + eye(S.shape[-1], dtype=S.dtype, device=S.device)
     left = None if gU is None else _skew(U.mH @ gU)
     right = None if gVh is None else _skew(Vh @ gVh.mH)
     if S.dtype is not U.dtype:
@@ -91,7 +91,7 @@ def _skew(x: Tensor) -> Tensor:
 
 def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
     """Complex vectors are unique up to a phase: raise if a loss depends on it."""
-    if not (np.abs(imaginary._array()) <= 1e-2).all():
+    if not bool((imaginary.abs() <= 1e-2).all()):
         raise RuntimeError(
             f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified"
             " loss function depends on this quantity, so it is ill-defined."
@@ -101,11 +101,39 @@ def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
 _svd_result = named_result("linalg_svd", "U", "S", "Vh")
 
 
-@internal(grads={"A": _svd_gradient}, label="LinalgSvdBackward0")
+def _values_layout(A: Tensor) -> tuple:
+    return (*A.shape[:-2], min(A.shape[-2:])), A.dtype.to_real(), A.device
+
+
+def _svd_layout(A: Tensor, full_matrices: bool) -> list:
+    *batch, m, n = A.shape
+    rows, width = (m, n) if full_matrices else (min(m, n),) * 2
+    return [
+        support.columns((*batch, m, rows), A.dtype, A.device),
+        _values_layout(A),
+        support.columns((*batch, width, n), A.dtype, A.device),
+    ]
+
+
+@internal(layout=_svd_layout, returns=_svd_result, grads={"A": _svd_gradient}, label="LinalgSvdBackward0")
 def singular(A: Tensor, full_matrices: bool) -> Any:
-    u, s, vh = _converged("linalg.svd", A._array(), lapack.svd, full_matrices)
-    d = A.dtype
-    return _svd_result((support.by_columns(u, d), support.by_rows(s, d.to_real()), support.by_columns(vh, d)))
+    """Singular vectors and values."""
+
+
+@singular.on("cpu")
+def _(out: list[Tensor], A: Tensor, full_matrices: bool) -> None:
+    for result, array in zip(out, _converged("linalg.svd", A._array(), lapack.svd, full_matrices)):
+        support.store(result, array)
+
+
+@internal(layout=_values_layout)
+def singular_values(A: Tensor) -> Tensor:
+    """Singular values alone."""
+
+
+@singular_values.on("cpu")
+def _(out: Tensor, A: Tensor) -> None:
+    support.store(out, _converged("linalg.svd", A._array(), lapack.singular_values))
 
 
 def _check_svd(name: str, A: Tensor, driver: str | None) -> None:
@@ -129,10 +157,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of a matrix, or of each in a batch, in descending order."""
     _check_svd("linalg.svd", A, driver)
-    if _records(A):
-        return singular(A, False)[1]
-    values = _converged("linalg.svd", A._array(), lapack.singular_values)
-    return support.by_rows(values, A.dtype.to_real())
+    return singular(A, False)[1] if _records(A) else singular_values(A)
 
 
 _old_svd_result = named_result("svd", "U", "S", "V")
@@ -169,7 +194,7 @@ def _eigh_gradient(g: tuple, out: list) -> Tensor:
     inner = V.mH @ gV
     if V.dtype.is_complex:
         _check_phase("linalg_eigh_backward", "eigenvectors", inner.diagonal(0, -2, -1).imag)
-    one = eye(L.shape[-1], dtype=L.dtype)
+    one = eye(L.shape[-1], dtype=L.dtype, device=L.device)
     inner = inner * (1 - one) / (L.unsqueeze(-2) - L.unsqueeze(-1) + one)
     if gL is not None:
         inner = inner + gL.diag_embed()
@@ -179,10 +204,29 @@ def _eigh_gradient(g: tuple, out: list) -> Tensor:
 _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 
-@internal(grads={"A": _eigh_gradient}, label="LinalgEighBackward0")
+def _eigh_layout(A: Tensor, uplo: str) -> list:
+    return [_values_layout(A), support.columns(A.shape, A.dtype, A.device)]
+
+
+@internal(layout=_eigh_layout, returns=_eigh_result, grads={"A": _eigh_gradient}, label="LinalgEighBackward0")
 def hermitian_eigen(A: Tensor, uplo: str) -> Any:
-    values, vectors = _converged("linalg.eigh", A._array(), lapack.eigh, uplo)
-    return _eigh_result((support.by_rows(values, A.dtype.to_real()), support.by_columns(vectors, A.dtype)))
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
+
+
+@hermitian_eigen.on("cpu")
+def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
+    for result, array in zip(out, _converged("linalg.eigh", A._array(), lapack.eigh, uplo)):
+        support.store(result, array)
+
+
+@internal(layout=lambda A, uplo: _values_layout(A))
+def hermitian_eigenvalues(A: Tensor, uplo: str) -> Tensor:
+    """Eigenvalues of Hermitian matrices alone."""
+
+
+@hermitian_eigenvalues.on("cpu")
+def _(out: Tensor, A: Tensor, uplo: str) -> None:
+    support.store(out, _converged("linalg.eigh", A._array(), lapack.eigenvalues, uplo))
 
 
 def _check_finite_hermitian(a: np.ndarray) -> None:
@@ -213,9 +257,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of a Hermitian matrix, ascending."""
     letter = _check_eigh("linalg.eigvalsh", A, UPLO)
-    if _records(A):
-        return hermitian_eigen(A, letter)[0]
-    return support.by_rows(_converged("linalg.eigh", A._array(), lapack.eigenvalues, letter), A.dtype.to_real())
+    return hermitian_eigen(A, letter)[0] if _records(A) else hermitian_eigenvalues(A, letter)
 
 
 # -- eigenvalues of any square matrix ---------------------------------------------------------------------------------
@@ -230,7 +272,7 @@ def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
         _check_phase("linalg_eig_backward", "eigenvectors", product.diagonal(0, -2, -1).imag)
         # Eigenvectors have length one: what would stretch them is taken out.
         product = product - (V.mH @ V) * product.diagonal(0, -2, -1).real.unsqueeze(-2)
-        one = eye(L.shape[-1], dtype=L.dtype.to_real())
+        one = eye(L.shape[-1], dtype=L.dtype.to_real(), device=L.device)
         turned = product * (1 - one) / ((L.unsqueeze(-2) - L.unsqueeze(-1)).conj() + one)
         inner = (turned if gL is None else turned + gL.diag_embed()) @ V.mH
     total = solve_ex(V.mH, inner)[0]
@@ -240,32 +282,54 @@ def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
 _eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
 
 
-@internal(grads={"A": _eig_gradient}, label="LinalgEigBackward0")
-def general_eigen(A: Tensor) -> Any:
+def _eig_layout(A: Tensor, name: str) -> list:
     d = A.dtype.to_complex()
-    values, vectors = _converged("linalg.eig", A._array(), np.linalg.eig)
-    return _eig_result((support.by_rows(values, d), support.by_columns(vectors, d)))
+    return [(A.shape[:-1], d, A.device), support.columns(A.shape, d, A.device)]
+
+
+@internal(layout=_eig_layout, returns=_eig_result, grads={"A": _eig_gradient}, label="LinalgEigBackward0")
+def general_eigen(A: Tensor, name: str) -> Any:
+    """Eigenvalues and eigenvectors of square matrices; failures are those of the operator `name`."""
+
+
+@general_eigen.on("cpu")
+def _(out: list[Tensor], A: Tensor, name: str) -> None:
+    for result, array in zip(out, _converged("linalg.eig", _finite(A, name), np.linalg.eig)):
+        support.store(result, array)
+
+
+@internal(layout=lambda A: (A.shape[:-1], A.dtype.to_complex(), A.device))
+def general_eigenvalues(A: Tensor) -> Tensor:
+    """Eigenvalues of square matrices alone."""
+
+
+@general_eigenvalues.on("cpu")
+def _(out: Tensor, A: Tensor) -> None:
+    support.store(out, _converged("linalg.eigvals", _finite(A, "linalg.eigvals"), np.linalg.eigvals))
+
+
+def _finite(A: Tensor, name: str) -> np.ndarray:
+    a = A._array()
+    if not np.isfinite(a).all():
+        raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
+    return a
 
 
 def _check_eig(name: str, A: Tensor) -> None:
     support.check_square(name, A)
     support.check_floating(name, A, False)
     support.check_kernel("linalg_eig_cpu", A)
-    if not np.isfinite(A._array()).all():
-        raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
 @composite(namespaces=("linalg",), method=False, out="castable")
 def eig(A: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, always complex."""
     _check_eig("linalg.eig", A)
-    return general_eigen(A)
+    return general_eigen(A, "linalg.eig")
 
 
 @composite(namespaces=("linalg",), method=False, out="castable")
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of a square matrix, always complex."""
     _check_eig("linalg.eigvals", A)
-    if _records(A):
-        return general_eigen(A)[0]
-    return support.by_rows(_converged("linalg.eigvals", A._array(), np.linalg.eigvals), A.dtype.to_complex())
+    return general_eigen(A, "linalg.eigvals")[0] if _records(A) else general_eigenvalues(A)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.device import device
 from ...core.dtype import dtype
 from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
-from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, is_contiguous_layout, new_tensor
+from ...core.tensor import Tensor, contiguous_strides
 from ..machinery.arguments import need_tensor
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.watched import watched
 
 SUPPORTED = frozenset({dt.float32, dt.float64, dt.complex64, dt.complex128})
 
@@ -76,24 +77,21 @@ def batch_of(*tensors: Tensor) -> tuple[int, ...]:
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def by_rows(array: np.ndarray, d: dtype) -> Tensor:
-    array = np.asarray(array)
-    if array.dtype == d.numpy:
-        return copy_of_array(array, d)
+def columns(shape: tuple[int, ...], d: dtype, where: device) -> tuple:
+    """The layout of a result whose matrices are stored column after column."""
+    *outer, near, far = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
+    return shape, d, where, (*outer, far, near)
+
+
+def infos(A: Tensor) -> tuple:
+    """The layout of one number per matrix that says where its factorization failed."""
+    return A.shape[:-2], dt.int32, A.device
+
+
+def store(out: Tensor, array: Any) -> None:
+    """Kernels: the array's values become those of a result."""
     with np.errstate(over="ignore"):  # what overflows single precision is infinite, without a warning
-        return copy_of_array(array, d)
-
-
-def by_columns(array: np.ndarray, d: dtype) -> Tensor:
-    """A new tensor with the array's values, each matrix stored column after column."""
-    stored = by_rows(array.swapaxes(-2, -1), d)
-    *outer, near, far = stored._strides
-    shape, strides = make_size(array.shape), (*outer, far, near)
-    return new_tensor(stored._storage, shape, strides, 0, d, stored.device, is_contiguous_layout(shape, strides))
-
-
-def integers(array: np.ndarray, d: dtype = dt.int32) -> Tensor:
-    return copy_of_array(np.asarray(array, d.numpy), d)
+        out._array()[...] = array
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
@@ -106,15 +104,23 @@ _REASONS = {
     "solve": "The solver failed because the input matrix is singular.",
     "cholesky": "The factorization could not be completed because the input is not positive-definite (the leading minor"
     " of order {} is not positive-definite).",
+    "lu": "U[{0},{0}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform the"
+    " factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
+    "ldl": "D[{0},{0}] is zero and using it on ldl_solve would divide by zero.",
 }
+_PLAIN_ERRORS = ("lu", "ldl")  # told by a RuntimeError
 
 
+@watched(reads_values=True)
 def raise_failures(name: str, info: Tensor, reason: str) -> None:
     """Raise LinAlgError for the first matrix whose info is not 0."""
-    codes = info._array()
+    if info.is_meta:
+        return
+    codes = info.cpu()._array()
     if not codes.any():
         return
     codes = codes.reshape(-1)
     bad = np.flatnonzero(codes)
     where = f"(Batch element {bad[0]}): " if info.shape else ""
-    raise LinAlgError(f"{name}: {where}{_REASONS[reason].format(codes[bad[0]])}")
+    error = RuntimeError if reason in _PLAIN_ERRORS else LinAlgError
+    raise error(f"{name}: {where}{_REASONS[reason].format(codes[bad[0]])}")

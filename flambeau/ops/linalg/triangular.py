@@ -30,14 +30,23 @@ def _gradients(
     return for_a, back.sum_to_size(B_shape) if needs["B"] else None
 
 
-@internal(grads={("A", "B"): _gradients}, label="LinalgSolveTriangularBackward0")
+def _solution_layout(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> tuple:
+    return support.columns((*support.batch_of(A, B), *B.shape[-2:]), A.dtype, A.device)
+
+
+@internal(layout=_solution_layout, grads={("A", "B"): _gradients}, label="LinalgSolveTriangularBackward0")
 def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+    """X with A X = B (or X A = B), A triangular."""
+
+
+@triangular_solution.on("cpu")
+def _(out: Tensor, A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> None:
     a, b = A._array(), B._array()
     if left:
-        return support.by_columns(lapack.solve_triangular(a, b, upper, unitriangular), A.dtype)
+        support.store(out, lapack.solve_triangular(a, b, upper, unitriangular))
+        return
     a, b = np.swapaxes(a, -2, -1), np.swapaxes(b, -2, -1)
-    x = lapack.solve_triangular(a, b, not upper, unitriangular)
-    return support.by_columns(np.swapaxes(x, -2, -1), A.dtype)
+    support.store(out, np.swapaxes(lapack.solve_triangular(a, b, not upper, unitriangular), -2, -1))
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")
@@ -49,7 +58,6 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     support.check_same_dtype(name, A, B)
     support.check_equation(name, A, B, left)
     support.check_kernel("triangular_solve_cpu", A)
-    support.batch_of(A, B)
     return triangular_solution(A, B, bool(upper), bool(left), bool(unitriangular))
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.caching import remember
-from ...core.device import cpu
+from ...core.device import device
 from ...core.layout import wrap_dim
 from ...core.size import make_size
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, contiguous_strides, empty, new_tensor, numel_of
+from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
 from ...kernels.library.index import gather as gather_kernel
 from ...kernels.library.index import scatter as scatter_kernel
 from ..index.bad_index import bad_index
 from .declare import internal
+from .inplace import raw_copy
 from .memory import bare, dense
 
 
@@ -26,43 +27,46 @@ def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
 
 
-def _check(size: int) -> None:
-    bad = bad_index.taken()
+def _check(size: int, where: device) -> None:
+    bad = bad_index.taken(where)
     if bad is not None:
         raise IndexError(f"index {bad} is out of bounds for a dimension of size {size}: the indices were changed")
 
 
-@internal(grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
-def take_along(input: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+def _taken_layout(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> tuple:
+    return index.shape, input.dtype, input.device
+
+
+@internal(layout=_taken_layout, grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
+def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
     """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
-    out = empty(index.shape, input.dtype, input.device)
-    if input.device is not cpu or not numel_of(index.shape):
-        return out
-    if not input.shape:
-        out._array()[...] = input._array()
-        return out
+
+
+@take_along.on("any")
+def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
+    """The kernel of take_along, for other kernels."""
     outer, n, inner = split_at(input.shape, dim)
-    gather_kernel(out, dense(input), dense(index), bad_index.buffer, outer, n, index.shape[dim], inner)
-    _check(n)
-    return out
+    picked = index.shape[dim] if index.shape else 1
+    gather_kernel(out, dense(input), dense(index), bad_index.on(out.device), outer, n, picked, inner)
+    _check(n, out.device)
 
 
-@internal(grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)})
-def place_along(values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+def _placed_layout(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> tuple:
+    return make_size(shape), values.dtype, values.device
+
+
+@internal(layout=_placed_layout, grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)})
+def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
-    out = empty(make_size(shape), values.dtype, values.device)
-    if values.device is not cpu or not numel_of(shape):
-        return out
-    if not shape:
-        out._array()[...] = values._array().reshape(())
-        return out
-    out._array()[...] = 0
-    outer, n, inner = split_at(tuple(shape), dim)
-    scatter_kernel(
-        out, dense(index), dense(values), 0, bad_index.buffer, outer, n, index.shape[dim], inner, reduce="add"
-    )
-    _check(n)
-    return out
+
+
+@place_along.on("any")
+def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
+    raw_copy(out, 0)
+    outer, n, inner = split_at(out.shape, dim)
+    picked = index.shape[dim] if index.shape else 1
+    scatter_kernel(out, dense(index), dense(values), 0, bad_index.on(out.device), outer, n, picked, inner, reduce="add")
+    _check(n, out.device)
 
 
 class _LinePlan:
@@ -109,6 +113,18 @@ class LineOperator:
             plan.native(out._storage.ptr, *[x._storage.ptr + x._offset * size for x in sources], *plan.lines)
         elif plan.kernel is not None:
             plan.kernel(out, *sources, *plan.lines, **self.constants)
+
+    def fill_from(self, out: Tensor, dim: int, x: Tensor) -> None:
+        """`fill` from one tensor, with as little as possible around the native call."""
+        plan = self.plans.get((out.dtype, out.shape, dim, out.device))
+        if plan is None:
+            plan = self._plan(out, dim)
+        if not x._contig:
+            x = bare(x)
+        if plan.native is not None:
+            plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
+        elif plan.kernel is not None:
+            plan.kernel(out, x, *plan.lines, **self.constants)
 
     def _plan(self, x: Tensor, dim: int) -> _LinePlan:
         plan = _LinePlan()

@@ -17,7 +17,7 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
 from ...expr.typing import infer
-from .door import changed_argument, new_results, watched_change
+from .door import changed_argument, found_results, new_results, planned_result, watched_change
 from .faces import make_face, make_inplace_face
 from .former import accepting_former
 from .formula import Pointwise, formula_globals
@@ -163,24 +163,36 @@ def declare_primitive(
     saves: tuple[str, ...] = (),
     returns: Callable | None = None,
     runs_empty: bool = False,
+    shortcut: Callable | None = None,
+    keeps: dict[str, int] | None = None,
+    planned: bool = False,
     **declared: Any,
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
     `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
     and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
-    `saves` names results at the end of the list that are kept for the derivative and not returned; `returns` makes what the
-    user gets of the list of the others. Kernels are not called for results without elements, unless it `runs_empty`.
-    Without `layout`, an operator that `writes` changes its first argument and returns it. `declared` are faces (see `_declare`)
-    and other fields of the record."""
+    `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
+    returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
+    results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
+    or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
+    strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an operator that `writes` changes its first argument
+    and returns it, and the kernels of one that `reads_values` make and return its results. `declared` are faces (see
+    `_declare`) and other fields of the record."""
     impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
-    impl.saves, impl.saved_as_input = saves, impl.saved_as_input or quirks.saved_as_input
+    impl.saves, impl.keeps = saves, keeps or {}
+    impl.saved_as_input = impl.saved_as_input or quirks.saved_as_input
     run = _calling(impl, fn, quirks.former or former)
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
-        impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty)
+        if planned:
+            impl.fn = planned_result(face.op, layout)
+        else:
+            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
     elif face.op.writes:
-        impl.fn = changed_argument(face.op)
+        impl.fn = changed_argument(face.op, runs_empty)
+    elif face.op.reads_values:
+        impl.fn = found_results(face.op)
     face.on = face.op.on
     return face
 
@@ -196,12 +208,13 @@ def declare_internal(fn: Callable, **options: Any) -> Any:
 internal: Any = takes_options(declare_internal)
 
 
-def declare_effect(fn: Callable, *, name: str | None = None, **fields: Any) -> Any:
+def declare_effect(fn: Callable, *, name: str | None = None, runs_empty: bool = False, **fields: Any) -> Any:
     """Declare an operator without a public name that changes its first argument, behind autograd's back: a part of others. `fn` is
-    its signature and description; kernels are declared with `@operator.on(...)`. Returns its first argument."""
+    its signature and description; kernels are declared with `@operator.on(...)`, and not called for an argument without
+    elements unless it `runs_empty`. Returns its first argument."""
     op = Op(name or fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", source=fn, differentiable=False, **fields)
     op.writes = (next(iter(op.arguments)),)
-    op.function = face = watched_change(op)
+    op.function = face = watched_change(op, runs_empty)
     face.on = op.on
     face.__doc__ = fn.__doc__
     return register(op).function

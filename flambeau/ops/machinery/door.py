@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core.backend import backend_of
 from ...core.device import cpu, device
@@ -19,6 +19,7 @@ from .record import Op
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """
 def compute({signature}):
+    {shortcut}
     described = layout({arguments})
     if type(described) is not tuple:
         return several(described, {arguments})
@@ -35,6 +36,12 @@ def compute({signature}):
     return out
 """
 
+_SHORTCUT = """
+    found = known({arguments})
+    if found is not None:
+        return found
+"""
+
 _SEVERAL = """
 def several(described, {signature}):
     where = described[0][2]
@@ -48,6 +55,20 @@ def several(described, {signature}):
     return {finished}
 """
 
+_PLANNED = """
+def compute({signature}):
+    shape, d, where, strides, plan = layout({arguments})
+    out = empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where)
+        if kernel is None:
+            return out
+    if 0 not in shape:
+        kernel(out, plan, {arguments})
+    return out
+"""
+
 _CHANGED = """
 def compute({signature}):
     {test}
@@ -57,10 +78,20 @@ def compute({signature}):
         kernel = kernel_for(op, where)
         if kernel is None:
             return {first}
-    if 0 not in {first}.shape:
+    if {runs}:
         {checks}
         kernel({arguments})
     return {first}
+"""
+
+_FOUND = """
+def compute({signature}):
+    where = {first}.device
+    kernel = kernel_on(where.type)
+    if kernel is None:
+        kernel = kernel_for(op, where) or refuse_meta(op)
+    {checks}
+    return kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
@@ -68,56 +99,84 @@ _MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
 _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
 
 
-def new_results(op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only."""
+def new_results(
+    op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
+) -> Callable:
+    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
+    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
     public = f"results[:-{hidden}]" if hidden else "results"
     finished = f"results[0] if len(results) == {hidden + 1} else tuple({public})"
     if returns is not None:
         finished = f"returns({public})"
-    if hidden:
-        kept = ", ".join(f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves))
-        finished = f"Saved({finished}, {kept})"
+    kept = [f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
+    kept += [f"{name}=results[{position}]" for name, position in op.impl.keeps.items()]
+    if kept:
+        finished = f"Saved({finished}, {', '.join(kept)})"
     texts = {
         "finished": finished,
         "runs": "True" if runs_empty else "0 not in out.shape",
-        "any_runs": "True" if runs_empty else "any([0 not in out.shape for out in results])",
+        "any_runs": "True"
+        if runs_empty
+        else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
+        "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
     }
-    return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns)
+    return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
 
 
-def changed_argument(op: Op) -> Callable:
+def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {"test": ""})
+    return _written(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)})
 
 
-def watched_change(op: Op) -> Any:
+def watched_change(op: Op, runs_empty: bool = False) -> Any:
     """The same as an operator's face: it tests the modes itself, and its `_unwatched` does not."""
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
-    face: Any = _written(op, _CHANGED, {"test": test}, active=active, watching=watching, intercept=intercept)
-    face.op, face._unwatched = op, changed_argument(op)
+    texts = {"test": test, "runs": _runs(op, runs_empty)}
+    face: Any = _written(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept)
+    face.op, face._unwatched = op, changed_argument(op, runs_empty)
     face.__name__ = face.__qualname__ = op.name
     return face
+
+
+def _runs(op: Op, runs_empty: bool) -> str:
+    return "True" if runs_empty else f"0 not in {next(iter(op.arguments))}.shape"
+
+
+def found_results(op: Op) -> Callable:
+    """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
+    return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
+
+
+def planned_result(op: Op, layout: Callable) -> Callable:
+    """The function that computes a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans
+    are made for devices, so that there is nothing left to check."""
+    return _written(op, _PLANNED, {}, layout=layout)
 
 
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
     checks = [check for p in parameters for check in _check_text(p)]
+    margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
         names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
-        look_into=_look_into,
+        look_into=_look_into, empty_strided=empty_strided,
     )  # fmt: skip
     source = template.format(
         signature=_signature(parameters),
-        arguments=", ".join(_passed(p) for p in parameters),
+        arguments=_arguments(op),
         first=parameters[0].name if parameters else "",
-        checks="\n        ".join(checks) or "pass",
+        checks=f"\n{margin}".join(checks) or "pass",
         **texts,
     )
     exec(source, space)  # noqa: S102 - made of parameter names only
     return space["compute"]
+
+
+def _arguments(op: Op) -> str:
+    return ", ".join(_passed(p) for p in op.arguments.values())
 
 
 def _signature(parameters: list[inspect.Parameter]) -> str:
@@ -172,6 +231,12 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     raise NotImplementedError(
         f"Could not run '{op.name}' on the device '{where}': it has no kernel there (it has kernels for: {known}). Move the"
         f" arguments with .to(), or declare one with the operator's `.on({kind!r})`."
+    )
+
+
+def _refuse_meta(op: Op) -> NoReturn:
+    raise NotImplementedError(
+        f"{op.name}: what the result looks like depends on the values of the arguments, and tensors on the meta device have none"
     )
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.device import cpu
+import numpy as np
+
+from ...core.device import cpu, device
+from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ...core.tensor import Tensor, empty, empty_strided
+from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
+from .inplace import transfer
 
 
 def is_last(x: Tensor) -> bool:
@@ -22,11 +26,39 @@ def new_like(x: Tensor, shape: tuple[int, ...], d: Any = None) -> Tensor:
     return empty(shape, d or x.dtype, x.device)
 
 
-def layout_like(x: Tensor) -> tuple:
+def layout_like(x: Tensor, shape: tuple[int, ...] | None = None, d: Any = None) -> tuple:
     """What a result in the memory format of x, gaps left out, looks like (see `Op.layout`)."""
+    shape, d = x.shape if shape is None else shape, d or x.dtype
     if suggests_channels_last(x.shape, x._strides) and (not x._contig or is_channels_last(x.shape, x._strides)):
-        return x.shape, x.dtype, x.device, channels_last_strides(x.shape)
-    return x.shape, x.dtype, x.device
+        return shape, d, x.device, channels_last_strides(shape)
+    return shape, d, x.device
+
+
+def layout_in_format_of(x: Tensor, shape: tuple[int, ...], d: Any = None) -> tuple:
+    """What a result of this shape in the memory format of x looks like (see `Op.layout`)."""
+    if is_last(x):
+        return shape, d or x.dtype, x.device, channels_last_strides(shape)
+    return shape, d or x.dtype, x.device
+
+
+class Table:
+    """Numbers that kernels read, kept on every device where they were asked for."""
+
+    __slots__ = ("array", "dtype", "places")
+
+    def __init__(self, array: np.ndarray, d: dtype):
+        self.array, self.dtype = array, d
+        self.places: dict[device, Tensor] = {}
+
+    def on(self, where: device) -> Tensor:
+        found = self.places.get(where)
+        if found is None:
+            made = copy_of_array(self.array, self.dtype)
+            found = made if made.device is where else empty(made.shape, self.dtype, where)
+            if found is not made:
+                transfer(found, made)
+            self.places[where] = found
+        return found
 
 
 def without_gaps(x: Tensor) -> Tensor:

@@ -67,6 +67,7 @@ class Primitive:
         self.multi_view = multi_view
         self.label = label or camel(self.name) + "Backward0"
         self.saves: tuple[str, ...] = ()
+        self.keeps: dict[str, int] = {}
         self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
         self.node_class: Any = None
         self.known_needs: dict[tuple, Needs] = {}

@@ -11,6 +11,8 @@ from typing import Any
 from ...core.sparse import SparseCsr, SparseRefusal, SparseTensor
 from .inplace import check_out, write_out
 from .primitive import Primitive
+from .record import Op, register
+from .watched import PrivateCall
 
 _KERNELS: dict[str, Callable] = {}
 
@@ -20,7 +22,7 @@ def sparse_form(*names: str, grads: dict | None = None, label: str | None = None
     derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
 
     def declare(fn: Callable) -> Callable:
-        form: Callable = fn if grads is None else Primitive(fn, grads, label)
+        form: Callable = fn if grads is None else sparse_primitive(fn, grads, label, name=f"sparse_{names[0]}")
         for name in names:
             if name in _KERNELS:
                 raise ValueError(f"the sparse form of '{name}' is declared twice")
@@ -28,6 +30,16 @@ def sparse_form(*names: str, grads: dict | None = None, label: str | None = None
         return form
 
     return declare
+
+
+def sparse_primitive(fn: Callable, grads: dict, label: str | None, name: str | None = None) -> Callable:
+    """Declare a part of sparse operators with derivative rules of its own, seen by modes. Sparse tensors live on the CPU and are made
+    by the function itself: how many entries they have depends on values."""
+    impl = Primitive(fn, grads, label)
+    doc = fn.__doc__ or ""
+    op = Op(name or fn.__name__, "primitive", impl, (), impl=impl, doc=doc, source=fn, reads_values=True)
+    op.function = PrivateCall(op, impl)
+    return register(op).function
 
 
 def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:

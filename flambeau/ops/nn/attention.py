@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...backends.cuda import attention_kernels
 from ...core import dtype as dt
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.layout import broadcast_two, expand_strides
+from ...core.settings import attention_kernels
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import attention as kernels
 from ...kernels.library import flash_attention as flash

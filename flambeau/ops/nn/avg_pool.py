@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.tensor import Tensor, copy_of_array
+from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite
-from ..machinery.memory import is_computed
-from .band import Band, Outline
+from .band import Band, Outline, outlined
 from .max_pool import max_pool1d, max_pool2d, max_pool3d
-from .resample import Bands, resample, resampling_op
+from .resample import Outlines, resampling_op, sums
 from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
 
 _FUNCTIONAL = ("nn.functional",)
@@ -28,7 +26,7 @@ _adaptive_averages = {dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0") fo
 # -- sliding windows ------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(256)
+@outlined(256)
 def _average_band(
     size: int, count: int, kernel: int, stride: int, padding: int, include_padding: bool, divisor: int | None
 ) -> Band:
@@ -51,7 +49,7 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
     sizes = pool_sizes(name, input.shape, window)
     if input.dtype is not dt.int64:
         need_dtype(name, input)
-    bands: list[Band] = []
+    bands: list[Outline] = []
     for n, count, kernel, stride, padding in zip(
         input.shape[-dims:], sizes, window.kernel, window.stride, window.padding
     ):
@@ -63,15 +61,14 @@ def _average(name: str, input: Tensor, window: Window, include_padding: bool, di
     return _averages[dims](input, tuple(bands))
 
 
-def _integer_average(input: Tensor, bands: Bands) -> Tensor:
+def _integer_average(input: Tensor, bands: Outlines) -> Tensor:
     """Sums, then a division that drops the remainder."""
-    total = resample(input, bands, divide=False)
+    total: Any = sums(input, bands)
     divisors = np.ones((1,) * len(bands))
-    for i, band in enumerate(bands):
-        assert band.divisors is not None
-        divisors = divisors * band.divisors.reshape(-1, *(1,) * (len(bands) - 1 - i))
-    divisor = copy_of_array(divisors.astype(np.int64), dt.int64)
-    return total.div(divisor, rounding_mode="trunc")
+    for i, outline in enumerate(bands):
+        counts: Any = outline.band.divisors
+        divisors = divisors * counts.reshape(-1, *(1,) * (len(bands) - 1 - i))
+    return total.div(input.new_tensor(divisors.astype(np.int64)), rounding_mode="trunc")
 
 
 def check_signal(name: str, input: Tensor) -> None:
@@ -127,7 +124,7 @@ avg_pool2d, avg_pool3d = map(_pooling, (2, 3))
 # -- adaptive -------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(256)
+@outlined(256)
 def _adaptive_band(size: int, count: int) -> Band:
     first, inside = adaptive(size, count)
     return Band(size, first, inside, divisors=inside.astype(np.float64))
@@ -166,8 +163,7 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
                 f" {list(input.shape)} with dimension {len(input.shape) - i} being empty"
             )
     need_dtype(name, input)
-    make: Any = _adaptive_band if is_computed(input) else Outline
-    return _adaptive_averages[dims](input, tuple(map(make, input.shape[-dims:], sizes)))
+    return _adaptive_averages[dims](input, tuple(map(_adaptive_band, input.shape[-dims:], sizes)))
 
 
 @composite(method=False, namespaces=_BOTH)

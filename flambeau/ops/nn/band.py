@@ -5,26 +5,50 @@ transposes of both are bands; applying one along several dimensions is `resample
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.device import device
 from ...core.dtype import dtype
-from ...core.tensor import Tensor, copy_of_array
+from ...core.tensor import Tensor
+from ..machinery.memory import Table
 
 _MOST_STEPS = 8  # larger windows and strides are not worth a kernel of their own
 
 
 class Outline:
-    """The sizes of a band: all that tensors without values need, however large they say they are."""
+    """The sizes of a band, and how to make it: tensors without values need no more, however large they say they are."""
 
-    def __init__(self, size: int, out: int):
-        self.size, self.out = size, out
+    def __init__(self, size: int, out: int, make: Callable[[], Band]):
+        self.size, self.out, self._make = size, out, make
 
-    @property
+    @cached_property
+    def band(self) -> Band:
+        return self._make()
+
+    @cached_property
     def transposed(self) -> Outline:
-        return Outline(self.out, self.size)
+        result = Outline(self.out, self.size, lambda: self.band.transposed)
+        result.__dict__["transposed"] = self  # the other way round is known
+        return result
+
+
+def outlined(most: int) -> Callable[[Callable[..., Band]], Callable[..., Outline]]:
+    """Declare a function that makes bands from size, number of outputs and more. What stands in its place keeps the outlines
+    of as many as `most`; their bands are made when a kernel asks."""
+
+    def declare(make: Callable[..., Band]) -> Callable[..., Outline]:
+        @lru_cache(most)
+        def outline(size: int, out: int, *rest: Any) -> Outline:
+            return Outline(size, out, lambda: make(size, out, *rest))
+
+        return outline
+
+    return declare
 
 
 class Band:
@@ -42,7 +66,7 @@ class Band:
         self.size, self.first, self.count = size, first.astype(np.int64), count.astype(np.int64)
         self.weights, self.divisors = weights, divisors
         self.out = len(first)
-        self._tables: dict[dtype, tuple[Tensor, Tensor, Tensor]] = {}
+        self._tables: dict[tuple[dtype, device], tuple[Tensor, Tensor, Tensor]] = {}
 
     @property
     def flat(self) -> bool:
@@ -72,15 +96,15 @@ class Band:
             return 0
         return times if (self.first == np.arange(self.out) // times).all() else 0
 
-    def tables(self, d: dtype) -> tuple[Tensor, Tensor, Tensor]:
+    def tables(self, d: dtype, where: device) -> tuple[Tensor, Tensor, Tensor]:
         """first, count, and weights [tap, output] or divisors, as kernels that compute in `d` read them."""
-        found = self._tables.get(d)
+        found = self._tables.get((d, where))
         if found is None:
-            factors = self.divisors if self.weights is None else self.weights.T
-            found = self._tables[d] = (
-                copy_of_array(self.first, dt.int64),
-                copy_of_array(self.count, dt.int64),
-                copy_of_array(np.ascontiguousarray(factors, d.numpy), d),
+            factors: Any = self.divisors if self.weights is None else self.weights.T
+            found = self._tables[d, where] = (
+                Table(self.first, dt.int64).on(where),
+                Table(self.count, dt.int64).on(where),
+                Table(np.ascontiguousarray(factors, d.numpy), d).on(where),
             )
         return found
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.dtype import opmath
-from ...core.size import make_size
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import fold as kernels
 from ..machinery.arguments import as_ints, is_int, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
-from ..machinery.memory import bare, is_computed
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import bare
 from ..shape.complex_views import view_as_complex, view_as_real
 from ..shape.joining import stack
 from .windows import Window
@@ -63,34 +63,46 @@ def _geometry(sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
     return (*sizes, *_blocks(sizes, window), *window.kernel, *window.stride, *window.padding, *window.dilation)
 
 
+def _columns_layout(input: Tensor, window: Window) -> tuple:
+    *lead, channels, h, w = input.shape
+    rows, columns = _blocks((h, w), window)
+    return (*lead, channels * window.kernel[0] * window.kernel[1], rows * columns), input.dtype, input.device
+
+
 @internal(
+    layout=_columns_layout,
     grads={"input": lambda g, input_shape, window: columns_to_images(g, input_shape[-2:], window)},
     label="Im2ColBackward0",
 )
 def images_to_columns(input: Tensor, window: Window) -> Tensor:
     """Every block of images (..., C, H, W) as a column (..., C * kh * kw, blocks)."""
-    *lead, channels, h, w = input.shape
-    rows, columns = _blocks((h, w), window)
-    area = window.kernel[0] * window.kernel[1]
-    out = empty(make_size((*lead, channels * area, rows * columns)), input.dtype, input.device)
-    if is_computed(input) and out.numel():
-        planes = out.numel() // (area * rows * columns)
-        kernels.unfold_planes(out, bare(input), planes, *_geometry((h, w), window))
-    return out
 
 
-@internal(grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0")
-def columns_to_images(input: Tensor, sizes: Any, window: Window) -> Tensor:
-    """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
-    h, w = sizes
+@images_to_columns.on("any")
+def _(out: Tensor, input: Tensor, window: Window) -> None:
+    kernels.unfold_planes(out, bare(input), numel_of(input.shape[:-2]), *_geometry(tuple(input.shape[-2:]), window))
+
+
+def _images_layout(input: Tensor, sizes: tuple[int, ...], window: Window) -> tuple:
     *lead, rows, _ = input.shape
     channels = rows // (window.kernel[0] * window.kernel[1])
-    shape = make_size((*lead, channels, h, w))
-    kept = dt.uint8 if input.dtype is dt.bool_ else opmath(input.dtype)
-    out = empty(shape, kept, input.device)
-    if is_computed(input) and out.numel():
-        kernels.fold_planes(out, bare(input), out.numel() // (h * w), *_geometry((h, w), window))
-    return out.to(input.dtype)
+    return (*lead, channels, *sizes), input.dtype, input.device
+
+
+@internal(
+    layout=_images_layout, grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0"
+)
+def columns_to_images(input: Tensor, sizes: tuple[int, ...], window: Window) -> Tensor:
+    """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
+
+
+@columns_to_images.on("any")
+def _(out: Tensor, input: Tensor, sizes: tuple[int, ...], window: Window) -> None:
+    kept = dt.uint8 if out.dtype is dt.bool_ else opmath(out.dtype)
+    target = out if kept is out.dtype else empty(out.shape, kept, out.device)
+    kernels.fold_planes(target, bare(input), numel_of(out.shape[:-2]), *_geometry(tuple(sizes), window))
+    if target is not out:
+        raw_copy(out, target)
 
 
 def _by_parts(operator: Any, input: Any, *rest: Any) -> Tensor:

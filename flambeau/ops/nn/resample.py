@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.dtype import opmath
-from ...core.layout import channels_last_strides
-from ...core.tensor import Tensor, contiguous_strides, empty, empty_strided, numel_of
+from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import resample as kernels
-from ..creation.convert import copy_raw
 from ..machinery.declare import internal
-from ..machinery.memory import bare, is_computed, is_last, without_gaps
-from .band import Band
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import bare, is_last, layout_like, without_gaps
+from .band import Band, Outline
 
 Bands = tuple[Band, ...]
 _TASKS = 32  # parallel pieces a map is cut into at least, if it is large
@@ -25,24 +24,33 @@ _MOST_TAPS = 9  # inputs of an output, beyond which two passes are cheaper than 
 _ONE = Band(1, np.zeros(1), np.ones(1), divisors=np.ones(1))  # a dimension of size 1 that stays
 
 
-def resample(input: Tensor, bands: Bands, divide: bool = True) -> Tensor:
-    """Apply one band along each of the last dimensions. No autograd."""
-    dims = len(bands)
-    input = without_gaps(input)
-    shape = (*input.shape[: len(input.shape) - dims], *(b.out for b in bands))
-    last = is_last(input)
-    strides = channels_last_strides(shape) if last else contiguous_strides(shape)
-    out = empty_strided(shape, strides, input.dtype, input.device)
-    if not is_computed(input) or not out.numel():
-        return out
-    source = input._bare_alias()
+Outlines = tuple[Outline, ...]
+
+
+def _layout(input: Tensor, bands: Outlines) -> tuple:
+    return layout_like(input, (*input.shape[: len(input.shape) - len(bands)], *(b.out for b in bands)))
+
+
+def _resample(out: Tensor, input: Tensor, outlines: Outlines, divide: bool = True) -> None:
+    """The kernel: apply one band along each of the last dimensions."""
+    bands = tuple([b.band for b in outlines])
+    source = without_gaps(input)._bare_alias()
     if all(b.is_identity for b in bands):
-        copy_raw(out, source)
-    elif last:
+        raw_copy(out, source)
+    elif is_last(source):
         _apply_last(out, source, bands, divide)
     else:
         _apply(out, bare(source), bands, divide)
-    return out
+
+
+@internal(layout=_layout)
+def sums(input: Tensor, bands: Outlines) -> Tensor:
+    """The sums that averages divide."""
+
+
+@sums.on("any")
+def _(out: Tensor, input: Tensor, bands: Outlines) -> None:
+    _resample(out, input, bands, False)
 
 
 def _apply(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
@@ -52,7 +60,7 @@ def _apply(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
         if not bands[0].is_identity:
             done = all(b.is_identity for b in bands[1:])
             shape = (outer, bands[0].out, sizes[1], sizes[2])
-            step = out if done else empty(shape, opmath(x.dtype))
+            step = out if done else empty(shape, opmath(x.dtype), x.device)
             _lines(step, x, bands[0], outer, sizes[1] * sizes[2], divide)
             if done:
                 return
@@ -70,8 +78,8 @@ def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, d
         kernels.pick_planes(
             out,
             x,
-            rows.tables(d)[0],
-            columns.tables(d)[0],
+            rows.tables(d, x.device)[0],
+            columns.tables(d, x.device)[0],
             planes,
             h,
             w,
@@ -94,9 +102,9 @@ def _planes(out: Tensor, x: Tensor, bands: Bands, planes: int, h: int, w: int, d
         lead = max(0, -int(columns.first.min()))
         tail = max(0, int(columns.first.max()) + taps - w)
     parts = min(rows.out, -(-_TASKS // planes))
-    scratch = empty((planes * parts, lead + w + tail), kept)
+    scratch = empty((planes * parts, lead + w + tail), kept, x.device)
     kernels.resample_planes(
-        out, x, scratch, *rows.tables(kept), *columns.tables(kept), planes, parts, h, w, rows.out, columns.out, lead, tail,
+        out, x, scratch, *rows.tables(kept, x.device), *columns.tables(kept, x.device), planes, parts, h, w, rows.out, columns.out, lead, tail,
         form=form, step=step, taps=taps, ragged=ragged, flat=rows.flat, divide=divide,
     )  # fmt: skip
 
@@ -110,11 +118,20 @@ def _apply_last(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
         d = opmath(x.dtype)
         rows, columns = bands
         kernels.pick_planes(
-            out, x, rows.tables(d)[0], columns.tables(d)[0], n, *sizes, rows.out, columns.out, channels, repeat=0
+            out,
+            x,
+            rows.tables(d, x.device)[0],
+            columns.tables(d, x.device)[0],
+            n,
+            *sizes,
+            rows.out,
+            columns.out,
+            channels,
+            repeat=0,
         )
         return
     if len(bands) == 2 and bands[0].taps * bands[1].taps <= _MOST_TAPS and bands[0].flat == bands[1].flat:
-        tables = (*bands[0].tables(opmath(x.dtype)), *bands[1].tables(opmath(x.dtype)))
+        tables = (*bands[0].tables(opmath(x.dtype), x.device), *bands[1].tables(opmath(x.dtype), x.device))
         kernels.resample_channels(
             out, x, *tables, n, *sizes, channels, bands[0].out, bands[1].out, flat=bands[0].flat, divide=divide
         )
@@ -124,31 +141,34 @@ def _apply_last(out: Tensor, x: Tensor, bands: Bands, divide: bool) -> None:
     for i in todo:
         outer, inner = n * numel_of(tuple(sizes[:i])), numel_of(tuple(sizes[i + 1 :])) * channels
         sizes[i] = bands[i].out
-        target = out if i == todo[-1] else empty((n, *sizes, channels), opmath(x.dtype))
+        target = out if i == todo[-1] else empty((n, *sizes, channels), opmath(x.dtype), x.device)
         _lines(target, x, bands[i], outer, inner, divide)
         x = target
 
 
 def _lines(out: Tensor, x: Tensor, band: Band, outer: int, inner: int, divide: bool) -> None:
-    tables = band.tables(opmath(x.dtype))
+    tables = band.tables(opmath(x.dtype), x.device)
     kernels.resample_lines(out, x, *tables, outer, band.size, band.out, inner, flat=band.flat, divide=divide)
 
 
-def resampling_op(label: str) -> Callable[[Tensor, Bands], Tensor]:
+def resampling_op(label: str) -> Callable[[Tensor, Outlines], Tensor]:
     """A differentiable operator that applies bands, and whose grad_fn prints as `label`."""
     name = label.removesuffix("Backward0")
 
-    def backward_rule(g: Tensor, bands: Bands) -> Tensor:
+    def backward_rule(g: Tensor, bands: Outlines) -> Tensor:
         return backward(g, tuple(b.transposed for b in bands))
 
-    def run(input: Tensor, bands: Bands) -> Tensor:
-        return resample(input, bands)
+    def run(input: Tensor, bands: Outlines) -> Tensor:
+        """Bands applied along the last dimensions."""
 
-    forward: Any = internal(run, grads={"input": backward_rule}, label=label, name=f"resample_{name}")
+    forward: Any = internal(run, layout=_layout, grads={"input": backward_rule}, label=label, name=f"resample_{name}")
     backward: Any = internal(
         run,
+        layout=_layout,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
         label=f"{name}BackwardBackward0",
         name=f"resample_{name}_backward",
     )
+    for op in (forward, backward):
+        op.on("any")(_resample)
     return forward

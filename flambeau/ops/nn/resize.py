@@ -14,9 +14,8 @@ from ...core.typenames import type_name
 from ..machinery.arguments import is_int, need_tensor
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import unsupported
-from ..machinery.memory import is_computed
 from .avg_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .band import Band, Outline
+from .band import Outline
 from .resample import resampling_op
 from .resize_bands import cubic_band, linear_band, nearest_band, smooth_band
 from .resize_bytes import resize_bytes
@@ -126,7 +125,7 @@ def _need_dtype(input: Tensor, mode: str) -> None:
 # -- computing ------------------------------------------------------------------------------------------------------------
 
 
-def _band(mode: str, size: int, out: int, align: bool, factor: float | None, antialias: bool, real: Any) -> Band:
+def _band(mode: str, size: int, out: int, align: bool, factor: float | None, antialias: bool, real: Any) -> Outline:
     if antialias:
         return smooth_band(size, out, align, factor, mode, real)
     if mode in _NEAREST:
@@ -139,8 +138,6 @@ def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: b
     _check(input, wanted)
     _need_dtype(input, mode)
     op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]
-    if not is_computed(input):
-        return op(input, tuple(map(Outline, input.shape[2:], wanted)))
     real = np.float64 if input.dtype in (dt.float64, dt.uint8) else np.float32
     bands = tuple(_band(mode, n, out, align, f, antialias, real) for n, out, f in zip(input.shape[2:], wanted, factors))
     if input.dtype is dt.uint8 and mode not in _NEAREST:

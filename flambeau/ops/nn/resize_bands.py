@@ -5,12 +5,11 @@ float32 unless the data are float64, since a last bit decides which input is the
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from .band import Band
+from .band import Band, outlined
 
 
 def spacing(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Any:
@@ -20,7 +19,7 @@ def spacing(size: int, out: int, align_corners: bool, factor: float | None, real
     return real(1.0 / factor) if factor is not None and factor > 0 else real(size) / real(out)
 
 
-@lru_cache(512)
+@outlined(512)
 def nearest_band(size: int, out: int, factor: float | None, exact: bool) -> Band:
     place = np.arange(out, dtype=np.float32)
     scale = spacing(size, out, False, factor, np.float32)
@@ -46,7 +45,7 @@ def _sources(size: int, out: int, align_corners: bool, factor: float | None, rea
     return (np.float64(scale) * (place + real(0.5)) - 0.5).astype(real)
 
 
-@lru_cache(512)
+@outlined(512)
 def linear_band(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Band:
     if size == out:
         first, share = np.arange(out), np.zeros(out, real)
@@ -65,7 +64,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
-@lru_cache(512)
+@outlined(512)
 def cubic_band(size: int, out: int, align_corners: bool, factor: float | None, real: Any) -> Band:
     if size == out:
         source = np.arange(out).astype(real)
@@ -95,7 +94,7 @@ _FILTERS: dict[str, tuple[Any, float]] = {  # and how far each reaches
 }
 
 
-@lru_cache(1024)  # random crops of pictures meet every size up to theirs
+@outlined(1024)  # random crops of pictures meet every size up to theirs
 def smooth_band(size: int, out: int, align_corners: bool, factor: float | None, kind: str, real: Any) -> Band:
     """Every output is the weighted average of all inputs that its share of the line covers."""
     shape, reach = _FILTERS[kind]

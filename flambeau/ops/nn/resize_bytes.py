@@ -8,11 +8,13 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library.pixels import resize_bytes_across, resize_bytes_along
-from ..machinery.memory import is_last, without_gaps
+from ..machinery.declare import internal
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import Table, bare, is_last, layout_like, without_gaps
 from .band import Band
-from .resample import Bands
+from .resample import Outlines
 
 _TASKS = 16  # pieces that can run at the same time
 _MOST_TAPS = 8  # inputs summed in one go; kernels are compiled for each number up to it
@@ -37,19 +39,19 @@ class _Tables:
         padded[:, : whole.shape[1]] = whole[:, :width]
         for late in np.flatnonzero(begin != band.first):
             padded[late] = np.roll(padded[late], band.first[late] - begin[late])
-        self.begin = copy_of_array(begin, dt.int64)
+        self.begin = Table(begin, dt.int64)
         self._weights = padded
-        self.width = copy_of_array(np.full(band.out, width), dt.int64)
+        self.width = Table(np.full(band.out, width), dt.int64)
 
     @cached_property
-    def along(self) -> Tensor:
+    def along(self) -> Table:
         """The weights [output, tap]."""
-        return copy_of_array(self._weights, dt.int32)
+        return Table(self._weights, dt.int32)
 
     @cached_property
-    def across(self) -> Tensor:
+    def across(self) -> Table:
         """The weights [tap, output]."""
-        return copy_of_array(np.ascontiguousarray(self._weights.T), dt.int32)
+        return Table(np.ascontiguousarray(self._weights.T), dt.int32)
 
 
 @lru_cache(1024)  # random crops of pictures meet every size up to theirs
@@ -66,47 +68,44 @@ def _weight_bits(largest: float) -> int:
     return bits
 
 
-def resize_bytes(input: Tensor, bands: Bands) -> Tensor:
+def _layout(input: Tensor, bands: Outlines) -> tuple:
+    return layout_like(input, (*input.shape[:2], *(b.out for b in bands)))
+
+
+@internal(layout=_layout)
+def resize_bytes(input: Tensor, bands: Outlines) -> Tensor:
     """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that lie last stay there."""
-    input = without_gaps(input)
-    last = is_last(input)
-    pixels = source = (input.movedim(1, -1) if last else input).contiguous()
-    for i in reversed(range(len(bands))):
-        if not bands[i].is_identity:
-            pixels = _along_dimension(pixels, (1 if last else 2) + i, bands[i])
-    if pixels is source:
-        pixels = source.clone()
-    return pixels.movedim(-1, 1) if last else pixels
 
 
-def _along_dimension(pixels: Tensor, dim: int, band: Band) -> Tensor:
-    shape = list(pixels.shape)
-    outer, n, inner = numel_of(tuple(shape[:dim])), shape[dim], numel_of(tuple(shape[dim + 1 :]))
-    shape[dim] = band.out
-    out = empty(make_size(shape), dt.uint8)
-    if 0 in shape:
-        return out
+@resize_bytes.on("any")
+def _(out: Tensor, input: Tensor, bands: Outlines) -> None:
+    source = without_gaps(input)
+    last = is_last(source)
+    pixels, target = (bare(t.movedim(1, -1) if last else t) for t in (source, out))
+    todo = [i for i in reversed(range(len(bands))) if not bands[i].band.is_identity]
+    if not todo:
+        raw_copy(out, source)
+    for i in todo:
+        dim, shape = (1 if last else 2) + i, list(pixels.shape)
+        shape[dim] = bands[i].out
+        step = target if i == todo[-1] else empty(make_size(shape), dt.uint8, out.device)
+        _along_dimension(step, pixels, dim, bands[i].band)
+        pixels = step
+
+
+def _along_dimension(out: Tensor, pixels: Tensor, dim: int, band: Band) -> None:
+    shape, where = pixels.shape, out.device
+    outer, n, inner = numel_of(shape[:dim]), shape[dim], numel_of(shape[dim + 1 :])
     tables = _tables(band)
     if inner == 1:
         resize_bytes_along(
-            out, pixels, tables.begin, tables.along, outer, n, band.out, tables.blocks, tables.bits,
+            out, pixels, tables.begin.on(where), tables.along.on(where), outer, n, band.out, tables.blocks, tables.bits,
             taps=tables.taps, several=tables.blocks > 1,
         )  # fmt: skip
     else:
         parts = min(band.out, -(-_TASKS // outer))
-        scratch = empty((outer * parts, inner), dt.int32)
+        scratch = empty((outer * parts, inner), dt.int32, where)
         resize_bytes_across(
-            out,
-            pixels,
-            scratch,
-            tables.begin,
-            tables.width,
-            tables.across,
-            outer,
-            parts,
-            n,
-            band.out,
-            inner,
-            tables.bits,
-        )
-    return out
+            out, pixels, scratch, tables.begin.on(where), tables.width.on(where), tables.across.on(where), outer, parts, n,
+            band.out, inner, tables.bits,
+        )  # fmt: skip

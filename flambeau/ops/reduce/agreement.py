@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.layout import broadcast_two
-from ...core.tensor import Tensor, copy_of_array, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...expr import functions as f
 from ..creation.convert import to
 from ..machinery.arguments import need_tensor, need_tensors
@@ -18,7 +17,6 @@ from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from ..machinery.reduction_faces import plain_dim
-from ..methods.python_protocol import read_number
 from .sums import sum_
 
 _all_equal = Reduction("equal", lambda x, y: x == y, "all", rule=to_bool)
@@ -46,8 +44,8 @@ def _tensor_pair(name: str, input: Any, other: Any) -> None:
             "Expected all tensors to be on the same device, but found at least two devices,"
             f" {input.device} and {other.device}!"
         )
-    if input.device is not cpu:
-        raise NotImplementedError(f"{name}(): the values of tensors on device {input.device} cannot be looked at")
+    if input.device.type == "meta":
+        raise NotImplementedError(f"{name}(): tensors on the meta device have no values that could be looked at")
 
 
 @composite
@@ -62,7 +60,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     if x.dtype is not y.dtype:
         common = lookup("promote_types").function(input.dtype, other.dtype)
         x, y = to(x._bare_alias(), common), to(y._bare_alias(), common)
-    return bool(read_number(_all_equal.over((x, y))))
+    return bool(_all_equal.over((x, y)).item())
 
 
 @composite
@@ -120,7 +118,19 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     dims = reduced_dims(plain_dim(dim), len(input.shape), "hash_tensor")
     shape = reduced_shape(input.shape, dims, keepdim)
     wide = to(input._bare_alias(), dt.float64 if input.dtype.is_floating_point else dt.int64)
-    if input.device is not cpu:
-        return lookup("empty").function(shape, dtype=dt.uint64, device=input.device)
-    bits = np.ascontiguousarray(wide._array()).view(np.uint64).reshape(input.shape)
-    return copy_of_array(np.bitwise_xor.reduce(bits, axis=dims).reshape(shape), dt.uint64)
+    return xor_of_bits(wide, dims, shape)
+
+
+def _xor_layout(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple:
+    return shape, dt.uint64, input.device
+
+
+@internal(layout=_xor_layout)
+def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    """The exclusive or of the bits of elements of 64 bits over some dimensions, in a result of `shape`."""
+
+
+@xor_of_bits.on("cpu")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    bits = np.ascontiguousarray(input._array()).view(np.uint64).reshape(input.shape)
+    out._array()[...] = np.bitwise_xor.reduce(bits, axis=dims).reshape(shape)

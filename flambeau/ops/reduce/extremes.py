@@ -41,9 +41,9 @@ def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, .
     return _divide_among.call((restored(g, rank, dims, keepdim), x, top, count))
 
 
-def select_backward(g: tuple, index: Tensor, shape: Any, dim: int, keepdim: bool) -> Tensor | None:
+def select_backward(g: tuple, index: Tensor, input_shape: Any, dim: int, keepdim: bool) -> Tensor | None:
     """The gradient of values picked along a dimension goes back to where they were."""
-    values = g[0]
+    values, shape = g[0], input_shape
     if not shape:
         return values
     d = wrap_dim(dim, len(shape))
@@ -140,7 +140,7 @@ def _along_dim(name: str, input: Tensor, dim: int, keepdim: bool, where: Reducti
     # A second pass over few elements costs less than looking them up.
     few = numel_of(input.shape) <= _FEW
     values = value.call(input._bare_alias(), d, keepdim) if few else pick(input, index, d, keepdim)
-    return Saved((values, index), index=index, shape=input.shape)
+    return Saved((values, index), index=index)
 
 
 _FEW = 16384

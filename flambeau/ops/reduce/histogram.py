@@ -10,15 +10,16 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.bfloat16 import bits_to_float32
 from ...core.return_types import named_result
+from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...core.typenames import type_name
 from ...kernels.library.counting import bounds, count_between, count_numbers
 from ...kernels.library.search import search_sorted
 from ..creation.convert import to
 from ..machinery.arguments import need_tensor
-from ..machinery.declare import composite
+from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import write_out
+from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense
 
 
@@ -30,24 +31,35 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise unsupported("bincount_cpu", input.dtype)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    if len(input.shape) != 1:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is not None and weights.shape != input.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    return counts_of(input, weights, minlength)
+
+
+@internal(reads_values=True)
+def counts_of(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
+    """How often each number from 0 on occurs in a vector, or the sum of the weights of its occurrences."""
+
+
+@counts_of.on("cpu")
+def _(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     found, n = np.zeros(2, np.int64), numel_of(input.shape)
-    if len(input.shape) == 1 and n:
+    if n:
         bounds(found, dense(input), n)
-    if len(input.shape) != 1 or found[0] < 0:
+    if found[0] < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         size = max(int(found[1]) + 1 if n else 0, minlength)
         counts = np.zeros((2, size), np.int64)
         count_numbers(counts, dense(input), n, size)
         return copy_of_array(counts[0], dt.int64)
-    array = input._array()
-    if weights.shape != input.shape:
-        raise RuntimeError("weights should be 1-d and have the same length as input")
     kind = dt.float32 if weights.dtype is dt.float32 else dt.float64
-    if not array.size:
+    if not n:
         return copy_of_array(np.zeros(minlength), kind)
     plain = to(weights._bare_alias(), dt.float64)
-    return copy_of_array(np.bincount(array, plain._array(), minlength), kind)
+    return copy_of_array(np.bincount(input._array(), plain._array(), minlength), kind)
 
 
 # -- edges -------------------------------------------------------------------------------------------------------------
@@ -103,9 +115,23 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         raise RuntimeError("torch.histc: max must be larger than min")
     if not input.dtype.is_floating_point:
         raise unsupported("histogram_cpu", input.dtype)
+    result = even_counts(input, bins, float(min), float(max))
+    return result if out is None else write_out("histc", out, result, exact=True)
+
+
+def _even_counts_layout(input: Tensor, bins: int, low: float, high: float) -> tuple:
+    return (bins,), input.dtype, input.device
+
+
+@internal(layout=_even_counts_layout)
+def even_counts(input: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """Counts of elements in evenly spaced bins between low and high (those of the input if they are equal)."""
+
+
+@even_counts.on("cpu")
+def _(out: Tensor, input: Tensor, bins: int, low: float, high: float) -> None:
     x = bare(input)
     flat = _values(x).reshape(-1)
-    low, high = float(min), float(max)
     if low == high and flat.size:
         low, high = float(flat.min()), float(flat.max())
     if low == high:
@@ -119,33 +145,34 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
         low, high = edges.tolist()
         places = (x - low) * bins / (edges[1] - edges[0])  # type: ignore[operator]
     count_between(counts, x, places, flat.size, bins, low, high)
-    result = to(copy_of_array(counts[:bins], dt.int64), input.dtype)
-    return result if out is None else write_out("histc", out, result, exact=True)
+    raw_copy(out, copy_of_array(counts[:bins], dt.int64))
 
 
 # -- histogram ---------------------------------------------------------------------------------------------------------
 
 
-def _bins_of_dim(columns: np.ndarray, bins: Any, given: Any, kind: dt.dtype, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edges of one dimension, and the bin of each element."""
+def _check_bins(bins: Any, kind: dt.dtype, dim: int) -> None:
+    if not isinstance(bins, Tensor):
+        if bins <= 0:
+            raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}")
+        return
+    if len(bins.shape) != 1:
+        raise RuntimeError(
+            f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in"
+            f" the bins tensor for dimension {dim}"
+        )
+    if bins.dtype is not kind:
+        raise RuntimeError(
+            "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype"
+            f" {kind.name} and bins for dimension {dim} with dtype {bins.dtype.name}"
+        )
+
+
+def _edges_of_dim(column: np.ndarray, bins: Any, given: Any, dim: int) -> np.ndarray:
     if isinstance(bins, Tensor):
-        if len(bins.shape) != 1:
-            raise RuntimeError(
-                f"torch.histogramdd: bins tensor should have one dimension, but got {len(bins.shape)} dimensions in"
-                f" the bins tensor for dimension {dim}"
-            )
-        if bins.dtype is not kind:
-            raise RuntimeError(
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype"
-                f" {kind.name} and bins for dimension {dim} with dtype {bins.dtype.name}"
-            )
-        edges = np.ascontiguousarray(_values(bins))
-        return edges, _places(columns, edges)
-    if bins <= 0:
-        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {dim}")
-    low, high = _outer_edges(columns, given, dim)
-    edges = np.linspace(low, high, bins + 1).astype(columns.dtype)
-    return edges, _places(columns, edges)
+        return np.ascontiguousarray(_values(bins))
+    low, high = _outer_edges(column, given, dim)
+    return np.linspace(low, high, bins + 1).astype(column.dtype)
 
 
 def _check_input(name: str, input: Tensor) -> None:
@@ -154,9 +181,9 @@ def _check_input(name: str, input: Tensor) -> None:
         raise unsupported("histogramdd", input.dtype)
 
 
-def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> np.ndarray | None:
+def _check_weight(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> None:
     if weight is None:
-        return None
+        return
     if list(weight.shape) != input_shape[:-1]:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor"
@@ -168,29 +195,37 @@ def _weights(input_shape: list[int], weight: Tensor | None, kind: dt.dtype) -> n
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same"
             f" dtype, but got input(dtype={kind.name}), and weight(dtype={weight.dtype.name})"
         )
-    return _values(weight).reshape(-1)
 
 
-def _count(
-    table: np.ndarray, bins: list, ranges: list, weights: np.ndarray | None, density: bool, kind: dt.dtype
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The histogram of rows of `table` and its edges."""
-    edges, places = [], []
+def _histogram_layout(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> list:
     for d, b in enumerate(bins):
-        edge, place = _bins_of_dim(table[:, d], b, ranges[d], kind, d)
-        edges.append(edge)
-        places.append(place)
-    shape = [len(e) - 1 for e in edges]
-    inside = np.all([p >= 0 for p in places], axis=0) if table.size else np.zeros(len(table), bool)
+        _check_bins(b, table.dtype, d)
+    shape = [max(b.shape[0] - 1, 0) if isinstance(b, Tensor) else b for b in bins]
+    edges = [(b.shape if isinstance(b, Tensor) else (b + 1,), table.dtype, table.device) for b in bins]
+    return [(make_size(shape), table.dtype, table.device), *edges]
+
+
+@internal(layout=_histogram_layout, returns=tuple, runs_empty=True)
+def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> tuple:
+    """The histogram of the rows of a table, and the edges of its bins in each dimension."""
+
+
+@histogram_of.on("cpu")
+def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> None:
+    columns = _values(table)
+    edges = [_edges_of_dim(columns[:, d], b, ranges[d], d) for d, b in enumerate(bins)]
+    places = [_places(columns[:, d], edge) for d, edge in enumerate(edges)]
+    shape = tuple(out[0].shape)
+    inside = np.all([p >= 0 for p in places], axis=0) if columns.size else np.zeros(len(columns), bool)
     flat = np.ravel_multi_index([p[inside] for p in places], shape) if inside.any() else np.zeros(0, np.int64)
-    chosen = None if weights is None else weights[inside]
+    chosen = None if weight is None else _values(weight).reshape(-1)[inside]
     counts = np.bincount(flat, chosen, int(np.prod(shape))).astype(np.float64).reshape(shape)
     if density:
         counts = counts / counts.sum()
         for d, edge in enumerate(edges):
             counts = counts / np.diff(edge.astype(np.float64)).reshape([-1 if i == d else 1 for i in range(len(shape))])
-    hist = to(copy_of_array(counts, dt.float64), kind)
-    return hist, tuple(copy_of_array(e, kind) for e in edges)
+    for t, array in zip(out, (counts, *edges)):
+        t._array()[...] = array
 
 
 _histogram_result = named_result("histogram", "hist", "bin_edges")
@@ -213,10 +248,10 @@ def histogram(
         raise TypeError(f"histogram(): argument 'bins' must be Tensor or int, not {type_name(bins)}")
     n = numel_of(input.shape)
     flat_weight = None if weight is None else (weight.reshape(-1) if weight.shape == input.shape else weight)
-    weights = _weights([n, 1], flat_weight, input.dtype)
+    _check_weight([n, 1], flat_weight, input.dtype)
     given = None if range is None else (float(range[0]), float(range[1]))
-    hist, edges = _count(_values(input).reshape(n, 1), [bins], [given], weights, density, input.dtype)
-    result = _histogram_result((hist, edges[0]))
+    table = input._bare_alias().reshape(n, 1)
+    result = _histogram_result(histogram_of(table, [bins], [given], flat_weight, bool(density)))
     return result if out is None else write_out("histogram", out, result)
 
 
@@ -238,9 +273,10 @@ def histogramdd(
             f" {len(range)}"
         )
     ranges = [None if range is None else (float(range[2 * d]), float(range[2 * d + 1])) for d in _up_to(dims)]
-    weights = _weights(list(input.shape), weight, input.dtype)
-    table = _values(input).reshape(numel_of(input.shape[:-1]), dims)
-    return _histogramdd_result(_count(table, each, ranges, weights, density, input.dtype))
+    _check_weight(list(input.shape), weight, input.dtype)
+    table = input._bare_alias().reshape(numel_of(input.shape[:-1]), dims)
+    hist, *edges = histogram_of(table, each, ranges, weight, bool(density))
+    return _histogramdd_result((hist, tuple(edges)))
 
 
 def _up_to(n: int) -> Any:

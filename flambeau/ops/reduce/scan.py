@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.layout import wrap_dim
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
-from ...core.tensor import Tensor, empty, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...core.typenames import type_name
 from ...expr import functions as f
 from ...kernels.library import scan as kernels
@@ -19,22 +18,22 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
-from ..machinery.memory import bare
-from ..machinery.primitive import Saved
+from ..machinery.memory import dense
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, to_bool
 
 
 def one_dim(name: str, dim: Any, rank: int) -> int:
+    """The dimension that an argument of `name` says, counted from the front."""
+    if type(dim) is int and -rank <= dim < rank:
+        return dim if dim >= 0 else dim + rank
     if not is_int(dim):
         raise TypeError(f"{name}(): argument 'dim' (position 2) must be int, not {type_name(dim)}")
     return wrap_dim(int(dim), rank)
 
 
-def _running(input: Tensor, dim: int, op: str, reverse: bool) -> Tensor:
-    if op == "logsumexp" and input.dtype.is_complex:
-        op = "complex logsumexp"
-    return _RUNNING[op, reverse].one(input, dim)
+def _line_layout(input: Tensor, dim: int, reverse: bool = False) -> tuple:
+    return input.shape, input.dtype, input.device
 
 
 _RUNNING = {
@@ -47,15 +46,24 @@ _RUNNING = {
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-@internal(grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)}, label="CumsumBackward0")
+@internal(
+    layout=_line_layout,
+    grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
+    label="CumsumBackward0",
+)
 def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """The sum of everything up to (from, if `reverse`) each element."""
-    return _running(input, dim, "sum", reverse)
+
+
+@running_sum.on("any")
+def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
+    _RUNNING["sum", reverse].fill_from(out, dim, input)
 
 
 def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     """The input in the dtype the result will have: dtype=, out's dtype, int64 for integers."""
-    need_tensor(name, input)
+    if not isinstance(input, Tensor):
+        need_tensor(name, input)
     if dtype is not None:
         dtype = as_dtype(dtype, name)
     if isinstance(out, Tensor):
@@ -92,16 +100,22 @@ _any_zero = Reduction("any_zero", lambda x: x == 0, "any", rule=to_bool)
 
 def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
     if g.dtype.is_floating_point and not g.requires_grad and not input.requires_grad:
-        return _fused_cumprod_backward(g, out, input, dim)
+        return cumprod_backward(g, out, input, dim)
     return _cumprod_grad_from_parts(g, input, dim)
 
 
-def _fused_cumprod_backward(g: Tensor, out: Tensor, input: Tensor, dim: int) -> Tensor:
-    result = empty(input.shape, g.dtype, g.device)
-    if g.device is cpu and numel_of(input.shape):
-        x, y, grad = bare(input), bare(out), bare(g)
-        kernels.cumprod_backward(result, grad, y, x, *split_at(input.shape, dim))
-    return result
+def _cumprod_backward_layout(g: Tensor, products: Tensor, input: Tensor, dim: int) -> tuple:
+    return input.shape, g.dtype, g.device
+
+
+@internal(layout=_cumprod_backward_layout)
+def cumprod_backward(g: Tensor, products: Tensor, input: Tensor, dim: int) -> Tensor:
+    """The gradient of running products, in one pass."""
+
+
+@cumprod_backward.on("any")
+def _(out: Tensor, g: Tensor, products: Tensor, input: Tensor, dim: int) -> None:
+    kernels.cumprod_backward(out, dense(g), dense(products), dense(input), *split_at(input.shape, dim))
 
 
 def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
@@ -124,10 +138,14 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-@internal(grads={"input": _cumprod_grad}, label="CumprodBackward0")
+@internal(layout=_line_layout, grads={"input": _cumprod_grad}, label="CumprodBackward0")
 def running_product(input: Tensor, dim: int) -> Tensor:
     """The product of everything up to each element."""
-    return _running(input, dim, "prod", False)
+
+
+@running_product.on("any")
+def _(out: Tensor, input: Tensor, dim: int) -> None:
+    _RUNNING["prod", False].fill_from(out, dim, input)
 
 
 @composite
@@ -163,11 +181,17 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
 
 
 @internal(
+    layout=_line_layout,
     grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
     label="LogcumsumexpBackward0",
 )
 def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
-    return _running(input, dim, "logsumexp", reverse)
+    """log of the sum of the exponentials of everything up to (from, if `reverse`) each element."""
+
+
+@running_logsumexp.on("any")
+def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
+    _RUNNING["complex logsumexp" if input.dtype.is_complex else "logsumexp", reverse].fill_from(out, dim, input)
 
 
 def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: bool) -> Tensor:
@@ -190,35 +214,39 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # -- extremes ----------------------------------------------------------------------------------------------------------
 
 
-def _extreme_grad(g: tuple, index: Tensor, shape: Any, dim: int) -> Tensor:
+def _extreme_grad(g: tuple, index: Tensor, input_shape: Any, dim: int) -> Tensor:
     values = g[0]
-    if not shape or not numel_of(shape):
+    if not input_shape or not numel_of(input_shape):
         return values
-    return values.new_zeros(shape).scatter_add(dim, index, values)
+    return values.new_zeros(input_shape).scatter_add(dim, index, values)
 
 
-def _running_extreme(name: str, input: Tensor, dim: int, largest: bool) -> Saved:
-    need_tensor(name, input)
-    d = one_dim(name, dim, len(input.shape))
-    if input.dtype.is_complex:
-        raise unsupported(f"{name}_cpu", input.dtype)
-    values = empty(input.shape, input.dtype, input.device)
-    index = empty(input.shape, dt.int64, input.device)
-    if input.device is cpu and numel_of(input.shape):
-        kernels.cumulate_extreme(values, index, bare(input), *split_at(input.shape, d), largest=largest)
-    return Saved(_EXTREME_RESULTS[name]((values, index)), index=index, shape=input.shape)
+def _running_extreme(name: str, largest: bool, doc: str) -> Any:
+    def layout(input: Tensor, dim: int) -> list:
+        need_tensor(name, input)
+        one_dim(name, dim, len(input.shape))
+        if input.dtype.is_complex:
+            raise unsupported(f"{name}_cpu", input.dtype)
+        return [(input.shape, input.dtype, input.device), (input.shape, dt.int64, input.device)]
+
+    def extreme(input: Tensor, dim: int) -> Any: ...
+
+    extreme.__name__, extreme.__doc__ = name, doc
+    returns = named_result(name, "values", "indices")
+    face = primitive(
+        extreme, layout=layout, keeps={"index": 1}, returns=returns, grads={"input": _extreme_grad}, out=True
+    )
+
+    @face.on("any")
+    def _(out: list[Tensor], input: Tensor, dim: int) -> None:
+        kernels.cumulate_extreme(out[0], out[1], dense(input), *split_at(input.shape, dim), largest=largest)
+
+    return face
 
 
-_EXTREME_RESULTS = {name: named_result(name, "values", "indices") for name in ("cummax", "cummin")}
-
-
-@primitive(grads={"input": _extreme_grad}, out=True)
-def cummax(input: Tensor, dim: int) -> Any:
-    """The largest element so far along a dimension, and where it is (the latest of equals)."""
-    return _running_extreme("cummax", input, dim, True)
-
-
-@primitive(grads={"input": _extreme_grad}, out=True)
-def cummin(input: Tensor, dim: int) -> Any:
-    """The smallest element so far along a dimension, and where it is (the latest of equals)."""
-    return _running_extreme("cummin", input, dim, False)
+cummax = _running_extreme(
+    "cummax", True, "The largest element so far along a dimension, and where it is (the latest of equals)."
+)
+cummin = _running_extreme(
+    "cummin", False, "The smallest element so far along a dimension, and where it is (the latest of equals)."
+)

@@ -77,7 +77,7 @@ def _segment_bounds(lengths: Tensor | None, offsets: Tensor | None) -> Tensor:
 
 def _segments(data: Tensor, bounds: Tensor, axis: int) -> Tensor:
     """For every element of data, the number of its segment, from 1; what lies before or behind them all has numbers too."""
-    places = arange(data.shape[axis]).expand(*bounds.shape[:-1], data.shape[axis]).contiguous()
+    places = arange(data.shape[axis], device=data.device).expand(*bounds.shape[:-1], data.shape[axis]).contiguous()
     index = searchsorted(bounds.to(int64).contiguous(), places, right=True)
     return _beside(index, data, axis).expand(data.shape)
 
@@ -126,7 +126,7 @@ def _product_of_the_others(data: Tensor, segment: Tensor, axis: int, out: Tensor
 def _reduced(data: Tensor, kind: str, bounds: Tensor, axis: int, initial: float | None) -> Tensor:
     start = _START[kind] if initial is None else initial
     count = bounds.shape[-1] - 1
-    out = full((*data.shape[:axis], count + 2, *data.shape[axis + 1 :]), start, dtype=data.dtype)
+    out = full((*data.shape[:axis], count + 2, *data.shape[axis + 1 :]), start, dtype=data.dtype, device=data.device)
     out = out.scatter_reduce(axis, _segments(data, bounds, axis), data, _SCATTER[kind], include_self=True)
     out = out.narrow(axis, 1, count).contiguous()
     if kind != "mean":

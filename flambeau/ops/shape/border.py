@@ -9,15 +9,14 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.dtype import opmath
-from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, empty, numel_of
+from ...core.tensor import Tensor, empty, numel_of
 from ...core.typenames import type_name
 from ...kernels.library import border as kernels
 from ..machinery.arguments import as_ints, as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
-from ..machinery.memory import bare, is_computed
-from ..nn.max_pool import in_format_of
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import Table, bare, layout_in_format_of
 from .complex_views import view_as_complex, view_as_real
 from .joining import stack
 from .rearrange import constant_pad_nd
@@ -33,10 +32,13 @@ class Border(NamedTuple):
 
     size: int
     out: int
-    table: Tensor
+    table: Table
     low: int
     high: int
     shift: int
+
+
+Borders = tuple[Border, ...]
 
 
 @lru_cache(512)
@@ -54,55 +56,74 @@ def _border(mode: str, size: int, before: int, after: int) -> Border:
         index = cut + (np.arange(out) - max(before, 0)) % max(left, 1)
     low = max(before, 0)
     high = max(out - max(after, 0), low)
-    return Border(size, out, copy_of_array(index.astype(np.int64), dt.int64), low, high, before)
+    return Border(size, out, Table(index, dt.int64), low, high, before)
 
 
-def _geometry(borders: tuple[Border, ...]) -> tuple:
+def _geometry(borders: Borders) -> tuple:
     last = borders[-1]
     return (*(b.size for b in borders), *(b.out for b in borders), last.low, last.high, last.shift)
 
 
-def _in_three(borders: tuple[Border, ...]) -> tuple[Border, ...]:
+def _in_three(borders: Borders) -> tuple[Border, ...]:
     return (_border("replicate", 1, 0, 0),) * (3 - len(borders)) + borders
 
 
-def pad_raw(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
-    dims = len(borders)
-    lead = input.shape[: len(input.shape) - dims]
-    out = empty(make_size((*lead, *(b.out for b in borders))), input.dtype, input.device)
-    if is_computed(input) and out.numel():
-        three = _in_three(borders)
-        kernels.pad_planes(out, bare(input), *(b.table for b in three), numel_of(lead), *_geometry(three))
-    return out
-
-
-def pad_transposed(g: Tensor, borders: tuple[Border, ...]) -> Tensor:
-    dims = len(borders)
-    lead = g.shape[: len(g.shape) - dims]
-    out = empty(make_size((*lead, *(b.size for b in borders))), opmath(g.dtype), g.device)
-    if is_computed(g) and out.numel():
-        three = _in_three(borders)
-        kernels.pad_planes_backward(out, bare(g), *(b.table for b in three), numel_of(lead), *_geometry(three))
-    return out.to(g.dtype)
+def _padded_shape(input: Tensor, borders: Borders) -> tuple[int, ...]:
+    return (*input.shape[: len(input.shape) - len(borders)], *(b.out for b in borders))
 
 
 def _padding_op(label: str) -> Any:
     name = label.removesuffix("Backward0")
 
-    def run(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
-        return in_format_of(input, pad_raw(input, borders))
+    def forward_layout(input: Tensor, borders: Borders) -> tuple:
+        return layout_in_format_of(input, _padded_shape(input, borders))
 
-    def run_back(input: Tensor, borders: tuple[Border, ...]) -> Tensor:
-        return pad_transposed(input, borders)
+    def run(input: Tensor, borders: Borders) -> Tensor:
+        """The input with borders that come from itself."""
 
-    forward: Any = internal(run, grads={"input": lambda g, borders: backward(g, borders)}, label=label, name=name)
+    def backward_layout(input: Tensor, borders: Borders) -> tuple:
+        lead = input.shape[: len(input.shape) - len(borders)]
+        return (*lead, *(b.size for b in borders)), input.dtype, input.device
+
+    def run_back(input: Tensor, borders: Borders) -> Tensor:
+        """What lies in the borders added to where it came from."""
+
+    forward: Any = internal(
+        run,
+        layout=forward_layout,
+        grads={"input": lambda g, borders: backward(g, borders)},
+        label=label,
+        name=name,
+    )
     backward: Any = internal(
         run_back,
+        layout=backward_layout,
         grads={"input": lambda g, borders: forward(g, borders)},
         label=f"{name}BackwardBackward0",
         name=f"{name}_backward",
     )
+    forward.on("any")(_pad)
+    backward.on("any")(_pad_transposed)
     return forward
+
+
+def _pad(out: Tensor, input: Tensor, borders: Borders) -> None:
+    three, planes = _in_three(borders), numel_of(input.shape[: len(input.shape) - len(borders)])
+    target = out if out._contig else empty(out.shape, out.dtype, out.device)
+    kernels.pad_planes(target, bare(input), *(b.table.on(out.device) for b in three), planes, *_geometry(three))
+    if target is not out:
+        raw_copy(out, target)
+
+
+def _pad_transposed(out: Tensor, input: Tensor, borders: Borders) -> None:
+    three, planes = _in_three(borders), numel_of(input.shape[: len(input.shape) - len(borders)])
+    wide = opmath(out.dtype)
+    target = out if wide is out.dtype else empty(out.shape, wide, out.device)
+    kernels.pad_planes_backward(
+        target, bare(input), *(b.table.on(out.device) for b in three), planes, *_geometry(three)
+    )
+    if target is not out:
+        raw_copy(out, target)
 
 
 _NAMES = {"reflect": "reflection_pad", "replicate": "replication_pad", "circular": "_pad_circular"}

@@ -9,7 +9,6 @@ from ...core.dtype import dtype
 from ...core.layout import broadcast_two, output_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor
-from ...core.tensor import empty_strided as raw_empty_strided
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, view
 from ..machinery.dtype_rules import type_word
@@ -95,20 +94,16 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
     return first.dtype.to_complex()
 
 
-def _join_parts(first: Tensor, second: Tensor, d: dtype) -> Tensor:
+def _parts_layout(first: Tensor, second: Tensor, d: dtype) -> tuple:
     shape = broadcast_two(first.shape, second.shape)
     strides = output_strides(shape, [(x.shape, x._strides) for x in (first, second)])
-    if first.device is not second.device:
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices,"
-            f" {first.device} and {second.device}!"
-        )
-    out = raw_empty_strided(make_size(shape), strides, d, first.device)
-    if 0 not in shape:
-        pairs = view_as_real(out)
-        raw_copy(pairs.select(-1, 0), first)
-        raw_copy(pairs.select(-1, 1), second)
-    return out
+    return shape, d, first.device, strides
+
+
+def _put_parts(out: Tensor, first: Any, second: Any) -> None:
+    pairs = view_as_real(out)
+    raw_copy(pairs.select(-1, 0), first)
+    raw_copy(pairs.select(-1, 1), second)
 
 
 def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict) -> tuple:
@@ -126,9 +121,16 @@ def _check_out(out: Any, d: dtype) -> None:
         )
 
 
-@internal(grads={("real", "imag"): _complex_backward}, label="ComplexBackward0")
+def _complex_layout(real: Tensor, imag: Tensor) -> tuple:
+    return _parts_layout(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
+
+
+@internal(layout=_complex_layout, grads={("real", "imag"): _complex_backward}, label="ComplexBackward0")
 def joined(real: Tensor, imag: Tensor) -> Tensor:
-    return _join_parts(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
+    """A complex tensor from its real and imaginary parts."""
+
+
+joined.on("any")(_put_parts)
 
 
 @composite(name="complex", method=False)
@@ -156,7 +158,15 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     return write_out("polar", out, turned(abs, angle))
 
 
-@internal(grads={("abs", "angle"): _polar_backward}, label="PolarBackward0")
+def _polar_layout(abs: Any, angle: Any) -> tuple:
+    return _parts_layout(abs, angle, _check_parts("polar", ("abs", "angle"), abs, angle))
+
+
+@internal(layout=_polar_layout, grads={("abs", "angle"): _polar_backward}, label="PolarBackward0")
 def turned(abs: Any, angle: Any) -> Tensor:
-    d = _check_parts("polar", ("abs", "angle"), abs, angle)
-    return _join_parts(abs * angle.cos(), abs * angle.sin(), d)
+    """A complex tensor from absolute values and angles."""
+
+
+@turned.on("any")
+def _(out: Tensor, abs: Any, angle: Any) -> None:
+    _put_parts(out, abs * angle.cos(), abs * angle.sin())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core import modes
 from ...core.caching import remember
-from ...core.device import cpu, device
+from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import channels_last_strides, suggests_channels_last, wrap_dim
 from ...core.promotion import can_cast, result_dtype
@@ -14,11 +15,14 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor, numel_of
 from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name
-from ..creation.convert import copy_raw
+from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
+from ..machinery.watched import watched
 from .dimensions import atleast_1d, atleast_2d, atleast_3d, slice_dim
+
+_active = modes.active
 
 
 def tensor_list(tensors: Any, name: str) -> list[Tensor]:
@@ -78,83 +82,91 @@ def _channels_last(parts: list[Tensor]) -> bool:
 
 
 class JoinPlan:
-    """Where each tensor goes in the joined one, and the kernel that copies it there."""
+    """Where each tensor goes in the joined one and, once it was needed, the kernels that copy them there."""
 
-    shape: Size
-    strides: tuple[int, ...]
-    dtype: dtype
-    contig: bool
-    nbytes: int
-    device: device
-    copies: list[tuple[int, Any, Any, int]]  # position in the list, kernel, its first argument, byte offset
-    others: list[tuple[int, Size, tuple[int, ...], int]]  # what has no kernel: position, shape, strides, offset
+    __slots__ = ("layout", "parts", "copies", "others")
 
-    def lay_out(self, given: list[Tensor], shape: Size, channels_last: bool) -> None:
-        self.device = _check_devices(given)
-        d = given[0].dtype
-        self.dtype = d if all(t.dtype is d for t in given) else result_dtype(tuple(given))
-        self.shape = shape
-        self.strides = channels_last_strides(shape) if channels_last else contiguous_strides(shape)
-        self.contig = is_contiguous_layout(shape, self.strides)
-        self.nbytes = numel_of(shape) * self.dtype.itemsize
-        self.copies, self.others = [], []
+    layout: tuple[Size, dtype, device, tuple[int, ...] | None, JoinPlan]
+    parts: list[
+        tuple[int, tuple[int, ...], tuple[int, ...], int]
+    ]  # position in the list, and a view of the result: where it goes
+    copies: list[tuple[int, Any, Any, int]] | None  # position in the list, kernel, its first argument, byte offset
+    others: list[tuple[int, tuple[int, ...], tuple[int, ...], int]]  # parts for which there is no such kernel
 
-    def add(self, position: int, t: Tensor, shape: Any, strides: tuple[int, ...], offset: int) -> None:
-        """Tensor number `position` goes where this view of the result is."""
-        if 0 in shape or self.device is not cpu:
-            return
-        size = make_size(shape)
-        target = new_tensor(
-            UntypedStorage(0), size, strides, offset, self.dtype, cpu, is_contiguous_layout(size, strides)
-        )
-        fn, first = copy_kernel(target, t)
-        if fn is not None:
-            self.copies.append((position, fn, first, offset * self.dtype.itemsize))
-        else:
-            self.others.append((position, size, strides, offset))
+    def __init__(self, given: list[Tensor], shape: Size, channels_last: bool):
+        where, d = _check_devices(given), given[0].dtype
+        if not all(t.dtype is d for t in given):
+            d = result_dtype(tuple(given))
+        self.layout = (shape, d, where, channels_last_strides(shape) if channels_last else None, self)
+        self.parts, self.copies, self.others = [], None, []
 
-    def run(self, given: list[Tensor]) -> Tensor:
-        storage = UntypedStorage(self.nbytes, self.device)
-        out = new_tensor(storage, self.shape, self.strides, 0, self.dtype, self.device, self.contig)
-        self.run_into(out, given)
-        return out
+    @property
+    def strides(self) -> tuple[int, ...]:
+        shape, _, _, strides, _ = self.layout
+        return contiguous_strides(shape) if strides is None else strides
 
-    def run_into(self, out: Tensor, given: list[Tensor]) -> None:
-        """`out` has this plan's layout and starts its storage."""
-        start = out._storage.ptr
-        for i, fn, first, offset in self.copies:
-            t = given[i]
-            fn(first, start + offset, t._storage.ptr + t._offset * t.dtype.itemsize)
-        for i, shape, strides, at in self.others:
-            raw_copy(out._view(shape, strides, at), given[i])
+    def find_copies(self, given: Any) -> list[tuple[int, Any, Any, int]]:
+        """The kernels for tensors of these layouts."""
+        _, d, where, _, _ = self.layout
+        copies, others = [], []
+        for part in self.parts:
+            i, shape, strides, offset = part
+            if 0 in shape:
+                continue
+            target = new_tensor(
+                UntypedStorage(0), make_size(shape), strides, offset, d, where, is_contiguous_layout(shape, strides)
+            )
+            fn, first = copy_kernel(target, given[i])
+            if fn is not None:
+                copies.append((i, fn, first, offset * d.itemsize))
+            else:
+                others.append(part)
+        self.copies, self.others = copies, others
+        return copies
+
+
+def _join(out: Tensor, plan: JoinPlan, tensors: Any, dim: int) -> None:
+    """The kernel: copy every tensor to its place. `out` starts its storage."""
+    start, copies = out._storage.ptr, plan.copies
+    if copies is None:
+        copies = plan.find_copies(tensors)
+    for i, fn, first, offset in copies:
+        t = tensors[i]
+        fn(first, start + offset, t._storage.ptr + t._offset * t.dtype.itemsize)
+    for i, shape, strides, at in plan.others:
+        raw_copy(out._view(shape, strides, at), tensors[i])
 
 
 _cat_plans: dict[tuple, JoinPlan] = {}
 _stack_plans: dict[tuple, JoinPlan] = {}
 
 
-def _plan(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> JoinPlan:
-    first = given[0]
-    shape, strides, d, where = first.shape, first._strides, first.dtype, first.device
-    for t in given:
-        if t.dtype is not d or t._strides != strides or t.shape != shape or t.device is not where:
-            key: tuple = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in given])
-            break
-    else:
-        key = (dim, len(given), shape, strides, d, where)
+def _layout(plans: dict[tuple, JoinPlan], make: Any, tensors: Any, dim: int) -> tuple:
+    """The layout of the joined tensors, with the plan to join them. Only lists and tuples of tensors have one already."""
+    kind = type(tensors)
+    if (kind is not list and kind is not tuple) or not tensors:
+        return make(tensors, dim).layout
+    try:
+        first = tensors[0]
+        shape, strides, d, where = first.shape, first._strides, first.dtype, first.device
+        for t in tensors:
+            if t.dtype is not d or t._strides != strides or t.shape != shape or t.device is not where:
+                key: tuple = (dim, *[(t.shape, t._strides, t.dtype, t.device) for t in tensors])
+                break
+        else:
+            key = (dim, len(tensors), shape, strides, d, where)
+    except AttributeError:  # of what is not a tensor
+        return make(tensors, dim).layout
     plan = plans.get(key)
     if plan is None:
-        plan = remember(plans, key, make(given, dim))
-    return plan
+        plan = remember(plans, key, make(tensors, dim))
+    return plan.layout
 
 
-def _join(plans: dict[tuple, JoinPlan], make: Any, given: list[Tensor], dim: int) -> Tensor:
-    return _plan(plans, make, given, dim).run(given)
-
-
-def stack_into(out: Tensor, given: list[Tensor]) -> None:
-    """stack(given), outside any graph, into new memory: a contiguous CPU tensor of that shape and dtype."""
-    _plan(_stack_plans, _stack_plan, given, 0).run_into(out, given)
+@watched(writes=("out",))
+def stack_into(out: Tensor, tensors: list[Tensor]) -> None:
+    """stack(tensors), outside any graph, into new memory: a contiguous tensor of that shape and dtype."""
+    _join(out, _layout(_stack_plans, _stack_plan, tensors, 0)[-1], tensors, 0)
 
 
 def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtype], dim: int, needs: dict) -> list:
@@ -180,7 +192,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
             [0., 0.]])
     """
     if out is None:
-        return _cat(tensors, dim)
+        return joined(tensors, dim) if _active else _cat(tensors, dim)
     for i, t in enumerate(tensors):
         if isinstance(t, Tensor) and isinstance(out, Tensor) and (t is out or needs_copy_before_write(out, t)):
             raise RuntimeError(
@@ -193,27 +205,31 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     return write_out("cat", out, result)
 
 
-@internal(grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")
+def _cat_layout(tensors: Any, dim: int) -> tuple:
+    return _layout(_cat_plans, _cat_plan, tensors, dim)
+
+
+@internal(layout=_cat_layout, planned=True, grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")
 def joined(tensors: Any, dim: int) -> Tensor:
+    """The tensors one after another along a dimension they already have."""
+
+
+_cat = joined.op.impl  # where no mode is on, cat need not ask again
+joined.on("any")(joined.on("cpu")(_join))
+
+
+def _cat_plan(tensors: Any, dim: int) -> JoinPlan:
     given = tensor_list(tensors, "cat")
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
-    return _join(_cat_plans, _cat_plan, given, dim)
-
-
-_cat = joined.op.impl  # cat itself has asked the modes already
-
-
-def _cat_plan(given: list[Tensor], dim: int) -> JoinPlan:
     parts, axis, shape = _cat_shape(given, dim)
-    plan = JoinPlan()
-    plan.lay_out(given, shape, _channels_last(parts))
-    offset = 0
+    plan = JoinPlan(given, shape, _channels_last(parts))
+    strides, offset = plan.strides, 0
     for i, t in enumerate(given):
         if not _is_skipped(t):
             n = t.shape[axis]
-            plan.add(i, t, (*shape[:axis], n, *shape[axis + 1 :]), plan.strides, offset)
-            offset += n * plan.strides[axis]
+            plan.parts.append((i, (*shape[:axis], n, *shape[axis + 1 :]), strides, offset))
+            offset += n * strides[axis]
     return plan
 
 
@@ -228,16 +244,22 @@ def _stack_backward(g: Tensor, tensors_dtype: list[dtype], dim: int, needs: dict
     return [_share(g.select(axis, i), d) if yes else None for i, (d, yes) in enumerate(wanted)]
 
 
-@primitive(grads={"tensors": _stack_backward}, out=True, method=False)
+def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
+    return _layout(_stack_plans, _stack_plan, tensors, dim)
+
+
+@primitive(layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""
+
+
+stack.on("any")(stack.on("cpu")(_join))
+
+
+def _stack_plan(tensors: Any, dim: int) -> JoinPlan:
     given = tensor_list(tensors, "stack")
     if not given:
         raise RuntimeError("stack expects a non-empty TensorList")
-    return _join(_stack_plans, _stack_plan, given, dim)
-
-
-def _stack_plan(given: list[Tensor], dim: int) -> JoinPlan:
     first = given[0].shape
     axis = wrap_dim(dim, len(first) + 1)
     for i, t in enumerate(given):
@@ -246,11 +268,10 @@ def _stack_plan(given: list[Tensor], dim: int) -> JoinPlan:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at"
                 f" entry {i}"
             )
-    plan = JoinPlan()
-    plan.lay_out(given, make_size((*first[:axis], len(given), *first[axis:])), False)
-    strides = (*plan.strides[:axis], *plan.strides[axis + 1 :])
-    for i, t in enumerate(given):
-        plan.add(i, t, first, strides, i * plan.strides[axis])
+    plan = JoinPlan(given, make_size((*first[:axis], len(given), *first[axis:])), False)
+    strides = plan.strides
+    rest, step = (*strides[:axis], *strides[axis + 1 :]), strides[axis]
+    plan.parts = [(i, first, rest, i * step) for i in range(len(given))]
     return plan
 
 
@@ -303,26 +324,34 @@ def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return (shape[0], shape[1]) if len(shape) == 2 else (1, numel_of(shape))
 
 
-@internal(grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag")
-def block_diagonal(tensors: list[Tensor]) -> Tensor:
+def _block_diag_layout(tensors: list[Tensor]) -> tuple:
     for i, t in enumerate(tensors):
         if len(t.shape) > 2:
             raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {len(t.shape)}"
                 " dimensions"
             )
-    where = _check_devices(tensors)
     shapes = [_matrix_shape(t.shape) for t in tensors]
     shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
-    out = tensors[0].new_zeros(shape, dtype=result_dtype(tuple(tensors)))
+    return shape, result_dtype(tuple(tensors)), _check_devices(tensors)
+
+
+@internal(
+    layout=_block_diag_layout, grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag"
+)
+def block_diagonal(tensors: list[Tensor]) -> Tensor:
+    """The matrices along the diagonal of one large matrix of zeros."""
+
+
+@block_diagonal.on("any")
+def _(out: Tensor, tensors: list[Tensor]) -> None:
+    fill_raw(out, 0)
     offset = 0
-    if where is not cpu:
-        return out
-    for t, (height, width) in zip(tensors, shapes):
-        if t.numel():
-            copy_raw(out._view((height, width), out._strides, offset), t.reshape(height, width))
+    for t in tensors:
+        height, width = _matrix_shape(t.shape)
+        if height and width:
+            raw_copy(out._view((height, width), out._strides, offset), t.reshape(height, width))
         offset += height * out._strides[0] + width
-    return out
 
 
 @composite(method=False)
@@ -332,5 +361,5 @@ def block_diag(*tensors: Any) -> Tensor:
         tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors, "block_diag"
     )
     if not given:
-        return raw_empty(make_size((1, 0)), result_dtype((1.0,)))
+        return raw_empty((1, 0), result_dtype((1.0,)), default_device())
     return block_diagonal(given)

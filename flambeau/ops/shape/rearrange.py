@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.device import cpu
 from ...core.layout import channels_last_strides, contiguous_format, suggests_channels_last, wrap_dim
 from ...core.size import make_size
-from ...core.tensor import Tensor, copy_of_array, numel_of
-from ...core.tensor import empty as raw_empty
-from ...core.tensor import empty_strided as raw_empty_strided
+from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library.pixels import mirrored_rows
 from ...kernels.library.triangle import triangle
-from ..creation.convert import copy_raw
-from ..creation.filled import empty_as, fill_raw
+from ..creation.filled import fill_raw, layout_as
 from ..machinery.arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, internal, primitive
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
+from .complex_views import view_as_real
 from .dimensions import slice_dim
 from .joining import stack
 
@@ -39,14 +38,20 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
     return g.reshape(split).sum(dims).reshape(input_shape)
 
 
-@internal(grads={"input": _repeat_backward}, label="RepeatBackward0", name="_repeat")
+def _repeat_layout(input: Tensor, repeats: tuple[int, ...]) -> tuple:
+    padded = (1,) * (len(repeats) - len(input.shape)) + tuple(input.shape)
+    return tuple([n * r for n, r in zip(padded, repeats)]), input.dtype, input.device
+
+
+@internal(layout=_repeat_layout, grads={"input": _repeat_backward}, label="RepeatBackward0", name="_repeat")
 def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
+    """The tensor repeated along each dimension, new ones in front."""
+
+
+@repeat_times.on("any")
+def _(out: Tensor, input: Tensor, repeats: tuple[int, ...]) -> None:
     lead = len(repeats) - len(input.shape)
-    padded = (1,) * lead + tuple(input.shape)
-    strides = (0,) * lead + input._strides
-    out = raw_empty(make_size([n * r for n, r in zip(padded, repeats)]), input.dtype, input.device)
-    if input.device is not cpu or 0 in out.shape:
-        return out
+    padded, strides = (1,) * lead + tuple(input.shape), (0,) * lead + input._strides
     # The result seen as (r0, n0, r1, n1, ...): the source has stride 0 along the repeats.
     shape: list[int] = []
     target: list[int] = []
@@ -55,8 +60,7 @@ def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
         shape += [r, n]
         target += [to_stride * n, to_stride]
         source += [0, from_stride]
-    copy_raw(out._view(make_size(shape), tuple(target), 0), input._view(make_size(shape), tuple(source), input._offset))
-    return out
+    raw_copy(out._view(make_size(shape), tuple(target), 0), input._view(make_size(shape), tuple(source), input._offset))
 
 
 @composite(function=False)
@@ -117,11 +121,21 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype not in (dt.int64, dt.int32):
         raise RuntimeError("repeats has to be Long or Int tensor")
-    counts = repeats._array()
-    if (counts < 0).any():
+    if repeats.numel() and repeats.min().item() < 0:
         raise RuntimeError("repeats can not be negative")
-    if output_size is not None and output_size != counts.sum():
+    if output_size is not None and output_size != repeats.sum().item():
         raise RuntimeError("allocated size does not match required size")
+    return _counted_indices(repeats)
+
+
+@internal(reads_values=True)
+def _counted_indices(repeats: Tensor) -> Tensor:
+    """Each index as often as `repeats` says."""
+
+
+@_counted_indices.on("cpu")
+def _(repeats: Tensor) -> Tensor:
+    counts = repeats._array()
     return copy_of_array(np.repeat(np.arange(len(counts)), counts), repeats.dtype)
 
 
@@ -152,22 +166,27 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
 # -- reversing and rotating ----------------------------------------------------------------------------------------
 
 
-@internal(grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", name="_flip")
+def _flip_layout(input: Tensor, dims: tuple[int, ...]) -> tuple:
+    return layout_as(input)
+
+
+@internal(layout=_flip_layout, grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", name="_flip")
 def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
-    out = empty_as(input)
-    if input.device is not cpu or 0 in out.shape:
-        return out
+    """The order of elements reversed along these dimensions."""
+
+
+@flip_dims.on("any")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...]) -> None:
     if dims == (len(out.shape) - 1,) and input._contig and out._contig and input.dtype in _MIRRORED:
         rows = out.numel() // out.shape[-1]
         mirrored_rows(out, input, rows, min(rows, 8), out.shape[-1])
-        return out
+        return
     # Writing backwards: negative strides on the output, starting at its last element of each flipped dimension.
     strides, offset = list(out._strides), out._offset
     for d in dims:
         offset += (out.shape[d] - 1) * strides[d]
         strides[d] = -strides[d]
-    copy_raw(reversed_view(out, tuple(strides), offset), input)
-    return out
+    raw_copy(reversed_view(out, tuple(strides), offset), input)
 
 
 _MIRRORED = (dt.uint8, dt.int16, dt.int32, dt.int64, dt.float32, dt.float64)
@@ -207,16 +226,22 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, (0,))
 
 
+def _roll_layout(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> tuple:
+    return input.shape, input.dtype, input.device
+
+
 @internal(
+    layout=_roll_layout,
     grads={"input": lambda g, shifts, dims: roll_dims(g, tuple(-s for s in shifts), dims)},
     label="RollBackward0",
     name="_roll",
 )
 def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
     """Cyclic shifts: each dimension is two blocks that change places, so the result is 2**k block copies."""
-    out = raw_empty(input.shape, input.dtype, input.device)
-    if input.device is not cpu or 0 in input.shape:
-        return out
+
+
+@roll_dims.on("any")
+def _(out: Tensor, input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
     total: dict[int, int] = {}
     for s, d in zip(shifts, dims):
         total[d] = total.get(d, 0) + s
@@ -231,8 +256,7 @@ def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> 
                 for start, stop, to in ((0, size - k, k), (size - k, size, 0))
             ]
     for source, target in pieces:
-        copy_raw(target, source)
-    return out
+        raw_copy(target, source)
 
 
 @composite
@@ -290,33 +314,52 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 # -- triangles -----------------------------------------------------------------------------------------------------
 
 
-def _triangle(input: Tensor, diagonal: int, upper: bool) -> Tensor:
-    name = "triu" if upper else "tril"
+def _need_matrices(name: str, input: Tensor) -> None:
     if len(input.shape) < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
-    out = raw_empty(input.shape, input.dtype, input.device)
-    if input.device is cpu and 0 not in out.shape:
-        rows, columns = input.shape[-2:]
-        source = input if input._contig else input.contiguous()
-        diagonal = max(-rows, min(diagonal, columns))
-        if input.dtype.is_complex:
-            cut = (np.triu if upper else np.tril)(source._array(), diagonal)
-            out._array()[...] = cut
-        else:
-            triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
-    return out
 
 
-@primitive(grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact")
+def _tril_layout(input: Tensor, diagonal: int = 0) -> tuple:
+    _need_matrices("tril", input)
+    return input.shape, input.dtype, input.device
+
+
+def _triu_layout(input: Tensor, diagonal: int = 0) -> tuple:
+    _need_matrices("triu", input)
+    return input.shape, input.dtype, input.device
+
+
+def _cut_triangle(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> None:
+    rows, columns = input.shape[-2:]
+    source, diagonal = dense(input), max(-rows, min(diagonal, columns))
+    if input.dtype.is_complex:
+        for part in (0, 1):
+            half = dense(view_as_real(source).select(-1, part))
+            kept = empty(half.shape, half.dtype, half.device)
+            triangle(kept, half, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
+            raw_copy(view_as_real(out).select(-1, part), kept)
+    else:
+        triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
+
+
+@primitive(layout=_tril_layout, grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact")
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere."""
-    return _triangle(input, diagonal, False)
 
 
-@primitive(grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact")
+@tril.on("any")
+def _(out: Tensor, input: Tensor, diagonal: int) -> None:
+    _cut_triangle(out, input, diagonal, False)
+
+
+@primitive(layout=_triu_layout, grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact")
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""
-    return _triangle(input, diagonal, True)
+
+
+@triu.on("any")
+def _(out: Tensor, input: Tensor, diagonal: int) -> None:
+    _cut_triangle(out, input, diagonal, True)
 
 
 # -- padding -------------------------------------------------------------------------------------------------------
@@ -326,11 +369,9 @@ def _pad_backward(g: Tensor, pad: Any) -> Any:
     return constant_pad_nd(g, tuple(-p for p in pad), 0)
 
 
-@primitive(grads={"input": _pad_backward}, method=False)
-def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
-    """A border of `value` around the last dimensions; negative numbers cut off instead."""
+def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple:
     widths = as_ints(pad, "constant_pad_nd", "pad", 2)
-    fill = as_number(value, "constant_pad_nd", "value", 3)
+    as_number(value, "constant_pad_nd", "value", 3)
     n = len(input.shape)
     if len(widths) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(widths)}")
@@ -340,7 +381,6 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
             f" {len(widths)} while the input has {n} dimensions."
         )
     shape = list(input.shape)
-    source, cuts = input, []
     for i in range(len(widths) // 2):
         d = n - 1 - i
         before, after = widths[2 * i], widths[2 * i + 1]
@@ -350,27 +390,30 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                 f"The input size {input.shape[d]}, plus negative padding {before} and {after} resulted in a negative"
                 f" output size, which is invalid. Check dimension {d} of your input."
             )
+        if input.shape[d] + min(before, 0) + min(after, 0) < 0:
+            raise RuntimeError("narrow(): length must be non-negative.")
+    if n in (4, 5) and suggests_channels_last(input.shape, input._strides):
+        return tuple(shape), input.dtype, input.device, channels_last_strides(tuple(shape))
+    return tuple(shape), input.dtype, input.device
+
+
+@primitive(layout=_pad_layout, grads={"input": _pad_backward}, method=False)
+def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
+    """A border of `value` around the last dimensions; negative numbers cut off instead."""
+
+
+@constant_pad_nd.on("any")
+def _(out: Tensor, input: Tensor, pad: Any, value: Any) -> None:
+    widths = as_ints(pad, "constant_pad_nd", "pad", 2)
+    source, target = input, out
+    for i in range(len(widths) // 2):
+        d = len(input.shape) - 1 - i
+        before, after = widths[2 * i], widths[2 * i + 1]
+        size = input.shape[d] + min(before, 0) + min(after, 0)
         if before < 0 or after < 0:
-            start, stop = max(-before, 0), input.shape[d] - max(-after, 0)
-            if stop < start:
-                raise RuntimeError("narrow(): length must be non-negative.")
-            source = slice_dim(source, d, start, stop)
-        cuts.append((d, max(before, 0)))
-    return _padded(input, source, shape, cuts, fill)
-
-
-def _padded(input: Tensor, source: Tensor, shape: list[int], cuts: list[tuple[int, int]], fill: Any) -> Tensor:
-    if len(shape) in (4, 5) and suggests_channels_last(input.shape, input._strides):
-        out = raw_empty_strided(make_size(shape), channels_last_strides(tuple(shape)), input.dtype, input.device)
-    else:
-        out = raw_empty(make_size(shape), input.dtype, input.device)
-    if input.device is not cpu:
-        return out
+            source = slice_dim(source, d, max(-before, 0), max(-before, 0) + size)
+        target = slice_dim(target, d, max(before, 0), max(before, 0) + size)
     if numel_of(source.shape) != numel_of(out.shape):
-        fill_raw(out, fill)
-    target = out
-    for d, start in cuts:
-        target = slice_dim(target, d, start, start + source.shape[d])
+        fill_raw(out, as_number(value, "constant_pad_nd", "value", 3))
     if 0 not in source.shape:
-        copy_raw(target, source)
-    return out
+        raw_copy(target, source)

@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...core import dtype as dt
+from ...core.device import device
 from ...core.layout import memory_span
 from ...core.size import Size, make_size
-from ...core.tensor import Tensor, copy_of_array
-from ..creation.convert import check_bounds, copy_raw
+from ...core.tensor import Tensor, empty
+from ...kernels.library.ranges import whole_steps
+from ..creation.convert import check_bounds
+from ..creation.filled import fill_raw
 from ..machinery.arguments import as_int, as_ints
 from ..machinery.declare import internal, view
+from ..machinery.inplace import raw_copy
 
 
-@internal(grads={"part": lambda g, place: place(g)}, name="_spread")
-def spread(part: Tensor, shape: Any, place: Any) -> Tensor:
+def _spread_layout(part: Tensor, shape: tuple[int, ...], place: Callable) -> tuple:
+    return make_size(shape), part.dtype, part.device
+
+
+@internal(layout=_spread_layout, grads={"part": lambda g, place: place(g)}, name="_spread")
+def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> Tensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
-    full = part.new_zeros(shape)
-    copy_raw(place(full), part)
-    return full
+
+
+@spread.on("any")
+def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable) -> None:
+    fill_raw(out, 0)
+    raw_copy(place(out), part)
 
 
 def _as_strided_backward(
     g: Tensor, size: Any, stride: Any, storage_offset: Any, input_shape: Any, input_strides: Any, input_offset: int
 ) -> Any:
     """Sum the gradient back to the memory cells, then read them through the input's own geometry."""
+    size, stride = tuple(size), tuple(stride)
     offset = input_offset if storage_offset is None else storage_offset
     low = min(offset, input_offset)
     high = max(memory_span(size, stride, offset)[1], memory_span(input_shape, input_strides, input_offset)[1])
     if _may_repeat(size, stride):
-        where = cell_numbers(size, stride, offset - low)
+        where = cell_numbers(size, stride, offset - low, g.device)
         cells = g.new_zeros((max(high - low, 1),)).index_add(0, where.reshape(-1), g.reshape(-1))
     else:
         cells = spread(g, (max(high - low, 1),), lambda t: t.as_strided(size, stride, offset - low))
     if _may_repeat(input_shape, input_strides):  # several input elements share a cell: each gets an equal part
-        own = cell_numbers(input_shape, input_strides, input_offset - low).reshape(-1)
+        own = cell_numbers(input_shape, input_strides, input_offset - low, g.device).reshape(-1)
         count = g.new_zeros((max(high - low, 1),)).index_add(0, own, g.new_ones((own.numel(),)))
         cells = cells / count.clamp(min=1)
     return cells.as_strided(input_shape, input_strides, input_offset - low)
@@ -52,10 +63,21 @@ def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def cell_numbers(shape: Any, strides: Any, offset: int) -> Any:
-    """The memory cell of every element, as an int64 tensor of that shape."""
+def _cells_layout(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> tuple:
+    return shape, dt.int64, where
+
+
+@internal(layout=_cells_layout)
+def cell_numbers(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> Tensor:
+    """The memory cell of every element of a tensor of this layout."""
+
+
+@cell_numbers.on("any")
+def _(out: Tensor, shape: Size, strides: tuple[int, ...], offset: int, where: device) -> None:
     span = memory_span(shape, strides, offset)[1]
-    return copy_of_array(np.arange(span), dt.int64)._view(make_size(shape), tuple(strides), offset).contiguous()
+    cells = empty((span,), dt.int64, where)
+    whole_steps(cells, 0, 1, span)
+    raw_copy(out, cells._view(make_size(shape), tuple(strides), offset))
 
 
 @view(grads={"input": _as_strided_backward})

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...core.graph import grad_mode, gradient_edge
-from ...core.layout import broadcast_shapes
+from ...core.layout import broadcast_shapes, contiguous_format
 from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ...core.tensor import Tensor
-from ..creation.filled import fill_raw
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
@@ -25,12 +24,11 @@ from .coo import (
     clone,
     coalesce,
     coo_from_parts,
-    new_values,
     values_at,
     values_in_place_of,
     with_values,
 )
-from .index import entry_keys, index_tensor, merged, places_of
+from .index import entry_keys, index_tensor, merged, on_host, places_of
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +90,7 @@ def _sum(a: SparseCoo, b: SparseCoo, alpha: Any, d: Any) -> SparseCoo:
         return new_coo(indices, cat((left, right), 0), a.shape, False, a._in_bounds and b._in_bounds)
     keys_a, keys_b = entry_keys(a), entry_keys(b)
     place_a, place_b, total = merged(keys_a, keys_b)
-    values = fill_raw(new_values(left, (total, *left.shape[1:])), 0)
+    values = left.new_zeros((total, *left.shape[1:]))
     add_at(values, place_a, left)
     add_at(values, place_b, right)
     keys = np.empty(total, np.int64)
@@ -112,17 +110,14 @@ def _check_strided(input: Tensor, other: Tensor) -> None:
 def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     _check_strided(input, other)
     d = result_dtype((input, other))
-    out = new_values(input.to(d), input.shape)
-    out.copy_(input)
-    _accumulate(out, other, alpha)
-    return out
+    return _accumulate(input.to(d, memory_format=contiguous_format, copy=True), other, alpha)
 
 
-def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> None:
+def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     """out += alpha * other for contiguous memory."""
     coo = other if isinstance(other, SparseCoo) else other.to_sparse_coo()
     values = coo._values_part.to(out.dtype)
-    add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
+    return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
 
 
 @sparse_form("sub")
@@ -176,14 +171,14 @@ def _repeated(t: SparseCoo, sizes: tuple[int, ...]) -> SparseCoo:
     """The tensor once for each place of new dimensions before its own."""
     count, nnz = math.prod(sizes), t._values_part.shape[0]
     before = np.repeat(np.indices(sizes).reshape(len(sizes), count), nnz, 1)
-    rows = np.concatenate([before, np.tile(t._index_part._array(), count)])
+    rows = np.concatenate([before, np.tile(on_host(t._index_part), count)])
     values = t._values_part.repeat(count, *[1] * (len(t._values_part.shape) - 1))
     return new_coo(index_tensor(rows), values, make_size((*sizes, *t.shape)), t._is_coalesced, t._in_bounds)
 
 
 def _times(t: SparseTensor, other: Any, combine: Any) -> Tensor:
     """The values combined with a number or 0-dim tensor: the tensor's own dimensions decide the dtype, not the values'."""
-    d = combine(new_values(t._values_part, (1,) * max(len(t.shape), 1)).fill_(1), other).dtype
+    d = combine(t._values_part.new_ones((1,) * max(len(t.shape), 1)), other).dtype
     return combine(t._values_part.to(d), other.to(d) if isinstance(other, Tensor) else other)
 
 

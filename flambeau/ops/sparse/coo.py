@@ -19,18 +19,22 @@ from ..creation.construct import from_data
 from ..creation.convert import CASTS
 from ..creation.filled import fill_raw, finish
 from ..machinery.arguments import as_int, as_ints, as_shape, read_options
-from ..machinery.declare import composite
+from ..machinery.declare import composite, effect
 from ..machinery.inplace import check_history_writable
 from ..machinery.memory import dense
-from ..machinery.primitive import Primitive
-from ..machinery.sparse_dispatch import sparse_form
-from .index import entry_keys, found_at, grouped, index_tensor, keys_of
+from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
+from .index import entry_keys, found_at, grouped, index_tensor, keys_of, on_host
 
 # -- values at places ------------------------------------------------------------------------------------------------
 
 
-def add_at(out: Tensor, keys: np.ndarray, values: Tensor) -> None:
-    """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys lie inside."""
+@effect
+def add_at(out: Tensor, keys: Any, values: Tensor) -> Tensor:
+    """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys (an array) lie inside."""
+
+
+@add_at.on("cpu")
+def _(out: Tensor, keys: np.ndarray, values: Tensor) -> None:
     width = numel_of(values.shape[1:])
     rows = numel_of(out.shape) // width if width else 0
     if not keys.size or not rows:
@@ -70,7 +74,9 @@ def _from_parts(values: Tensor, indices: Tensor, shape: Size, coalesced: bool, i
     return new_coo(indices._bare_alias(), values._bare_alias(), shape, coalesced, in_bounds)
 
 
-coo_from_parts = Primitive(_from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0")
+coo_from_parts = sparse_primitive(
+    _from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0", name="coo_from_parts"
+)
 
 
 def _as_part(data: Any, d: Any, where: Any) -> Tensor:
@@ -80,7 +86,7 @@ def _as_part(data: Any, d: Any, where: Any) -> Tensor:
 
 
 def _inferred_size(indices: Tensor, values: Tensor) -> Size:
-    rows = indices._array()
+    rows = on_host(indices)
     if rows.shape[1]:
         if rows.size and rows.min() < 0:
             raise RuntimeError(f"found negative index {rows.min()} for dim {int(np.argmin(rows.min(1)))}")
@@ -178,18 +184,14 @@ def need_coo(t: Tensor, name: str) -> SparseCoo:
 def _coalesced(input: SparseCoo) -> SparseCoo:
     keys = entry_keys(input)
     order, group, first = grouped(keys)
-    indices = index_tensor(input._index_part._array()[:, order[first]])
+    indices = index_tensor(on_host(input._index_part)[:, order[first]])
     values = input._values_part
-    summed = fill_raw(new_values(values, (first.size, *values.shape[1:])), 0)
+    summed = values.new_zeros((first.size, *values.shape[1:]))
     add_at(summed, group, values.index_select(0, index_tensor(order)) if keys.size else values)
     return new_coo(indices, summed, input.shape, coalesced=True)
 
 
-def new_values(like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return empty(make_size(shape), like.dtype, like.device)
-
-
-_coalesce = Primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0")
+_coalesce = sparse_primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0", name="coalesce_entries")
 
 
 @composite(function=False)
@@ -203,8 +205,8 @@ def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
     """The places of any sparse tensor as a COO index, and their keys."""
     if isinstance(t, SparseCoo):
         return t._index_part, entry_keys(t)
-    counts = np.diff(t._compressed_part._array())
-    lines, places = np.repeat(np.arange(counts.size), counts), t._plain_part._array()
+    counts = np.diff(on_host(t._compressed_part))
+    lines, places = np.repeat(np.arange(counts.size), counts), on_host(t._plain_part)
     rows = np.stack([lines, places] if t.layout is sparse_csr else [places, lines])
     return index_tensor(rows), keys_of(rows, t.shape)
 
@@ -216,10 +218,11 @@ def _pattern_grad(g: Any, like: Any) -> Tensor:
 
 
 # The places of `like` with other values.
-values_in_place_of = Primitive(
+values_in_place_of = sparse_primitive(
     lambda values, like: with_values(like, values._bare_alias()),
     {"values": _pattern_grad},
     "SparseCompressedTensorBackward0",
+    name="values_in_place_of",
 )
 
 
@@ -230,7 +233,9 @@ def _values_grad(g: Tensor, input: Tensor) -> Tensor:
     return coo_from_parts(g, held._index_part, held.shape, held._is_coalesced, True)
 
 
-values_of = Primitive(lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0")
+values_of = sparse_primitive(
+    lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0", name="values_of"
+)
 
 
 def _coalesced_only(self: Tensor, name: str) -> SparseCoo:
@@ -302,16 +307,14 @@ def _to_dense_grad(g: Tensor, input: Tensor, masked_grad: Any) -> Tensor:
 
 
 def _dense(input: SparseCoo, masked_grad: Any = None) -> Tensor:
-    out = fill_raw(empty(input.shape, input.dtype, input.device), 0)
-    add_at(out, entry_keys(input), input._values_part)
-    return out
+    return add_at(input._values_part.new_zeros(input.shape), entry_keys(input), input._values_part)
 
 
-coo_to_dense = Primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0")
+coo_to_dense = sparse_primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0", name="coo_to_dense")
 
 
 def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
-    array = input._array()
+    array = on_host(input)
     shape = input.shape
     rest = tuple(range(sparse_dim, len(shape)))
     kept = (array != 0).any(rest) if rest else array != 0
@@ -321,7 +324,9 @@ def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
     return new_coo(found, values_at(input._bare_alias(), found, np.zeros(0)), shape, coalesced=True)
 
 
-_to_coo = Primitive(_strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1")
+_to_coo = sparse_primitive(
+    _strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1", name="strided_to_coo"
+)
 
 
 def strided_to_coo(input: Tensor, sparse_dim: int | None) -> Tensor:
@@ -345,7 +350,7 @@ def _masked(input: Tensor, mask: SparseCoo) -> SparseCoo:
     return new_coo(index, values_at(input, index, keys).clone(), mask.shape, mask._is_coalesced)
 
 
-_sparse_mask = Primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0")
+_sparse_mask = sparse_primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0", name="masked_by_coo")
 
 
 @composite(function=False)

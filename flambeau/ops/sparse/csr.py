@@ -16,9 +16,9 @@ from ..creation.construct import from_data
 from ..creation.filled import finish
 from ..machinery.arguments import as_ints, read_options
 from ..machinery.declare import composite
-from ..machinery.primitive import Primitive
+from ..machinery.sparse_dispatch import sparse_primitive
 from .coo import coalesce, layout_word, strided_to_coo, values_in_place_of
-from .index import index_tensor
+from .index import index_tensor, on_host, within_bounds
 
 _LINES = {sparse_csr: ("crow_indices", "col_indices"), sparse_csc: ("ccol_indices", "row_indices")}
 
@@ -37,7 +37,7 @@ def check_compressed(compressed: Tensor, plain: Tensor, values: Tensor, shape: A
     """Raise unless the parts describe a matrix: native kernels rely on it."""
     first, second = _LINES[kind]
     lines, across = (shape[0], shape[1]) if kind is sparse_csr else (shape[1], shape[0])
-    starts, places = compressed._array(), plain._array()
+    starts, places = on_host(compressed), on_host(plain)
     nnz = values.shape[0]
     if starts.shape != (lines + 1,):
         raise RuntimeError(
@@ -64,7 +64,7 @@ def _compressed(
     if len(starts.shape) != 1 or len(held.shape) != 1:
         raise NotImplementedError(f"{name}(): batches and dense dimensions are not implemented")
     if size is None:
-        across = int(places._array().max()) + 1 if places.shape[0] else 0
+        across = int(on_host(places).max()) + 1 if places.shape[0] else 0
         lines = starts.shape[0] - 1
         size = (lines, across) if kind is sparse_csr else (across, lines)
     shape = make_size(as_ints(size, name, "size", 4))
@@ -90,9 +90,9 @@ def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: An
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def line_of_entries(starts: Tensor) -> Tensor:
-    counts = np.diff(starts._array())
-    return index_tensor(np.repeat(np.arange(counts.size), counts))
+def line_of_entries(starts: np.ndarray) -> np.ndarray:
+    counts = np.diff(starts)
+    return np.repeat(np.arange(counts.size), counts)
 
 
 def _part(self: Tensor, name: str, kind: layout, which: str) -> Tensor:
@@ -130,8 +130,8 @@ def row_indices(self: Tensor) -> Tensor:
 
 
 def csr_to_coo(input: SparseCsr) -> SparseCoo:
-    lines = line_of_entries(input._compressed_part)._array()
-    places = input._plain_part._array()
+    lines = line_of_entries(on_host(input._compressed_part))
+    places = on_host(input._plain_part)
     if input.layout is sparse_csr:
         return new_coo(index_tensor(np.stack([lines, places])), input._values_part, input.shape, _sorted(input))
     order = np.lexsort((lines, places))
@@ -141,14 +141,14 @@ def csr_to_coo(input: SparseCsr) -> SparseCoo:
 
 def _sorted(input: SparseCsr) -> bool:
     """Whether the entries of every line are in order, each place once."""
-    places, starts = input._plain_part._array(), input._compressed_part._array()
+    places, starts = on_host(input._plain_part), on_host(input._compressed_part)
     rising = np.ones(places.size, bool)
     rising[1:] = places[1:] > places[:-1]
     rising[starts[:-1][starts[:-1] < places.size]] = True
     return bool(rising.all())
 
 
-_csr_to_coo = Primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0")
+_csr_to_coo = sparse_primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0")
 
 
 def _back(g: Any, input: Any) -> Tensor:
@@ -157,9 +157,8 @@ def _back(g: Any, input: Any) -> Tensor:
 
 
 def _coo_to_compressed(input: Any, kind: layout) -> SparseCsr:
-    t: Any = coalesce(input)
-    t.check_bounds()
-    rows, columns = t._index_part._array()
+    t = within_bounds(coalesce(input))
+    rows, columns = on_host(t._index_part)
     values = t._values_part
     if kind is sparse_csc:
         order = np.lexsort((rows, columns))
@@ -169,10 +168,11 @@ def _coo_to_compressed(input: Any, kind: layout) -> SparseCsr:
     return new_csr(index_tensor(starts), index_tensor(columns), values.clone(), t.shape, kind)
 
 
-_to_compressed = Primitive(
+_to_compressed = sparse_primitive(
     _coo_to_compressed,
     {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g},
     "ToSparseBackward0",
+    name="coo_to_compressed",
 )
 
 

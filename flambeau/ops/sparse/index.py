@@ -10,6 +10,7 @@ from ...core import dtype as dt
 from ...core.sparse import SparseCoo
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import sparse as kernels
+from ..machinery.watched import watched
 
 
 def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -23,9 +24,33 @@ def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return keys
 
 
+@watched(reads_values=True)
+def on_host(t: Tensor) -> np.ndarray:
+    """What a tensor holds, as an array: which entries there are decides what sparse operators do."""
+    return t.cpu()._array()
+
+
+@watched(kind="creation")
+def index_tensor(array: Any) -> Tensor:
+    """A new tensor of int64 with an array's values."""
+    return copy_of_array(np.ascontiguousarray(array, np.int64), dt.int64)
+
+
+def within_bounds(t: Any) -> Any:
+    """The tensor itself; raises if an index lies outside its shape: kernels rely on it."""
+    if not t._in_bounds:
+        for i, row in enumerate(on_host(t._index_part)):
+            if row.size and (row.min() < 0 or row.max() >= t.shape[i]):
+                bad = row.min() if row.min() < 0 else row.max()
+                what = f"found negative index {bad}" if bad < 0 else f"but found index {bad}"
+                raise RuntimeError(f"size is inconsistent with indices: for dim {i}, size is {t.shape[i]} {what}")
+        t._in_bounds = True
+    return t
+
+
 def entry_keys(t: SparseCoo) -> np.ndarray:
     """The key of every entry; raises where an index lies outside the tensor."""
-    indices = t.check_bounds()._index_part._array()
+    indices = on_host(within_bounds(t)._index_part)
     return keys_of(indices, tuple(t.shape[: indices.shape[0]]))
 
 
@@ -63,6 +88,7 @@ def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return at, keys[at] == wanted
 
 
+@watched
 def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """Where the entries of two lists go in their merged list, and how long that is (see kernels.merge_places)."""
     place_a, place_b = np.empty(a.size, np.int64), np.empty(b.size, np.int64)
@@ -72,6 +98,7 @@ def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     return place_a, place_b, int(total[0])
 
 
+@watched
 def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
     if not rows.size or (rows[1:] >= rows[:-1]).all():
@@ -79,7 +106,3 @@ def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]
     starts, order = np.empty(count + 1, np.int64), np.empty(rows.size, np.int64)
     kernels.sort_by_row(order, starts, rows, rows.size, count)
     return starts, order
-
-
-def index_tensor(array: Any) -> Tensor:
-    return copy_of_array(np.ascontiguousarray(array, np.int64), dt.int64)

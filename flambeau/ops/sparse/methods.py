@@ -18,6 +18,7 @@ from ..methods.python_protocol import rebuild_subclass
 from .arithmetic import become
 from .coo import coo_to_dense, rebuilt
 from .csr import as_coo
+from .index import on_host
 from .shape import getitem
 
 
@@ -71,7 +72,7 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     grad_fn = self.grad_fn
     meta = self.device.type == "meta"
     components = [
-        printing.Component(n, None if meta else p._array(), p.dtype, p.shape) for n, p in zip(names, self._parts())
+        printing.Component(n, None if meta else on_host(p), p.dtype, p.shape) for n, p in zip(names, self._parts())
     ]
     return printing.sparse_repr(
         components,

@@ -8,17 +8,16 @@ import numpy as np
 
 from ...core.layout import sparse_csr
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, new_coo
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor
 from ...kernels.library import sparse as kernels
 from ..creation.filled import fill_raw
-from ..machinery.declare import composite
+from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
-from ..machinery.primitive import Primitive
-from ..machinery.sparse_dispatch import sparse_form
+from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.joining import stack
 from .coo import coalesce, listed_places, values_in_place_of
-from .index import by_row, entry_keys, index_tensor, keys_of
+from .index import by_row, entry_keys, index_tensor, keys_of, on_host, within_bounds
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
@@ -26,28 +25,36 @@ from .index import by_row, entry_keys, index_tensor, keys_of
 def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """Where rows start, the order of entries by row (None: as they lie) and their columns."""
     if isinstance(t, SparseCsr) and t.layout is sparse_csr:
-        return t._compressed_part._array().astype(np.int64), None, t._plain_part._array().astype(np.int64)
-    places = listed_places(t)[0] if isinstance(t, SparseCsr) else t.check_bounds()._index_part
-    rows, columns = places._array()
+        return on_host(t._compressed_part).astype(np.int64), None, on_host(t._plain_part).astype(np.int64)
+    places = listed_places(t)[0] if isinstance(t, SparseCsr) else within_bounds(t)._index_part
+    rows, columns = on_host(places)
     return *by_row(rows, t.shape[0]), np.ascontiguousarray(columns)
 
 
-def times_dense(sparse: Any, other: Tensor) -> Tensor:
-    """A sparse matrix times a dense one, checked."""
-    n, width = sparse.shape[0], other.shape[1]
-    out = empty((n, width), other.dtype, other.device)
-    starts, order, columns = _rows_and_columns(sparse)
-    values, table = sparse._values_part, other
-    if not n or not width:
-        return out
-    if other.dtype.is_complex:
+def _rows_layout(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> tuple:
+    return (starts.size - 1, table.shape[1]), table.dtype, table.device
+
+
+@internal(layout=_rows_layout)
+def rows_times_matrix(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> Tensor:
+    """A sparse matrix times the dense one `table`. Arrays say where the rows start, the order of entries by row, and their columns."""
+
+
+@rows_times_matrix.on("cpu")
+def _(out: Tensor, starts: np.ndarray, order: Any, columns: np.ndarray, values: Tensor, table: Tensor) -> None:
+    n, width = out.shape
+    if table.dtype.is_complex:
         fill_raw(out, 0)
         rows = np.repeat(np.arange(n), np.diff(starts))
         k = slice(None) if order is None else order
         np.add.at(out._array(), rows, values._array()[k][:, None] * table._array()[columns[k]])
-        return out
+        return
     kernels.rows_times_matrix(out, starts, order, columns, dense(values), dense(table), n, width, values.shape[0])
-    return out
+
+
+def times_dense(sparse: Any, other: Tensor) -> Tensor:
+    """A sparse matrix times a dense one, checked."""
+    return rows_times_matrix(*_rows_and_columns(sparse), sparse._values_part, other)
 
 
 def _check_matrix(t: Any, name: str) -> None:
@@ -83,7 +90,7 @@ def sparse_times_sparse(a: Any, b: Any) -> Tensor:
     """Every entry (i, k) of `a` meets the entries of row k of `b`."""
     compressed = isinstance(a, SparseCsr)
     left, right = (coalesce(t if isinstance(t, SparseCoo) else t.to_sparse_coo()) for t in (a, b))
-    rows, middle = left.check_bounds()._index_part._array()
+    rows, middle = on_host(within_bounds(left)._index_part)
     starts, order, columns = _rows_and_columns(right)
     counts = starts[middle + 1] - starts[middle]
     entry = np.repeat(np.arange(rows.size), counts)
@@ -200,22 +207,34 @@ def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
     """(left @ right^H) at the places of mat1 only."""
     held = coalesce(mat1).detach()
     entry_keys(held)
-    rows, columns = (np.ascontiguousarray(r) for r in held._index_part._array())
+    rows, columns = (np.ascontiguousarray(r) for r in on_host(held._index_part))
     if left.dtype.is_complex or left.dtype.itemsize < 4:
         return (left @ right.mH).sparse_mask(held)
-    out = empty((rows.size,), left.dtype, left.device)
-    if rows.size:
-        kernels.sampled_products(out, rows, columns, dense(left), dense(right), rows.size, left.shape[1])
-    return new_coo(held._index_part.clone(), out, mat1.shape, True)
+    return new_coo(held._index_part.clone(), sampled_products(rows, columns, left, right), mat1.shape, True)
 
 
-masked_product = Primitive(
+def _sampled_layout(rows: Any, columns: Any, left: Tensor, right: Tensor) -> tuple:
+    return (rows.size,), left.dtype, left.device
+
+
+@internal(layout=_sampled_layout)
+def sampled_products(rows: Any, columns: Any, left: Tensor, right: Tensor) -> Tensor:
+    """The inner products of rows of `left` with rows of `right`; arrays say which."""
+
+
+@sampled_products.on("cpu")
+def _(out: Tensor, rows: np.ndarray, columns: np.ndarray, left: Tensor, right: Tensor) -> None:
+    kernels.sampled_products(out, rows, columns, dense(left), dense(right), rows.size, left.shape[1])
+
+
+masked_product = sparse_primitive(
     lambda left, right, mat1: _masked_product(mat1, left, right),
     {
         "left": lambda g, right: g.to_dense() @ right if g.is_sparse else g @ right,
         "right": lambda g, left: (g.to_dense() if g.is_sparse else g).mH @ left,
     },
     "SparseMaskBackward0",
+    name="masked_product",
 )
 
 
@@ -226,7 +245,7 @@ def _mat1_grad(g: Tensor, mat1: Any, mat2: Any, alpha: Any) -> Tensor:
     return _scaled(g.mm(mat2.mH), alpha)
 
 
-sparse_addmm = Primitive(
+sparse_addmm = sparse_primitive(
     _addmm,
     {
         "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
@@ -234,19 +253,20 @@ sparse_addmm = Primitive(
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
     "SparseAddmmBackward0",
+    name="sparse_addmm",
 )
 
 
 def _projected(t: Any, mask: Any) -> Any:
     """The entries of `t`, zero where `mask` has none."""
     t, mask = coalesce(t), coalesce(mask).detach()
-    keys = keys_of(mask._index_part._array(), mask.shape)
+    keys = keys_of(on_host(mask._index_part), mask.shape)
     present = np.isin(entry_keys(t), keys)
     zeroed = t._values_part.masked_fill(index_tensor(~present) != 0, 0)
     return new_coo(t._index_part, zeroed, t.shape, True)
 
 
-sparse_matmul = Primitive(
+sparse_matmul = sparse_primitive(
     sparse_times_sparse,
     {
         "a": lambda g, a, b: _projected(sparse_times_sparse(g, b.mH), a),
@@ -261,7 +281,7 @@ def sparse_mm(mat1: Any, mat2: Any) -> Tensor:
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         _check_operands(mat1, mat2)
         return sparse_matmul(mat1, mat2)
-    zero = empty((1, 1), mat1.dtype, mat1.device).fill_(0)
+    zero = mat1.new_zeros((1, 1)) if not isinstance(mat1, SparseTensor) else mat1._values_part.new_zeros((1, 1))
     if isinstance(mat1, SparseTensor) or not isinstance(mat2, SparseTensor):
         return sparse_addmm(zero, mat1, mat2, 0, 1)
     _check_operands(mat1, mat2)
@@ -318,7 +338,7 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 def _hybrid(mat1: SparseCoo, mat2: Tensor) -> SparseCoo:
-    rows = np.unique(mat1.check_bounds()._index_part._array()[0])
+    rows = np.unique(on_host(within_bounds(mat1)._index_part)[0])
     product = times_dense(mat1, mat2).index_select(0, index_tensor(rows))
     return new_coo(index_tensor(rows[None]), product, (mat1.shape[0], mat2.shape[1]), True)
 
@@ -336,6 +356,6 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
 def smm(input: Tensor, mat2: Tensor) -> Tensor:
     """A sparse matrix times a dense one, as a sparse matrix."""
     product: Any = hspmm(input, mat2)
-    rows, width = product._index_part._array()[0], mat2.shape[1]
+    rows, width = on_host(product._index_part)[0], mat2.shape[1]
     indices = np.stack([np.repeat(rows, width), np.tile(np.arange(width), rows.size)])
     return new_coo(index_tensor(indices), product._values_part.reshape(-1), product.shape, True)

@@ -16,7 +16,7 @@ from ..machinery.record import OPS
 from ..machinery.sparse_dispatch import sparse_form
 from .arithmetic import apply_to_values
 from .coo import coalesce, coo_from_parts, need_coo
-from .index import entry_keys, groups_of, index_tensor, keys_of
+from .index import entry_keys, groups_of, index_tensor, keys_of, on_host
 
 
 def _spread(g: Tensor, input_shape: Any, input_dtype: Any) -> Tensor:
@@ -66,7 +66,7 @@ def sum_dims(input: Any, dim: Any, d: Any = None) -> Tensor:
     shape = make_size([n for i, n in enumerate(t.shape) if i not in gone])
     if len(kept) == sparse:
         return coo_from_parts(values, t._index_part, shape, True, True)
-    rows = index_tensor(t._index_part._array()[kept])
+    rows = index_tensor(on_host(t._index_part)[kept])
     return coalesce(coo_from_parts(values, rows, shape, False, True))
 
 
@@ -129,7 +129,7 @@ def sparse_softmax(input: Any, dim: int, dtype: Any, logarithm: bool) -> Tensor:
     if d >= sparse:
         return apply_to_values(t, lambda v: OPS[name].function(v, d - sparse + 1), "sparse_" + name)
     entry_keys(t)
-    rows = t._index_part._array()
+    rows = on_host(t._index_part)
     others = [i for i in range(sparse) if i != d]
     group, count = groups_of(keys_of(rows[others], tuple(t.shape[i] for i in others)))
     if not rows.shape[1]:

@@ -10,14 +10,13 @@ from ...core.layout import sparse_csc, sparse_csr, wrap_dim
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, new_coo, new_csr
 from ...core.tensor import Tensor
-from ..machinery.primitive import Primitive
-from ..machinery.sparse_dispatch import sparse_form
+from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.complex_views import view_as_complex as numbers_of
 from ..shape.complex_views import view_as_real as pairs_of
 from ..shape.dimensions import permutation
 from ..shape.joining import cat as cat_strided
-from .coo import coo_from_parts, new_values
-from .index import entry_keys, grouped, index_tensor
+from .coo import coo_from_parts
+from .index import entry_keys, grouped, index_tensor, on_host, within_bounds
 
 
 def _need_coo(t: Any, name: str) -> SparseCoo:
@@ -42,7 +41,7 @@ def _permuted(t: Any, order: list[int]) -> Any:
             f"got order {order} with sparse_dim {sparse}"
         )
     rows = [d for d in order if d < sparse]
-    indices = t._index_part if rows == sorted(rows) else index_tensor(t._index_part._array()[rows])
+    indices = t._index_part if rows == sorted(rows) else index_tensor(on_host(t._index_part)[rows])
     rest = [d - sparse + 1 for d in order if d >= sparse]
     values = t._values_part if rest == sorted(rest) else t._values_part.permute(0, *rest)
     return new_coo(indices, values, shape, t._is_coalesced and rows == sorted(rows), t._in_bounds)
@@ -104,20 +103,23 @@ def _listed_values_grad(g: Tensor, input: Tensor) -> Tensor:
 
 
 # The values as listed, with their history.
-uncoalesced_values = Primitive(
-    lambda input: input._values_part._bare_alias(), {"input": _listed_values_grad}, "ValuesBackward0"
+uncoalesced_values = sparse_primitive(
+    lambda input: input._values_part._bare_alias(),
+    {"input": _listed_values_grad},
+    "ValuesBackward0",
+    name="uncoalesced_values",
 )
 
 
 @sparse_form("select")
 def select(input: Any, dim: int, index: int) -> Tensor:
-    t = _need_coo(input, "select").check_bounds()
+    t = within_bounds(_need_coo(input, "select"))
     d = wrap_dim(dim, len(t.shape))
     size = t.shape[d]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(t.shape)} at dimension {d}")
     index %= size
-    rows, sparse = t._index_part._array(), t._index_part.shape[0]
+    rows, sparse = on_host(t._index_part), t._index_part.shape[0]
     shape = [n for i, n in enumerate(t.shape) if i != d]
     if d >= sparse:
         values = uncoalesced_values(t).select(d - sparse + 1, index)
@@ -144,15 +146,15 @@ def unsqueeze(input: Any, dim: int) -> Tensor:
         return coo_from_parts(
             uncoalesced_values(t).unsqueeze(d - sparse + 1), t._index_part, shape, t._is_coalesced, t._in_bounds
         )
-    rows = np.insert(t._index_part._array(), d, 0, axis=0)
+    rows = np.insert(on_host(t._index_part), d, 0, axis=0)
     return coo_from_parts(uncoalesced_values(t), index_tensor(rows), shape, t._is_coalesced, t._in_bounds)
 
 
 @sparse_form("index_select")
 def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
-    t = _need_coo(input, "index_select").check_bounds()
+    t = within_bounds(_need_coo(input, "index_select"))
     d = wrap_dim(dim, len(t.shape))
-    wanted = index._array().reshape(-1)
+    wanted = on_host(index).reshape(-1)
     size = t.shape[d]
     if wanted.size and (wanted.min() < -size or wanted.max() >= size):
         raise IndexError(
@@ -164,7 +166,7 @@ def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
     if d >= sparse:
         values = uncoalesced_values(t).index_select(d - sparse + 1, index_tensor(wanted))
         return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
-    rows = t._index_part._array()
+    rows = on_host(t._index_part)
     order = np.argsort(rows[d], kind="stable")
     held = rows[d][order]
     first, last = np.searchsorted(held, wanted, "left"), np.searchsorted(held, wanted, "right")
@@ -180,7 +182,7 @@ def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
 
 @sparse_form("narrow_copy")
 def narrow_copy(input: Any, dim: int, start: int, length: int) -> Tensor:
-    t = _need_coo(input, "narrow_copy").check_bounds()
+    t = within_bounds(_need_coo(input, "narrow_copy"))
     d = wrap_dim(dim, len(t.shape))
     if not 0 <= start <= start + length <= t.shape[d]:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({t.shape[d]}).")
@@ -189,7 +191,7 @@ def narrow_copy(input: Any, dim: int, start: int, length: int) -> Tensor:
     if d >= sparse:
         values = uncoalesced_values(t).narrow(d - sparse + 1, start, length)
         return coo_from_parts(values, t._index_part, make_size(shape), t._is_coalesced, True)
-    rows = t._index_part._array()
+    rows = on_host(t._index_part)
     keep = np.flatnonzero((rows[d] >= start) & (rows[d] < start + length))
     moved = rows[:, keep]
     moved[d] -= start
@@ -219,7 +221,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     shape[d] = sum(t.shape[d] for t in tensors)
     indices, values, offset = [], [], 0
     for t in tensors:
-        rows = t._index_part._array().copy()
+        rows = on_host(t._index_part).copy()
         part = uncoalesced_values(t)
         if d < sparse:
             rows[d] += offset
@@ -228,7 +230,7 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
             size[d - sparse + 1] = offset
             after = list(part.shape)
             after[d - sparse + 1] = shape[d] - offset - t.shape[d]
-            zero = new_values(t._values_part, (0,)).new_zeros
+            zero = t._values_part.new_zeros
             part = cat_strided((zero(size), part, zero(after)), d - sparse + 1)
         indices.append(rows)
         values.append(part)

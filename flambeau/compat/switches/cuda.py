@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+from ..core.settings import attention_kernels
 
 
 class _MatmulSettings:

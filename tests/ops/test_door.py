@@ -1,0 +1,233 @@
+"""Everything passes the door: what modes see, what kernels may touch, what a record says. See tests/door.py for the whole operator database."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import flambeau as torch
+from flambeau.core import modes
+from flambeau.ops import OPS
+
+ROOT = Path(torch.__file__).parent
+
+
+def run_in_new_process(program: str) -> str:
+    """The output of a program that starts before any kernel exists."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+TRAINING = """
+import tests.door as door
+door.install()
+import flambeau as torch
+from flambeau import nn
+F = nn.functional
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.linear = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4 * 3 * 3, 12)
+        self.layer_norm, self.embed, self.out = nn.LayerNorm(12), nn.Embedding(7, 12), nn.Linear(12, 5)
+        self.rnn, self.attention = nn.LSTM(12, 12, batch_first=True), nn.MultiheadAttention(12, 2, batch_first=True)
+    def forward(self, x, tokens):
+        x = F.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)
+        x = F.dropout(F.gelu(self.linear(x.flatten(1))), 0.1)
+        h, _ = self.rnn(self.embed(tokens))
+        h, _ = self.attention(h, h, h, need_weights=False)
+        return self.out(self.layer_norm(x + h.mean(1)))
+
+def train(optimizer, watched):
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = getattr(torch.optim, optimizer)(net.parameters(), lr=0.01)
+    x, tokens, y = torch.randn(6, 3, 8, 8), torch.randint(0, 7, (6, 5)), torch.randint(0, 5, (6,))
+    import contextlib
+    with door.Door().watch() if watched else contextlib.nullcontext():
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x, tokens), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+    return [loss.detach(), *(p.detach() for p in net.parameters())]
+
+for name in ("SGD", "Adam", "AdamW", "RMSprop"):
+    plain, watched = train(name, False), train(name, True)
+    for a, b in zip(plain, watched):
+        torch.testing.assert_close(a, b)
+print(sorted(door.Door.violations))
+assert not door.Door.violations
+assert door.Door.seen["_fused_adam"] == 4  # two steps each of Adam and AdamW
+"""
+
+
+def test_every_native_call_of_training_steps_is_inside_an_operator() -> None:
+    assert run_in_new_process(TRAINING).strip() == "[]"
+
+
+TOY = """
+import flambeau as torch
+from tests.backends.toy_device import ToyBackend
+toy = ToyBackend()
+torch.backends.register("toy", toy)
+x = torch.randn(4, 5)
+t = x.to("toy")
+assert t.device.type == "toy" and repr(t).endswith("device='toy')")
+assert torch.equal(((t * 2 + t).relu() - 1).cpu(), (x * 2 + x).relu() - 1)
+torch.testing.assert_close(torch.softmax(t, 1).cpu(), torch.softmax(x, 1))
+torch.testing.assert_close(t.t().contiguous().sum(0).cpu(), x.sum(1))
+w = torch.ones(4, 5).to("toy").requires_grad_()
+(w.exp() * t).sum().backward()
+torch.testing.assert_close(w.grad.cpu(), torch.ones(4, 5).exp() * x)
+optimizer = torch.optim.Adam([w], lr=0.1)
+optimizer.step()
+assert w.device.type == "toy" and float(w.detach().cpu().sum()) != 20.0
+before = len(toy.launches)
+for wrong in (lambda: t + x, lambda: torch.cat([t, x])):
+    try:
+        wrong()
+    except RuntimeError as problem:
+        assert "same device" in str(problem)
+    else:
+        raise AssertionError("two devices in one call")
+try:
+    torch.linalg.inv(torch.eye(3).to("toy"))
+except NotImplementedError as problem:
+    assert "toy" in str(problem)
+else:
+    raise AssertionError("a kernel that does not exist")
+print(before > 5)
+"""
+
+
+def test_a_device_of_ones_own_computes_what_compiles_and_names_what_is_missing() -> None:
+    assert run_in_new_process(TOY).strip() == "True"
+
+
+def test_a_toy_device_is_small() -> None:
+    assert len((Path(__file__).parents[1] / "backends/toy_device.py").read_text().splitlines()) < 150
+
+
+def test_modes_belong_to_their_thread() -> None:
+    """vmap in one thread, autocast in another, plain arithmetic in a third: nobody sees the others."""
+    problems: list[BaseException] = []
+    stop = threading.Event()
+    x = torch.randn(4, 3)
+    weight = torch.randn(3, 3)
+
+    def mapped() -> None:
+        assert torch.func.vmap(lambda v: (v * 2).sum())(x).shape == (4,)
+
+    def cast() -> None:
+        with torch.autocast("cpu"):
+            assert (x @ weight).dtype is torch.bfloat16
+
+    def plain() -> None:
+        assert (x @ weight).dtype is torch.float32 and (x + 1).sum().shape == ()
+
+    def loop(work: object) -> None:
+        try:
+            while not stop.is_set():
+                work()  # type: ignore[operator]
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=loop, args=(work,)) for work in (mapped, cast, plain, mapped)]
+    for thread in threads:
+        thread.start()
+    stop.wait(1.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert not modes.own.stack and not modes.active
+
+
+def test_a_second_identical_call_plans_and_compiles_nothing() -> None:
+    from flambeau.backends.cpu import jit
+
+    x = torch.randn(5, 7, requires_grad=True)
+
+    def step() -> None:
+        torch.nn.functional.layer_norm(torch.softmax(x * 2 + 1, 1), (7,)).sum().backward()
+
+    step()
+    step()  # from now on gradients are added to those of the step before
+    add, compiled = OPS["add"].impl, jit.stats.compiled + jit.stats.loaded
+    plans = len(add.plans)
+    step()
+    assert jit.stats.compiled + jit.stats.loaded == compiled and len(add.plans) == plans
+
+
+# -- what records say ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", list(OPS.values()), ids=lambda op: op.key)
+def test_records_have_a_key_and_a_schema(op) -> None:
+    assert OPS[op.key] is op
+    text = str(op.schema)
+    assert text.startswith(("aten::", "flambeau::")) and "->" in text
+
+
+def test_bind_gives_the_canonical_call() -> None:
+    x = torch.ones(2, 3)
+    assert OPS["sum"].bind((x,), {"axis": 1}) == {"input": x, "dim": 1, "keepdim": False, "dtype": None}
+    bound = OPS["add"].bind((x, 2), {})
+    assert list(bound) == ["input", "other", "alpha"] and bound["alpha"] == 1
+    assert list(OPS["clamp"].bind((x, 0.0), {})) == ["input", "min", "max"]
+
+
+def test_meta_tensors_stop_after_the_layout_rule() -> None:
+    x = torch.randn(2, 3, 8, 8, device="meta")
+    y = torch.nn.functional.conv2d(x, torch.randn(4, 3, 3, 3, device="meta"))
+    assert y.device.type == "meta" and y.shape == (2, 4, 6, 6)
+
+
+# -- what the source says --------------------------------------------------------------------------------------------------
+
+
+def operator_files() -> list[Path]:
+    return [p for p in (ROOT / "ops").rglob("*.py") if "machinery" not in p.parts]
+
+
+def test_no_operator_asks_which_device_it_is_on() -> None:
+    asks = re.compile(r"device is (not )?cpu\b|\.device == |device\.type [=!]= \"cpu\"")
+    found = [
+        f"{p.relative_to(ROOT)}:{i}"
+        for p in operator_files()
+        for i, l in enumerate(p.read_text().splitlines(), 1)
+        if asks.search(l)
+    ]
+    assert len(found) <= ALLOWED_DEVICE_TESTS, found
+
+
+ALLOWED_DEVICE_TESTS = 30  # may only shrink; see the list the test prints
+
+
+def test_primitives_have_layout_rules() -> None:
+    """An operator with kernels says what its results look like without computing them. The number without may only shrink."""
+    from flambeau.ops.machinery.primitive import Primitive
+
+    without = [
+        key
+        for key, op in OPS.items()
+        if isinstance(op.impl, Primitive) and op.kind == "primitive" and op.layout is None and not op.writes
+    ]
+    assert len(without) <= ALLOWED_WITHOUT_LAYOUT, without
+
+
+ALLOWED_WITHOUT_LAYOUT = 200
+
+
+def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:
+    tree = ast.parse((ROOT / "overrides.py").read_text())
+    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "f_locals"]
