@@ -250,7 +250,7 @@ def test_forward_mode_never_takes_a_missing_second_derivative_for_zero() -> None
     bag = lambda w: flambeau.nn.functional.embedding_bag(  # noqa: E731
         flambeau.tensor([1, 2, 1]), w, flambeau.tensor([0, 2]), mode="sum", per_sample_weights=flambeau.ones(3)
     )
-    with pytest.raises(NotImplementedError, match="EmbeddingBag"):
+    with pytest.raises(NotImplementedError, match="_embedding_bag_dense_backward"):
         flambeau.func.jacfwd(bag)(flambeau.ones(4, 2))
     assert flambeau.func.jacrev(bag)(flambeau.ones(4, 2)).sum() == 6
 

@@ -7,6 +7,8 @@ from typing import Any
 from ...core.tensor import Tensor
 from .declare import internal
 
+Wanted = tuple[bool, ...]  # which gradients are
+
 
 def _shares(grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
     return list(grads)
@@ -22,7 +24,7 @@ def together(*parts: Any) -> tuple[Any, ...]:
     return tuple(_tied(list(parts)))
 
 
-def in_place_of(wanted: tuple[bool, ...], found: Any) -> list[Any]:
+def in_place_of(wanted: Wanted, found: Any) -> list[Any]:
     """Results of an operator that computes only what is wanted, with None where nothing is."""
     results = iter(found)
     return [next(results) if flag else None for flag in wanted]

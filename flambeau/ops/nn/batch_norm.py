@@ -14,7 +14,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
-from ..machinery.together import in_place_of, together
+from ..machinery.together import Wanted, in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
 _FUNCTIONAL = ("nn.functional",)
@@ -68,7 +68,7 @@ def _backward(
 
 
 def _grads_layout(
-    g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+    g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> list:
     layouts = [layout_like(input)] if wanted[0] else []
     d = input.dtype if weight is None else weight.dtype
@@ -77,14 +77,14 @@ def _grads_layout(
 
 @internal(layout=_grads_layout, returns=tuple, runs_empty=True)
 def batch_norm_grads(
-    g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+    g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> tuple:
     """The gradients of `normalised` with respect to input, weight and bias, as far as wanted."""
 
 
 @batch_norm_grads.on("any")
 def _(
-    out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: tuple
+    out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> None:
     if 0 in input.shape:
         for t in out:

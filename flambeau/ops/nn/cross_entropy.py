@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from ...core import dtype as dt
@@ -23,9 +24,9 @@ _accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets tha
 _SMALL_NUMBER = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
 
 
-def _layout(input: Tensor) -> tuple[int, int, int]:
+@lru_cache(1024)
+def _layout(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Scores as (outer, classes, inner): classes are the second dimension, or the only one."""
-    shape = input.shape
     if len(shape) < 2:
         return 1, shape[0] if shape else 1, 1
     return shape[0], shape[1], numel_of(shape[2:])
@@ -35,12 +36,12 @@ def _target_shape(input: Tensor) -> tuple[int, ...]:
     return () if len(input.shape) < 2 else (input.shape[0], *input.shape[2:])
 
 
-def _loss_layouts(input: Tensor, reduction: str) -> list[tuple]:
+def _loss_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str, *settings: Any) -> list[tuple]:
     """The loss, and the statistics that kernels keep."""
-    outer, _, inner = _layout(input)
+    outer, _, inner = _layout(input.shape)
+    d, where = input.dtype, input.device
     shape = _target_shape(input) if reduction == "none" else ()
-    stats = (3 * outer * inner + kernels.TOTALS,)
-    return [(shape, input.dtype, input.device), (stats, opmath(input.dtype), input.device)]
+    return [(shape, d, where), ((3 * outer * inner + kernels.TOTALS,), opmath(d), where)]
 
 
 def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
@@ -126,7 +127,7 @@ def _(
     grad_input: Tensor, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str,
     ignore_index: int, smoothing: float,
 ) -> None:  # fmt: skip
-    outer, n, inner = _layout(soft)
+    outer, n, inner = _layout(soft.shape)
     p, g, t = dense(soft), dense(grad), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
@@ -161,56 +162,55 @@ def _indices_gradient(
     return other if share is None else share + other
 
 
-def _indices_layout(
-    input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float, kept: bool
-) -> list:
-    return [*_loss_layouts(input, reduction), (input.shape if kept else (0,), input.dtype, input.device)]
+def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str, *settings: Any) -> list[tuple]:
+    return [*_loss_layouts(input, target, weight, reduction), (input.shape, input.dtype, input.device)]
 
 
 @internal(
-    layout=_indices_layout,
+    layout=_recorded_layouts,
     saves=("stats", "hidden"),
     grads={"input": _indices_gradient},
     label="NllLossBackward0",
     runs_empty=True,
 )
 def cross_entropy_indices(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: str,
-    ignore_index: int,
-    smoothing: float,
-    kept: bool,
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Tensor:
-    """Softmax and negative log-likelihood in one pass over the scores. With `kept` the probabilities are for the backward
-    pass, which reads them and not the scores: those may be overwritten."""
+    """Softmax and negative log-likelihood in one pass over the scores. The probabilities are kept for the backward pass, which
+    reads them and not the scores: those may be overwritten."""
 
 
-@cross_entropy_indices.on("cpu")
-def _(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
-    kept: bool,
-) -> None:  # fmt: skip
-    _run_indices(out, input, target, weight, reduction, ignore_index, smoothing, kept)
-    _check_targets(out[1], target, _layout(input)[1], ignore_index)
-
-
-@cross_entropy_indices.on("any")
-def _(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
-    kept: bool,
-) -> None:  # fmt: skip
-    _run_indices(out, input, target, weight, reduction, ignore_index, smoothing, kept)
-    _check_targets_there(out[1], target, _layout(input)[1], ignore_index)
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True)
+def cross_entropy_unrecorded(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:
+    """The same where nobody wants the derivative."""
 
 
 def _run_indices(
-    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float,
-    kept: bool,
-) -> None:  # fmt: skip
-    loss, stats, soft = out if kept else (*out[:2], None)
-    outer, n, inner = _layout(input)
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> None:
+    _launch_indices(out, input, target, weight, reduction, ignore_index, smoothing)
+    _check_targets(out[1], target, _layout(input.shape)[1], ignore_index)
+
+
+def _run_indices_there(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> None:
+    _launch_indices(out, input, target, weight, reduction, ignore_index, smoothing)
+    _check_targets_there(out[1], target, _layout(input.shape)[1], ignore_index)
+
+
+for operator in (cross_entropy_indices, cross_entropy_unrecorded):
+    operator.on("cpu")(_run_indices)
+    operator.on("any")(_run_indices_there)
+
+
+def _launch_indices(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> None:
+    loss, stats, soft = out if len(out) == 3 else (*out, None)
+    outer, n, inner = _layout(input.shape)
     x, t = dense(input), dense(target)
     w = None if weight is None else dense(weight)
     options = {"reduction": reduction, "smooth": smoothing > 0}
@@ -317,7 +317,8 @@ def cross_entropy(
         _check_classes("nll_loss", input, target, weight)
         remember(_accepted, key, True)
     kept = grad_mode.enabled and (input._autograd is not None or input._base is not None) and input.requires_grad
-    return cross_entropy_indices(input, target, weight, reduction, ignore_index, label_smoothing, kept)
+    loss = cross_entropy_indices if kept else cross_entropy_unrecorded
+    return loss(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
 # -- negative log-likelihood ----------------------------------------------------------------------------------------------
@@ -350,11 +351,9 @@ def _(
     ignore_index: int,
 ) -> None:
     w = None if weight is None else dense(weight)
-    kernels.nll_backward(out, dense(grad), stats, dense(target), w, *_layout(input), ignore_index, reduction=reduction)
-
-
-def _nll_layout(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> list:
-    return _loss_layouts(input, reduction)
+    kernels.nll_backward(
+        out, dense(grad), stats, dense(target), w, *_layout(input.shape), ignore_index, reduction=reduction
+    )
 
 
 def _nll_rule(
@@ -365,11 +364,24 @@ def _nll_rule(
 
 def _run_nll(out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> None:
     w = None if weight is None else dense(weight)
-    kernels.nll(*out, dense(input), dense(target), w, *_layout(input), ignore_index, reduction=reduction)
-    _check_targets_there(out[1], target, _layout(input)[1], ignore_index)
+    kernels.nll(*out, dense(input), dense(target), w, *_layout(input.shape), ignore_index, reduction=reduction)
 
 
-_NLL: dict[str, Any] = {"layout": _nll_layout, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
+def _run_nll_here(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int
+) -> None:
+    _run_nll(out, input, target, weight, reduction, ignore_index)
+    _check_targets(out[1], target, _layout(input.shape)[1], ignore_index)
+
+
+def _run_nll_there(
+    out: list[Tensor], input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int
+) -> None:
+    _run_nll(out, input, target, weight, reduction, ignore_index)
+    _check_targets_there(out[1], target, _layout(input.shape)[1], ignore_index)
+
+
+_NLL: dict[str, Any] = {"layout": _loss_layouts, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
 
 
 @internal(label="NllLossBackward0", **_NLL)
@@ -382,8 +394,9 @@ def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduct
     """The negative log-likelihood of classes with further dimensions behind them."""
 
 
-nll_loss_rows.on("any")(_run_nll)
-nll_loss_planes.on("any")(_run_nll)
+for operator in (nll_loss_rows, nll_loss_planes):
+    operator.on("cpu")(_run_nll_here)
+    operator.on("any")(_run_nll_there)
 
 
 def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:

@@ -381,7 +381,8 @@ def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: b
 @bag_starts.on("any")
 def _(out: Tensor, offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> None:
     values = index.cpu()._array()
-    for place in np.flatnonzero((values < 0) | (values >= rows))[:1]:
+    if values.size and (values.min() < 0 or values.max() >= rows):
+        place = np.flatnonzero((values < 0) | (values >= rows))[0]
         raise RuntimeError(
             f"Index {place} of input takes value {values[place]} which is not in the valid range [0, {rows})"
             if narrow_numbers
@@ -405,7 +406,7 @@ def _checked_offsets(starts: np.ndarray, count: int) -> np.ndarray:
         raise RuntimeError(
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {starts[-1]}"
         )
-    if (np.diff(starts) < 0).any() or (starts < 0).any():
+    if (starts[1:] < starts[:-1]).any():
         raise RuntimeError(f"offsets must not decrease, but got {starts.tolist()}")
     return starts
 
@@ -540,7 +541,7 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
                 f" However, found offsets of type {type(offsets)}"
             )
         rows, length = input.shape
-        return input.new_tensor([i * length for i in range(rows + include_last_offset)], dtype=dt.int64)  # type: ignore[attr-defined]
+        return copy_of_array(np.arange(rows + include_last_offset, dtype=np.int64) * length, dt.int64).to(input.device)  # type: ignore[attr-defined]
     if len(input.shape) != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
     if offsets is None:

@@ -12,7 +12,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
-from ..machinery.together import in_place_of
+from ..machinery.together import Wanted, in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
@@ -55,7 +55,7 @@ def _backward(
 
 
 def _grads_layout(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: tuple
+    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: Wanted
 ) -> list:
     layouts = [layout_like(input)] if wanted[0] else []
     return layouts + [(t.shape, t.dtype, t.device) for t, flag in zip((weight, bias), wanted[1:]) if flag]
@@ -70,7 +70,7 @@ def group_norm_grads(
     mean: Tensor,
     scale: Tensor,
     groups: int,
-    wanted: tuple,
+    wanted: Wanted,
 ) -> tuple:
     """The gradients of group_norm_apply with respect to input, weight and bias, as far as wanted."""
 
@@ -78,7 +78,7 @@ def group_norm_grads(
 @group_norm_grads.on("any")
 def _(
     out: list[Tensor], g: Tensor, input: Any, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int,
-    wanted: tuple,
+    wanted: Wanted,
 ) -> None:  # fmt: skip
     batch, _, channels, space = _geometry(input.shape, groups)
     if 0 in input.shape:
@@ -87,8 +87,10 @@ def _(
         return
     dx, dw, db = in_place_of(wanted, out)
     input, factor = without_gaps(input), None if weight is None else dense(weight)
-    dots, sums, *work = (empty((batch, groups * channels), mean.dtype, mean.device) for _ in range(4))
+    shape, kept, where = (batch, groups * channels), mean.dtype, mean.device
+    dots, sums = empty(shape, kept, where), empty(shape, kept, where)
     if is_last(input):
+        work = empty(shape, kept, where), empty(shape, kept, where)
         kernels.group_norm_last_backward(
             dx, dots, sums, in_format_of(input, g._bare_alias()), input, mean, scale, factor, *work,
             batch, groups, channels, space,

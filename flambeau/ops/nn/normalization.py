@@ -14,11 +14,10 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
-from ..machinery.together import in_place_of, together
+from ..machinery.together import Wanted, in_place_of, together
 from .group_norm import group_norm_apply
 
 _BOTH = ("nn.functional", "torch")
-Wanted = tuple[bool, bool, bool]  # whether the gradients of input, weight and bias are
 
 
 def _packed(t: Any) -> Any:
