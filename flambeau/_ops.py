@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import ops
+from . import (
+    library,  # noqa: F401  the whole room before its parts: see naming.load
+    ops,
+)
 from .library.aten.overloads import OpOverload, OpOverloadPacket
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]

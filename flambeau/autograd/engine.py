@@ -72,7 +72,12 @@ class Pass:
         self.accumulates = accumulates
         self.reachable: Collection[Node] = ()
         self.callbacks: list[Callable[[], None]] = []  # to be called when the pass is over
-        self.outermost: Pass = self  # the pass in whose backward this one runs, where passes are nested
+        self.around: Pass | None = None  # the outermost pass in whose backward this one runs, if it is nested
+
+    @property
+    def outermost(self) -> Pass:
+        """This pass, or the outermost one in whose backward it runs. (Not a field: a pass that held itself would keep its graph.)"""
+        return self.around or self
 
     def run(self, roots: list[tuple[Node, int, Tensor]], wanted: set[Node] | None) -> list:
         counts, reachable = dependencies([r[0] for r in roots])
@@ -409,7 +414,7 @@ def run_backward(
     run = kind(retain_graph, create_graph, captures, len(inputs or ()), accumulate_grad)
     before, grad_mode.enabled = grad_mode.enabled, create_graph
     outer, running.current = running.current, run
-    run.outermost = run if outer is None else outer.outermost
+    run.around = None if outer is None else outer.outermost
     try:
         if asks_arguments():  # subclasses override what users call, not what derivatives are made of
             with DisableTorchFunctionSubclass():

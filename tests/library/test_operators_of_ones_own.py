@@ -236,7 +236,7 @@ def test_library_objects(library):
 
 def test_a_name_of_our_own_package_is_refused():
     with pytest.raises(ValueError, match="is taken"):
-        flambeau.library.define("matmul::mine", "(Tensor x) -> Tensor")
+        flambeau.library.define("linalg::mine", "(Tensor x) -> Tensor")
 
 
 @LIBRARIES

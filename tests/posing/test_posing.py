@@ -150,7 +150,7 @@ def test_installing_twice_is_once(tmp_path):
     before = len(sys.meta_path)
     flambeau.install_as_torch(); flambeau.install_as_torch()
     import torch
-    assert torch is flambeau and len(sys.meta_path) == before + 5
+    assert torch is flambeau and len(sys.meta_path) == before + 6
     """
     run("-c", textwrap.dedent(code), cwd=tmp_path, launcher=())
 

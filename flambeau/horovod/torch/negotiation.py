@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.graph import unrecorded
+from ...core.locks import new_lock
 from ...core.tensor import Tensor
 from ...distributed.reducer import _gather_objects
 from . import execution
@@ -56,7 +57,7 @@ class Negotiator:
     def __init__(self, group: Any):
         self.group = group
         self._pending: dict[str, Request] = {}
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_lock())
         self._stopping = False
         self._counts: dict[str, int] = {}
         self._joining: Request | None = None

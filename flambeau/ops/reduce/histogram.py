@@ -123,7 +123,7 @@ def _even_counts_layout(input: Tensor, bins: int, low: float, high: float) -> tu
     return (bins,), input.dtype, input.device
 
 
-@internal(layout=_even_counts_layout)
+@internal(layout=_even_counts_layout, name="histc")
 def even_counts(input: Tensor, bins: int, low: float, high: float) -> Tensor:
     """Counts of elements in evenly spaced bins between low and high (those of the input if they are equal)."""
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ...interpolation import InterpolationMode
-from ._autograd import (
+from ._meta import (
     clamp_bounding_boxes,
     clamp_keypoints,
     convert_bounding_box_format,
