@@ -8,7 +8,7 @@ from . import (
     library,  # noqa: F401  the whole room before its parts: see naming.load
     ops,
 )
-from .library.aten.overloads import OpOverload, OpOverloadPacket
+from .library.aten import OpOverload, OpOverloadPacket
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from typing import Any
 
+from ...core.locks import new_lock
 from . import state
 
 
 class _Timeline:
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.path: str | None = None
         self.events: list[dict[str, Any]] = []
         self.mark_cycles = False
