@@ -5,29 +5,6 @@
 from __future__ import annotations
 
 from ...interpolation import InterpolationMode
-from ._meta import (
-    clamp_bounding_boxes,
-    clamp_keypoints,
-    convert_bounding_box_format,
-    get_dimensions,
-    get_dimensions_image,
-    get_dimensions_video,
-    get_image_num_channels,
-    get_image_size,
-    get_num_channels,
-    get_num_channels_image,
-    get_num_channels_video,
-    get_num_frames,
-    get_num_frames_video,
-    get_size,
-    get_size_bounding_boxes,
-    get_size_image,
-    get_size_keypoints,
-    get_size_mask,
-    get_size_video,
-    sanitize_bounding_boxes,
-    sanitize_keypoints,
-)
 from ._color import (
     adjust_brightness,
     adjust_brightness_image,
@@ -109,6 +86,29 @@ from ._geometry import (
     vertical_flip_mask,
     vertical_flip_video,
     vflip,
+)
+from ._meta import (
+    clamp_bounding_boxes,
+    clamp_keypoints,
+    convert_bounding_box_format,
+    get_dimensions,
+    get_dimensions_image,
+    get_dimensions_video,
+    get_image_num_channels,
+    get_image_size,
+    get_num_channels,
+    get_num_channels_image,
+    get_num_channels_video,
+    get_num_frames,
+    get_num_frames_video,
+    get_size,
+    get_size_bounding_boxes,
+    get_size_image,
+    get_size_keypoints,
+    get_size_mask,
+    get_size_video,
+    sanitize_bounding_boxes,
+    sanitize_keypoints,
 )
 from ._misc import (
     convert_image_dtype,
