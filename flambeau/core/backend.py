@@ -6,6 +6,8 @@ which kernel is missing."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +37,18 @@ class Backend:
         """Copy bytes from host memory to the device."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory from the host")
 
+    def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
+        """`read` that need not be done when this returns: the caller synchronises."""
+        self.read(host, address, nbytes, where)
+
+    def write_later(self, address: int, host: int, nbytes: int, where: device) -> None:
+        """`write` that may still read host memory when this returns, where that is locked for the device."""
+        self.write(address, host, nbytes, where)
+
+    def pinned(self, nbytes: int) -> Any:
+        """A storage in host memory that is locked for copies to the device."""
+        raise NotImplementedError(f"{type(self).__name__} locks no host memory")
+
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
         """Copy bytes within the device."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory")
@@ -47,6 +61,20 @@ class Backend:
         """A kernel as a function of addresses, numbers and, for geometry, bytes: `build()` is its loop nest (kernels.ir), `key`
         tells it from all others."""
         raise NotImplementedError(f"{type(self).__name__} cannot compile kernels")
+
+    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable:
+        """`compile` for one of several devices of this type."""
+        return self.compile(build, key)
+
+    def indexed(self, where: device) -> device:
+        """The device that is meant: where there are several, one with its number."""
+        return where
+
+    def copy_across(self, destination: int, there: device, source: int, here: device, nbytes: int) -> None:
+        """Copy bytes from one device of this type to another: through the host, unless there is a better way."""
+        staging = ctypes.create_string_buffer(nbytes)
+        self.read(ctypes.addressof(staging), source, nbytes, here)
+        self.write(destination, ctypes.addressof(staging), nbytes, there)
 
     def generator(self, where: device) -> Any:
         """The device's default generator of random numbers."""
@@ -65,6 +93,10 @@ class Backend:
 
 
 _BACKENDS: dict[str, Backend] = {}
+# Types of device that come with the library, and are started when they are first used: what to import for the backend (its
+# function `start`), and what declares its kernels.
+_OPTIONAL = {"cuda": ("flambeau.backends.nvidia", "flambeau.ops.on_cuda")}
+_absent: dict[str, str] = {}  # why one of them cannot be used here
 
 
 def register(name: str, backend: Backend) -> None:
@@ -81,7 +113,7 @@ def register(name: str, backend: Backend) -> None:
 
 def has_backend(where: device) -> bool:
     """Whether a device other than the CPU and meta can hold tensors."""
-    return where.type in _BACKENDS
+    return where.type in _BACKENDS or _start(where.type)
 
 
 def backend_of(where: device) -> Backend:
@@ -89,10 +121,37 @@ def backend_of(where: device) -> Backend:
     try:
         return _BACKENDS[where.type]
     except KeyError:
-        raise RuntimeError(f"there is no device of type {where.type!r} here: {_why_absent(where.type)}") from None
+        if _start(where.type):
+            return _BACKENDS[where.type]
+        raise RuntimeError(f"there is no device of type {where.type!r} here: {why_absent(where.type)}") from None
 
 
-def _why_absent(kind: str) -> str:
+def indexed(where: device) -> device:
+    """The device that is meant by a type of device alone: the chosen one of several."""
+    return backend_of(where).indexed(where)
+
+
+devices.numbered.update(dict.fromkeys(_OPTIONAL, indexed))
+
+
+def _start(kind: str) -> bool:
+    """Start an optional backend at its first use; whether it is there."""
+    if kind not in _OPTIONAL or kind in _absent:
+        return False
+    module, kernels = _OPTIONAL[kind]
+    try:
+        backend = importlib.import_module(module).start()
+    except RuntimeError as problem:
+        _absent[kind] = str(problem)
+        return False
+    _BACKENDS[kind] = backend
+    importlib.import_module(kernels)
+    return True
+
+
+def why_absent(kind: str) -> str:
+    """Why there is no such device here, in a sentence."""
     if kind == "cuda":
-        return "CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"
+        problem = _absent.get(kind, "")
+        return f"{problem}{'; ' if problem else ''}CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"
     return "register a backend for it with flambeau.backends.register"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .uninterrupted import uninterrupted
@@ -105,9 +106,16 @@ meta = device("meta")
 _default: list[device] = [cpu]
 
 
+# Types of device of which there are several: how "cuda" becomes "cuda:0".
+numbered: dict[str, Callable[[device], device]] = {}
+
+
 def default_device() -> device:
     """The device on which new tensors are made."""
-    return _default[0]
+    found = _default[0]
+    if found is cpu or found.index is not None or found.type not in numbered:
+        return found
+    return numbered[found.type](found)
 
 
 _Device = device  # for the function whose parameter is called `device`

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.backend import has_backend
+from ...core.backend import has_backend, indexed, why_absent
 from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import layout, memory_format, strided
@@ -54,9 +54,10 @@ def as_device(where: Any) -> device:
         return found
     if not has_backend(found):
         if found.type in ("cuda", "xpu"):
-            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
+            reason = f": {why_absent(found.type)}" if found.type == "cuda" else ""
+            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled{reason}")
         raise RuntimeError(f"{found.type} devices are not supported: only cpu, meta and those with a backend are")
-    return found
+    return indexed(found)
 
 
 def is_int(value: Any) -> bool:
