@@ -40,6 +40,42 @@ template <class To, class From> __device__ __forceinline__ To fb_bitcast(From fr
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
   union { From a; To b; } both; both.a = from; return both.b;
 }
+template <class T, int N> struct alignas(sizeof(T) * N) fb_vec { T at[N]; };
+template <class T, int N> __device__ __forceinline__ void fb_load(fb_vec<T, N>& to, const T* from) {
+  if (N > 1 && ((unsigned long long)from & (sizeof(T) * N - 1)) == 0) { to = *(const fb_vec<T, N>*)from; return; }
+  _Pragma("unroll") for (int v = 0; v < N; ++v) to.at[v] = from[v];
+}
+template <class T, int N> __device__ __forceinline__ void fb_store(T* to, const fb_vec<T, N>& from) {
+  if (N > 1 && ((unsigned long long)to & (sizeof(T) * N - 1)) == 0) { *(fb_vec<T, N>*)to = from; return; }
+  _Pragma("unroll") for (int v = 0; v < N; ++v) to[v] = from.at[v];
+}
+template <class T> struct alignas(2 * sizeof(T)) fb_cx {
+  T re, im;
+  fb_cx() = default;
+  __device__ __forceinline__ fb_cx(double a, double b = 0) : re((T)a), im((T)b) {}
+};
+template <class T> __device__ __forceinline__ fb_cx<T> operator+(fb_cx<T> a, fb_cx<T> b) {
+  fb_cx<T> r; r.re = a.re + b.re; r.im = a.im + b.im; return r;
+}
+template <class T> __device__ __forceinline__ fb_cx<T> operator*(fb_cx<T> a, fb_cx<T> b) {
+  fb_cx<T> r; r.re = a.re * b.re - a.im * b.im; r.im = a.re * b.im + a.im * b.re; return r;
+}
+template <class T> __device__ __forceinline__ T fb_from_lane(T mine, int lane, int width = 32) {
+  constexpr int words = (sizeof(T) + 3) / 4;
+  union both { unsigned word[words]; T value; __device__ both() {} } x;
+  x.word[words - 1] = 0;
+  x.value = mine;
+  _Pragma("unroll") for (int w = 0; w < words; ++w) x.word[w] = __shfl_sync(0xffffffffu, x.word[w], lane, width);
+  return x.value;
+}
+template <class T> __device__ __forceinline__ T fb_from_other(T mine, int distance, int width = 32) {
+  constexpr int words = (sizeof(T) + 3) / 4;
+  union both { unsigned word[words]; T value; __device__ both() {} } x;
+  x.word[words - 1] = 0;
+  x.value = mine;
+  _Pragma("unroll") for (int w = 0; w < words; ++w) x.word[w] = __shfl_xor_sync(0xffffffffu, x.word[w], distance, width);
+  return x.value;
+}
 template <class T> __device__ __forceinline__ T fb_rem(T a, T b) {
   if (b == 0) return 0;
   if (T(-1) < T(0) && b == T(-1)) return 0;
@@ -106,6 +142,8 @@ template <class T> __device__ T fb_digamma(T given) {
 def value_type(d: dtype) -> str:
     """The C type of a dtype inside expressions."""
     name = opmath(d).name
+    if d.is_complex and d.to_real().name in _C_NAMES:
+        return f"fb_cx<{_C_NAMES[d.to_real().name]}>"
     if name not in _C_NAMES:
         raise NotImplementedError(f"CUDA kernels do not compute in {d}")
     return _C_NAMES[name]

@@ -109,12 +109,14 @@ class Continue(Statement):
 @dataclass
 class Kernel:
     """A complete native function: `name(params...)`. Writable buffers never alias other buffers unless
-    `may_alias`. At most one level of parallel loops."""
+    `may_alias`. At most one level of parallel loops. `recipe` is what the loops were made of (a formula, a reduction), for
+    emitters whose machine wants other loops."""
 
     name: str
     params: list[Buffer | Scalar]
     body: list[Statement]
     may_alias: bool = False
+    recipe: object = None
 
 
 def var(name: str, dtype: dtype) -> Expr:
