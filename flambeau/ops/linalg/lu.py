@@ -86,7 +86,7 @@ _factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
-def _factors_layout(A: Tensor) -> list:
+def _factors_layout(A: Tensor, pivot: bool) -> list:
     pivots = (*A.shape[:-2], min(A.shape[-2:]))
     return [support.columns(A.shape, A.dtype, A.device), (pivots, dt.int32, A.device), support.infos(A)]
 
@@ -94,12 +94,12 @@ def _factors_layout(A: Tensor) -> list:
 @internal(
     layout=_factors_layout, returns=_factor_ex_result, grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0"
 )
-def packed_factors(A: Tensor) -> Any:
-    """L and U in one matrix, the row swaps, and where the first zero pivot is."""
+def packed_factors(A: Tensor, pivot: bool) -> Any:
+    """L and U in one matrix, the row swaps (none without `pivot`), and where the first zero pivot is."""
 
 
 @packed_factors.on("cpu")
-def _(out: list[Tensor], A: Tensor) -> None:
+def _(out: list[Tensor], A: Tensor, pivot: bool) -> None:
     for result, array in zip(out, lapack.lu(A._array())):
         support.store(result, array)
 
@@ -108,9 +108,9 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
     support.check_matrix(name, A)
     support.check_floating(name, A, False)
     support.check_kernel("lu_factor_cpu", A)
-    if not pivot:
+    if not pivot and A.device.type == "cpu":
         raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
-    return packed_factors(A)
+    return packed_factors(A, bool(pivot))
 
 
 @composite(namespaces=("linalg",), method=False, out="exact")
@@ -135,7 +135,8 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
     packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
     L, U = _packed_parts(packed)
-    return _lu_result((permutation_matrix(pivots, A.shape[-2], A.dtype), L, U))
+    P = permutation_matrix(pivots, A.shape[-2], A.dtype) if pivot else packed.detach().new_empty((0,))
+    return _lu_result((P, L, U))
 
 
 @composite(name="lu")

@@ -7,6 +7,8 @@ steps."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
@@ -130,11 +132,11 @@ def rnn_layer_gates(
     (for a gru, else it is the same), and of the first states."""
 
 
-@rnn_layer_gates.on("cpu")
-def _(
-    out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
+def run_gates(
+    multiply: Callable, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
     c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
 ) -> None:  # fmt: skip
+    """The kernel, with `multiply(result, a, b)` for matrix products."""
     grad_pre, grad_rec, dh, *more = out
     hidden, d, where = h_before.shape[1], h_before.dtype, h_before.device
     dout = fill_raw(empty(h_before.shape, d, where), 0) if dout is None else dense(dout)
@@ -152,9 +154,12 @@ def _(
         else:
             kernels.plain_step_backward(grad_pre, dout, dh, cells, start, n, hidden, relu=kind == "relu")
         state = _first_rows(dh, n)
-        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
+        multiply(state, _rows(grad_rec, start, n), w_hh)
         if carry is not None:
             state.add_(_first_rows(carry, n))
+
+
+rnn_layer_gates.on("cpu")(partial(run_gates, heavy.matmul))
 
 
 def _layer_layout(
@@ -190,23 +195,23 @@ def rnn_layer(
     are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
 
 
-@rnn_layer.on("cpu")
-def _(
-    results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+def run_layer(
+    multiply: Callable, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
     steps: Steps,
 ) -> None:  # fmt: skip
+    """The kernel, with `multiply(result, a, b, bias)` for matrix products."""
     out, h, *states, h_before, gates, c_before, cells = results
     b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
     rows, hidden, width = data.shape[0], h0.shape[1], w_ih.shape[0]
     pre = empty((rows, width), data.dtype, data.device)
-    heavy.matmul(pre, dense(data), dense(w_ih).t(), b_ih)
+    multiply(pre, dense(data), dense(w_ih).t(), b_ih)
     raw_copy(h, h0)
     if kind == "lstm":
         raw_copy(states[0], c0)
     recurrent = empty((h0.shape[0], width), data.dtype, data.device)
     weight = dense(w_hh).t()
     for start, n in steps:
-        heavy.matmul(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
+        multiply(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
         if kind == "lstm":
             kernels.lstm_step(out, h, states[0], gates, h_before, c_before, cells, pre, recurrent, start, n, hidden)
         elif kind == "gru":
@@ -215,6 +220,9 @@ def _(
             kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
     if GATES[kind] == 1:
         raw_copy(cells, out)
+
+
+rnn_layer.on("cpu")(partial(run_layer, heavy.matmul))
 
 
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------

@@ -1,0 +1,105 @@
+"""Matrix products on NVIDIA GPUs, by cuBLASLt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...backends.nvidia import cublas, cublaslt
+from ...core.tensor import Tensor
+from ..linalg.matmul import addmm, bmm, dot, linear_matrix, mm, mv
+from ..machinery.dtype_rules import unsupported
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
+
+
+def _takes(name: str, t: Tensor) -> None:
+    """Raise as PyTorch does about integers: there is no library for them."""
+    if t.dtype not in cublaslt.DATA_TYPES or t.dtype.itemsize == 1:
+        raise unsupported(name, t.dtype)
+
+
+def _matrix(t: Tensor) -> Tensor:
+    return t if cublaslt.matrix_order(t.shape, t._strides) is not None else dense(t)
+
+
+def product(
+    name: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, alpha: Any = 1, beta: Any = 0
+) -> None:
+    """out = alpha * a @ b + beta * out, plus a row of bias."""
+    _takes(name, a)
+    if 0 in a.shape:
+        if bias is not None or beta == 0:
+            raw_copy(out, 0 if bias is None else bias)
+        elif beta != 1:
+            out.mul_(beta)  # type: ignore[attr-defined]
+        return
+    if cublaslt.matrix_order(out.shape, out._strides) is None:  # written elsewhere first
+        whole = dense(out)
+        product(name, whole, a, b, bias, alpha, beta)
+        raw_copy(out, whole)
+        return
+    a, b = _matrix(a), _matrix(b)
+    if bias is not None and (a.dtype not in cublaslt.BIASED or not _by_rows(out) or 1 in (*b.shape[-2:], out.shape[-2])):
+        raw_copy(out, bias)
+        bias, beta = None, 1
+    cublaslt.matmul(out, a, b, bias, "", alpha, beta)
+
+
+def _by_rows(t: Tensor) -> bool:
+    order = cublaslt.matrix_order(t.shape, t._strides)
+    return order is not None and order[0]
+
+
+def _column(vec: Tensor) -> Tensor:
+    return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
+
+
+@mm.on("cuda")
+def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
+    product("addmm_cuda", out, input, mat2)
+
+
+@bmm.on("cuda")
+def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
+    product("baddbmm_cuda", out, input, mat2)
+
+
+@mv.on("cuda")
+def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
+    product("addmv_impl_cuda", _column(out), input, _column(vec))
+
+
+@dot.on("cuda")
+def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
+    _takes("dot", input)
+    n = input.shape[0]
+    if not n:
+        raw_copy(out, 0)
+        return
+    x, y = (t if t._strides[0] > 0 or n == 1 else dense(t) for t in (input, tensor))
+    steps = [max(t._strides[0], 1) for t in (x, y)]
+    cublas.dot(out.data_ptr(), n, x.data_ptr(), steps[0], y.data_ptr(), steps[1], out.dtype, out.device)
+
+
+@addmm.on("cuda")
+def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> None:
+    if beta == 1 and alpha == 1 and input.shape == out.shape[1:] and input._contig:
+        product("addmm_cuda", out, mat1, mat2, input)
+        return
+    if beta != 0:
+        raw_copy(out, input)
+    product("addmm_cuda", out, mat1, mat2, None, alpha, beta)
+
+
+@linear_matrix.on("cuda")
+def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    k, m = weight.shape[1], weight.shape[0]
+    turned = weight._view((k, m), (weight._strides[1], weight._strides[0]), weight._offset)
+    if len(input.shape) == 2:
+        product("addmm_cuda", out, input, turned, bias)
+        return
+    n = 1
+    for size in input.shape[:-1]:
+        n *= size
+    rows = input._view((n, k), (k, 1), input._offset) if input._contig else input.reshape(n, k)
+    product("addmm_cuda", out._view((n, m), (m, 1), out._offset), rows, turned, bias)
