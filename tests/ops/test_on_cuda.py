@@ -142,7 +142,10 @@ def _transform(out, x, sizes, batch, forward=True):
     count = math.prod(sizes)
     half = (*sizes[:-1], sizes[-1] // 2 + 1)
     axes = tuple(range(1, len(sizes) + 1))
-    given, made = (sizes if t.dtype.is_complex == o.dtype.is_complex or not t.dtype.is_complex else half for t, o in ((x, out), (out, x)))
+    given, made = (
+        sizes if t.dtype.is_complex == o.dtype.is_complex or not t.dtype.is_complex else half
+        for t, o in ((x, out), (out, x))
+    )
     source = _at(x.data_ptr(), batch * math.prod(given), x.dtype.numpy).reshape(batch, *given)
     result = _at(out.data_ptr(), batch * math.prod(made), out.dtype.numpy).reshape(batch, *made)
     if not x.dtype.is_complex:
@@ -156,7 +159,11 @@ def _transform(out, x, sizes, batch, forward=True):
 def _as_torch(t, last):
     made = torch.from_numpy(t._array())
     shape = t.shape
-    wanted = torch.empty(shape).to(memory_format=torch.channels_last if len(shape) == 4 else torch.channels_last_3d) if last else None
+    wanted = (
+        torch.empty(shape).to(memory_format=torch.channels_last if len(shape) == 4 else torch.channels_last_3d)
+        if last
+        else None
+    )
     strides = wanted.stride() if last else torch.empty(shape).stride()
     assert all(n == 1 or s == w for n, s, w in zip(shape, t._strides, strides))
     return made
@@ -169,7 +176,9 @@ def _convolve(kind, x, w, y, stride, padding, dilation, last):
         y.copy_(torch.convolution(x, w, None, stride, padding, dilation, False, zeros, groups))
         return
     wants = [kind == "input", kind == "weight", False]
-    found = torch.ops.aten.convolution_backward(y, x.clone(), w.clone(), None, stride, padding, dilation, False, zeros, groups, wants)
+    found = torch.ops.aten.convolution_backward(
+        y, x.clone(), w.clone(), None, stride, padding, dilation, False, zeros, groups, wants
+    )
     (x if kind == "input" else w).copy_(found[0 if kind == "input" else 1])
 
 
@@ -178,7 +187,7 @@ class _Module:
         pass
 
     def function(self, name, kinds):
-        assert (name, kinds) == ("order_of", "qqqqq")
+        assert (name, kinds) == ("order_of", tuple("qqqqq"))
 
         def order_of(grid, block, orders, swaps, k, m, count):
             order = _at(orders, count * m, np.int64).reshape(count, m)
@@ -294,7 +303,13 @@ def test_products(d):
     _both(lambda m, x, y: x @ y, a, v, tolerance=tolerance)
     _both(lambda m, x, y: m.addmm(x, y, y.t(), beta=0.5, alpha=2), _r(5, d=d), a, tolerance=tolerance)
     _both(lambda m, x, y: m.addmm(x, y, y.t()), _r(5, d=d), a, tolerance=tolerance)
-    _both(lambda m, x, y, z: m.nn.functional.linear(x, y, z), _r(2, 3, 7, d=d), _r(4, 7, d=d), _r(4, d=d), tolerance=tolerance)
+    _both(
+        lambda m, x, y, z: m.nn.functional.linear(x, y, z),
+        _r(2, 3, 7, d=d),
+        _r(4, 7, d=d),
+        _r(4, d=d),
+        tolerance=tolerance,
+    )
     _both(lambda m, x, y: m.bmm(x, y.expand(3, 7, 4)), _r(3, 5, 7, d=d), b, tolerance=tolerance)
     if d != "bfloat16":
         _both(lambda m, x: m.dot(x, x), v)
@@ -310,15 +325,21 @@ def test_products_of_nothing_and_of_integers():
 # -- convolutions -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{}, {"stride": 2, "padding": 1}, {"padding": "same"}, {"dilation": 2, "groups": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"stride": 2, "padding": 1}, {"padding": "same"}, {"dilation": 2, "groups": 2}]
+)
 def test_convolutions(settings):
     x, w, b = _r(2, 4, 9, 8), _r(6, 4 // settings.get("groups", 1), 2, 4), _r(6)
     _both(lambda m, *t: m.nn.functional.conv2d(*t, **settings), x, w, b, grad=True)
     _both(
-        lambda m, x, w, b: m.nn.functional.conv2d(x.to(memory_format=m.channels_last), w, b, **settings), x, w, b, grad=True
+        lambda m, x, w, b: m.nn.functional.conv2d(x.to(memory_format=m.channels_last), w, b, **settings),
+        x,
+        w,
+        b,
+        grad=True,
     )
-    line = {k: v for k, v in settings.items()}
-    _both(lambda m, *t: m.nn.functional.conv1d(*t, **line), x[:, :, 0], w[:, :, 0], b, grad=True)
+
+    _both(lambda m, *t: m.nn.functional.conv1d(*t, **settings), x[:, :, 0], w[:, :, 0], b, grad=True)
 
 
 def test_transposed_and_complex_convolutions():

@@ -107,5 +107,12 @@ def solve_triangular_batch(
 def lu_batch(a: int, n: int, pivots: int, infos: int, count: int, d: Any, where: Any) -> None:
     """LU factors in place of `count` square matrices, whose addresses lie at a on the device; pivots 0: without row swaps."""
     _call(
-        f"cublas{LETTERS[d]}getrfBatched", where, c_int(n), c_void_p(a), c_int(n), c_void_p(pivots), c_void_p(infos), c_int(count)
+        f"cublas{LETTERS[d]}getrfBatched",
+        where,
+        c_int(n),
+        c_void_p(a),
+        c_int(n),
+        c_void_p(pivots),
+        c_void_p(infos),
+        c_int(count),
     )

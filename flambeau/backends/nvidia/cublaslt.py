@@ -102,7 +102,18 @@ def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool
 class _Plan:
     """One product, ready to be called with addresses."""
 
-    __slots__ = ("call", "descriptor", "pointers", "arguments", "stream", "workspace", "bias", "where", "kept", "factors")
+    __slots__ = (
+        "call",
+        "descriptor",
+        "pointers",
+        "arguments",
+        "stream",
+        "workspace",
+        "bias",
+        "where",
+        "kept",
+        "factors",
+    )
 
     def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
         library = _library()
@@ -152,7 +163,7 @@ class _Plan:
         library = _library()
         wishes = c_void_p()
         _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
-        settings = [(_MAX_WORKSPACE, c_uint64(_WORKSPACE))]
+        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(_WORKSPACE))]
         settings += [(_ALIGNMENT + i, c_uint32(alignment)) for i in range(4)]
         if (d is dt.float16 and not matmul_switches.allow_fp16_reduced_precision_reduction) or (
             d is dt.bfloat16 and not matmul_switches.allow_bf16_reduced_precision_reduction
@@ -164,7 +175,15 @@ class _Plan:
                 _check(library.cublasLtMatmulPreferenceSetAttribute(wishes, c_int(attribute), byref(value), size), "")
             found, count = _Heuristic(), c_int()
             status = library.cublasLtMatmulAlgoGetHeuristic(
-                _handle(self.where), self.descriptor, *layouts, result, result, wishes, c_int(1), byref(found), byref(count)
+                _handle(self.where),
+                self.descriptor,
+                *layouts,
+                result,
+                result,
+                wishes,
+                c_int(1),
+                byref(found),
+                byref(count),
             )
             if not status and (not count.value or found.status):
                 status = 15  # not supported
@@ -220,7 +239,9 @@ def _layout(t: Any, row_major: bool, step: int) -> c_void_p:
     if len(t.shape) == 3:
         for attribute, value in ((_BATCH_COUNT, c_int32(t.shape[0])), (_BATCH_OFFSET, c_int64(t._strides[0]))):
             size = c_size_t(ctypes.sizeof(value))
-            _check(library.cublasLtMatrixLayoutSetAttribute(layout, c_int(attribute), byref(value), size), "cublasLtMatmul")
+            _check(
+                library.cublasLtMatrixLayoutSetAttribute(layout, c_int(attribute), byref(value), size), "cublasLtMatmul"
+            )
     return layout
 
 
@@ -236,7 +257,14 @@ def _address(t: Any) -> int:
 
 
 def matmul(
-    out: Any, a: Any, b: Any, bias: Any = None, epilogue: str = "", alpha: complex = 1, beta: complex = 0, scales: Any = None
+    out: Any,
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    epilogue: str = "",
+    alpha: complex = 1,
+    beta: complex = 0,
+    scales: Any = None,
 ) -> None:
     """out = alpha * a @ b + beta * out, then the row `bias` is added to every row and the epilogue's function applied. Matrices, or
     batches of them (three dimensions) with any distance from one to the next; each lies by rows or by columns (`matrix_order`).

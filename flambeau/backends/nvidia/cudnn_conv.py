@@ -30,9 +30,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def convolve(
-    kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool
-) -> None:
+def convolve(kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool) -> None:
     """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
     ("weight"). All lie contiguously, or all with channels last."""
     tensors = {"x": x, "w": w, "y": y}

@@ -88,7 +88,9 @@ def check(status: int, what: str) -> None:
     if status:
         details = ctypes.create_string_buffer(1024)
         library().cudnnGetLastErrorString(details, ctypes.c_size_t(1024))
-        text = f"cuDNN error: {library().cudnnGetErrorString(c_int(status)).decode()} ({what}; {details.value.decode()})"
+        text = (
+            f"cuDNN error: {library().cudnnGetErrorString(c_int(status)).decode()} ({what}; {details.value.decode()})"
+        )
         raise Unsupported(text) if 3000 <= status < 4000 else nvidia.CudaError(text)
 
 
@@ -185,7 +187,11 @@ class Graph:
         settings = [(0, "pointwise", POINTWISE[mode]), (1, "data", self.compute if compute is None else compute)]
         if axis >= 0:
             settings.append((9, "int64", axis))
-        attributes = [(750, "descriptor", Descriptor("pointwise", *settings)), (751, "descriptor", x), (753, "descriptor", y)]
+        attributes = [
+            (750, "descriptor", Descriptor("pointwise", *settings)),
+            (751, "descriptor", x),
+            (753, "descriptor", y),
+        ]
         if b is not None:
             attributes.append((752, "descriptor", b))
         if t is not None:
@@ -197,7 +203,11 @@ class Graph:
         """c = a @ b"""
         how = Descriptor("matmul", (1500, "data", self.compute))
         self.add(
-            "matmul_operation", (1520, "descriptor", a), (1521, "descriptor", b), (1522, "descriptor", c), (1523, "descriptor", how)
+            "matmul_operation",
+            (1520, "descriptor", a),
+            (1521, "descriptor", b),
+            (1522, "descriptor", c),
+            (1523, "descriptor", how),
         )
         return c
 
@@ -219,7 +229,8 @@ class Graph:
         `exact` refuses those that round float32 for tensor cores."""
         where = handle(self.where)
         graph = Descriptor("graph", (800, "handle", where.value), (801, "descriptor", self.operations))
-        found, reason = [], "no engine is left"
+        reason = "no engine is left"
+        found: list[Plan] = []
         for mode in _HEURISTICS:
             if found:
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import threading
 from ctypes import byref, c_int, c_longlong, c_size_t, c_void_p
@@ -55,7 +54,18 @@ class _Plan:
         one, none = c_longlong(1), c_longlong(0)
         _check(
             library.cufftMakePlanMany64(
-                self.handle, c_int(len(sizes)), n, None, one, none, None, one, none, c_int(number), c_longlong(batch), byref(nbytes)
+                self.handle,
+                c_int(len(sizes)),
+                n,
+                None,
+                one,
+                none,
+                None,
+                one,
+                none,
+                c_int(number),
+                c_longlong(batch),
+                byref(nbytes),
             )
         )
         self.nbytes = nbytes.value
@@ -86,4 +96,5 @@ def transform(out: Any, x: Any, sizes: tuple[int, ...], batch: int, forward: boo
         if len(_local.plans) >= _LIMIT:
             _local.plans.clear()
         plan = _local.plans[key] = _Plan(sizes, batch, (x.dtype.name, out.dtype.name), x.device)
-    plan.run(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in (out, x)], forward)
+    out_place, place = (t._storage.ptr + t._offset * t.dtype.itemsize for t in (out, x))
+    plan.run(out_place, place, forward)

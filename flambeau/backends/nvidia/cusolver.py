@@ -87,16 +87,21 @@ def cholesky(a: int, n: int, uplo: int, info: int, d: Any, where: Any) -> None:
 def cholesky_batch(a: int, n: int, uplo: int, infos: int, count: int, d: Any, where: Any) -> None:
     """The same for `count` matrices, whose addresses lie at a on the device."""
     _call(
-        f"cusolverDn{LETTERS[d]}potrfBatched", where, c_int(uplo), c_int(n), c_void_p(a), c_int(n), c_void_p(infos), c_int(count)
+        f"cusolverDn{LETTERS[d]}potrfBatched",
+        where,
+        c_int(uplo),
+        c_int(n),
+        c_void_p(a),
+        c_int(n),
+        c_void_p(infos),
+        c_int(count),
     )
 
 
 def lu(a: int, m: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
     """L and U in place, and the row swaps (int32); pivots 0: without swaps."""
     letter, count = LETTERS[d], c_int()
-    _call(
-        f"cusolverDn{letter}getrf_bufferSize", where, c_int(m), c_int(n), c_void_p(a), c_int(max(m, 1)), byref(count)
-    )
+    _call(f"cusolverDn{letter}getrf_bufferSize", where, c_int(m), c_int(n), c_void_p(a), c_int(max(m, 1)), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
     _call(
         f"cusolverDn{letter}getrf", where, c_int(m), c_int(n), c_void_p(a), c_int(max(m, 1)), c_void_p(space.ptr),
@@ -126,9 +131,7 @@ def hermitian_eigen(a: int, n: int, values: int, vectors: bool, uplo: int, info:
     _general("cusolverDnXsyevd", where, described, info)
 
 
-def singular(
-    a: int, m: int, n: int, values: int, u: int, vh: int, job: str, info: int, d: Any, where: Any
-) -> None:
+def singular(a: int, m: int, n: int, values: int, u: int, vh: int, job: str, info: int, d: Any, where: Any) -> None:
     """Singular values and vectors of a matrix with m >= n, which is overwritten; job "A": all vectors, "S": the first n, "N": none."""
     letter = c_byte(ord(job))
     described = (

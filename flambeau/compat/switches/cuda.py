@@ -9,7 +9,6 @@ from typing import Any
 
 from ..core.settings import attention_kernels, matmul_switches
 
-
 matmul = matmul_switches
 
 

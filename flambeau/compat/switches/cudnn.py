@@ -9,17 +9,19 @@ from types import ModuleType
 from typing import Any
 
 from ..core.settings import cudnn_switches as _switches
+from . import nvidia
+from .nvidia import cudnn_graph
 
 _NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 
 
 def version() -> int | None:
     """The library's version, 91900 for 9.19.0; None where it is missing."""
-    if not _device_count():
+    try:
+        nvidia.start()
+        return cudnn_graph.version()
+    except nvidia.NoDevice:  # or no library: a MissingLibrary is one
         return None
-    from .nvidia import cudnn_graph
-
-    return cudnn_graph.version()
 
 
 def is_available() -> bool:
@@ -30,12 +32,6 @@ def is_available() -> bool:
 def is_acceptable(tensor: Any) -> bool:
     """Whether cuDNN can work on this tensor."""
     return tensor.is_cuda and tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1 and is_available()
-
-
-def _device_count() -> int:
-    from .. import cuda
-
-    return cuda.device_count()
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
         _by_operators(out, query, key, value, scale, causal)
         return
     try:
-        cudnn_attention.forward(*out, *map(_aligned, (query, key, value)), None, scale, causal)
+        q, k, v = map(_aligned, (query, key, value))
+        cudnn_attention.forward(out[0], out[1], q, k, v, None, scale, causal)
     except Unsupported:
         _REFUSED.add(kind)
         _by_operators(out, query, key, value, scale, causal)
@@ -63,6 +64,6 @@ def _(
             return
         except Unsupported:
             _REFUSED.add(kind)
-    parts = [t._bare_alias().float() for t in (g, query, key, value)]
-    for result, found in zip(grads, _plain_gradients(*parts, None, scale, causal)):
+    wide: list[Any] = [t._bare_alias().float() for t in (g, query, key, value)]
+    for result, found in zip(grads, _plain_gradients(wide[0], wide[1], wide[2], wide[3], None, scale, causal)):
         raw_copy(result, found)

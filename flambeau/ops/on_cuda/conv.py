@@ -91,9 +91,7 @@ def _convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Window) -> Non
         tensors["input"] = _new(shape, x, last)
     elif not even:
         tensors["input"] = _padded(tensors["input"], lows, highs, last)
-    cudnn_conv.convolve(
-        kind, tensors["input"], tensors["weight"], tensors["forward"], stride, padding, dilation, last
-    )
+    cudnn_conv.convolve(kind, tensors["input"], tensors["weight"], tensors["forward"], stride, padding, dilation, last)
     made = tensors[kind]
     if not even and kind == "input":
         if any(n < 0 for n in (*lows, *highs)):

@@ -78,7 +78,9 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided:
         x = empty_strided(input.shape, _strides(input.shape, order), input.dtype, input.device)
         raw_copy(x, input)
         half = out if _innermost(out, (last,)) else _ordered(out, (last,))
-        if half is not out or any(s != w for s, w, n in zip(out._strides, _strides(out.shape, order), out.shape) if n > 1):
+        if half is not out or any(
+            s != w for s, w, n in zip(out._strides, _strides(out.shape, order), out.shape) if n > 1
+        ):
             half = empty_strided(out.shape, _strides(out.shape, order), out.dtype, out.device)
         cufft.transform(half, x, (x.shape[last],), _count(x, (last,)))
         if half is not out:

@@ -95,10 +95,24 @@ def _solve_in_place(out: Tensor, A: Tensor, upper: bool, left: bool, unit: bool)
     if count >= _BATCHED_FROM:
         a_places, b_places = _pointers(a, a._strides[0], count), _pointers(out, m * n, count)
         cublas.solve_triangular_batch(
-            b_places.data_ptr(), m, a_places.data_ptr(), lda, m, n, side, uplo, trans, unit, count, out.dtype, out.device
+            b_places.data_ptr(),
+            m,
+            a_places.data_ptr(),
+            lda,
+            m,
+            n,
+            side,
+            uplo,
+            trans,
+            unit,
+            count,
+            out.dtype,
+            out.device,
         )
     else:
-        cublas.solve_triangular(out.data_ptr(), m, a.data_ptr(), lda, m, n, side, uplo, trans, unit, out.dtype, out.device)
+        cublas.solve_triangular(
+            out.data_ptr(), m, a.data_ptr(), lda, m, n, side, uplo, trans, unit, out.dtype, out.device
+        )
 
 
 @triangular_solution.on("cuda")
@@ -198,7 +212,7 @@ def _(out: Tensor, pivots: Tensor, m: int, d: dt.dtype, outside: str) -> None:
     count = numel_of(pivots.shape[:-1])
     order: Any = empty((*pivots.shape[:-1], m), dt.int64, out.device)
     places = order.data_ptr(), dense(pivots).data_ptr(), pivots.shape[-1], m, count
-    nvidia.load_source(_ORDER, out.device).function("order_of", "qqqqq")((count + 127) // 128, 128, *places)
+    nvidia.load_source(_ORDER, out.device).function("order_of", tuple("qqqqq"))((count + 127) // 128, 128, *places)
     columns: Any = arange(m, dtype=dt.int64, device=out.device).unsqueeze(-1)
     raw_copy(out, order.unsqueeze(-2) == columns)
 
@@ -229,7 +243,10 @@ def _(out: list[Tensor], A: Tensor, B: Tensor, left: bool) -> None:
     _factor(packed, pivots, small)
     raw_copy(info, small)
     if packed.shape[:-2] != batch:
-        packed, pivots = _copied(_bare(packed).expand(*batch, *A.shape[-2:])), _bare(pivots).expand(*batch, -1).contiguous()
+        packed, pivots = (
+            _copied(_bare(packed).expand(*batch, *A.shape[-2:])),
+            _bare(pivots).expand(*batch, -1).contiguous(),
+        )
     x = _columns(r.shape, A.dtype, A.device)
     raw_copy(x, b)
     _solved(x, packed, pivots, not left)
@@ -279,7 +296,9 @@ def _(out: list[Tensor], A: Tensor) -> None:
 
 def _no_hermitian(name: str, t: Tensor, hermitian: bool) -> None:
     if hermitian and t.dtype.is_complex:
-        raise RuntimeError(f"{name}: complex tensors with hermitian=True are not supported on CUDA (cuSOLVER has no such solver)")
+        raise RuntimeError(
+            f"{name}: complex tensors with hermitian=True are not supported on CUDA (cuSOLVER has no such solver)"
+        )
 
 
 @ldl_factor_ex.on("cuda")
@@ -362,7 +381,7 @@ def _hermitian(values: Tensor, vectors: Tensor, wanted: bool, uplo: str) -> None
 @hermitian_eigen.on("cuda")
 def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
     raw_copy(out[1], A)
-    _hermitian(*out, True, uplo)
+    _hermitian(out[0], out[1], True, uplo)
 
 
 @hermitian_eigenvalues.on("cuda")
@@ -478,9 +497,21 @@ def _(out: Tensor, A: Tensor) -> None:
     c, square = _PADE, a @ a
     fourth = square @ square
     sixth = fourth @ square
-    odd = sixth @ (c[13] * sixth + c[11] * fourth + c[9] * square) + c[7] * sixth + c[5] * fourth + c[3] * square + c[1] * one
+    odd = (
+        sixth @ (c[13] * sixth + c[11] * fourth + c[9] * square)
+        + c[7] * sixth
+        + c[5] * fourth
+        + c[3] * square
+        + c[1] * one
+    )
     odd = a @ odd
-    even = sixth @ (c[12] * sixth + c[10] * fourth + c[8] * square) + c[6] * sixth + c[4] * fourth + c[2] * square + c[0] * one
+    even = (
+        sixth @ (c[12] * sixth + c[10] * fourth + c[8] * square)
+        + c[6] * sixth
+        + c[4] * fourth
+        + c[2] * square
+        + c[0] * one
+    )
     found = solution(even - odd, even + odd, True)[0]
     for _ in range(squarings):
         found = found @ found

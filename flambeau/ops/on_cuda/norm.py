@@ -1,0 +1,330 @@
+"""Batch normalisation on NVIDIA GPUs.
+
+Sums over a channel are shared out among several blocks, whose results a second kernel adds up in a fixed order; a third one writes the
+result. So x is read twice and written once, forward and backward alike, whatever the number of channels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ...backends import nvidia
+from ...core import dtype as dt
+from ...core.dtype import opmath
+from ...core.tensor import Tensor, empty
+from ..creation.filled import fill_raw
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense, without_gaps
+from ..machinery.together import Wanted, in_place_of
+from ..nn.batch_norm import (
+    _columns,
+    _evaluate,
+    _has_columns,
+    _in_format,
+    _packed,
+    _planes,
+    batch_norm_grads,
+    normalised,
+)
+
+_THREADS = 256
+_BLOCKS = 1056  # eight for each of a large GPU's multiprocessors
+_TYPES = {dt.float32: "float", dt.float64: "double", dt.float16: "f16", dt.bfloat16: "bf16"}
+
+_HEAD = """
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+typedef %(wide)s A;
+__device__ inline A get(float v) { return v; }
+__device__ inline A get(double v) { return (A)v; }
+__device__ inline A get(f16 v) { float r; asm("cvt.f32.f16 %%0, %%1;" : "=f"(r) : "h"(v.bits)); return r; }
+__device__ inline A get(bf16 v) { return __int_as_float((int)((unsigned)v.bits << 16)); }
+__device__ inline void put(float& r, A v) { r = (float)v; }
+__device__ inline void put(double& r, A v) { r = v; }
+__device__ inline void put(f16& r, A v) { asm("cvt.rn.f16.f32 %%0, %%1;" : "=h"(r.bits) : "f"((float)v)); }
+__device__ inline void put(bf16& r, A v) { asm("cvt.rn.bf16.f32 %%0, %%1;" : "=h"(r.bits) : "f"((float)v)); }
+typedef %(data)s T;
+typedef %(parameter)s W;
+typedef %(running)s R;
+typedef long long I;
+#define V %(vector)d
+struct alignas(sizeof(T) * V) Pack { T v[V]; };
+__device__ inline Pack pack(const T* p) { return *(const Pack*)p; }
+
+__device__ inline A over_block(A v) {
+  __shared__ A parts[32];
+  for (int step = 16; step; step >>= 1) v += __shfl_down_sync(0xffffffff, v, step);
+  if (threadIdx.x %% 32 == 0) parts[threadIdx.x / 32] = v;
+  __syncthreads();
+  A total = 0;
+  if (threadIdx.x == 0)
+    for (int i = 0; i < blockDim.x / 32; ++i) total += parts[i];
+  __syncthreads();
+  return total;
+}
+
+// One number of each channel near its mean: sums of differences from it lose no digits.
+__device__ inline A near(const T* x, I c, I step) { return get(x[c * step]); }
+"""
+
+# Two sums of each channel, by as many blocks as the grid is high: of (x - s) and (x - s)^2, or of g and g * (x - mean).
+_SUMS = """
+extern "C" __global__ void sums_planes(A* partial, const T* x, const T* g, const A* mean, I batch, I channels, I space) {
+  I c = blockIdx.x, rows = space / V, count = batch * rows;
+  A centre = g ? mean[c] : near(x, c, space), first = 0, second = 0;
+  for (I i = blockIdx.y * (I)blockDim.x + threadIdx.x; i < count; i += (I)gridDim.y * blockDim.x) {
+    unsigned n = (unsigned)i / (unsigned)rows, s = (unsigned)i - n * (unsigned)rows;
+    I at = ((I)n * channels + c) * space + (I)s * V;
+    Pack p = pack(x + at);
+    if (g) {
+      Pack q = pack(g + at);
+      for (int k = 0; k < V; ++k) { A d = get(q.v[k]); first += d; second += d * (get(p.v[k]) - centre); }
+    } else {
+      for (int k = 0; k < V; ++k) { A d = get(p.v[k]) - centre; first += d; second += d * d; }
+    }
+  }
+  first = over_block(first);
+  second = over_block(second);
+  if (threadIdx.x == 0) {
+    partial[(2 * (I)blockIdx.y) * channels + c] = first;
+    partial[(2 * (I)blockIdx.y + 1) * channels + c] = second;
+  }
+}
+
+extern "C" __global__ void sums_columns(A* partial, const T* x, const T* g, const A* mean, I rows, I channels) {
+  __shared__ A sums[2][8][32 * V];
+  I c = (blockIdx.x * 32 + threadIdx.x) * (I)V;
+  A first[V], second[V], centre[V];
+  for (int k = 0; k < V; ++k) first[k] = second[k] = 0;
+  if (c < channels) {
+    for (int k = 0; k < V; ++k) centre[k] = g ? mean[c + k] : near(x, c + k, 1);
+    for (I r = blockIdx.y * (I)8 + threadIdx.y; r < rows; r += (I)gridDim.y * 8) {
+      Pack p = pack(x + r * channels + c);
+      if (g) {
+        Pack q = pack(g + r * channels + c);
+        for (int k = 0; k < V; ++k) { A d = get(q.v[k]); first[k] += d; second[k] += d * (get(p.v[k]) - centre[k]); }
+      } else {
+        for (int k = 0; k < V; ++k) { A d = get(p.v[k]) - centre[k]; first[k] += d; second[k] += d * d; }
+      }
+    }
+  }
+  for (int k = 0; k < V; ++k) {
+    sums[0][threadIdx.y][threadIdx.x * V + k] = first[k];
+    sums[1][threadIdx.y][threadIdx.x * V + k] = second[k];
+  }
+  __syncthreads();
+  if (threadIdx.y == 0 && c < channels)
+    for (int k = 0; k < V; ++k)
+      for (int which = 0; which < 2; ++which) {
+        A total = 0;
+        for (int y = 0; y < 8; ++y) total += sums[which][y][threadIdx.x * V + k];
+        partial[(2 * (I)blockIdx.y + which) * channels + c + k] = total;
+      }
+}
+"""
+
+_FINISH = """
+extern "C" __global__ void finish(A* factors, A* mean, A* rstd, const A* partial, const T* x, const W* weight, const W* bias,
+    R* running_mean, R* running_var, I channels, I step, I chunks, double count, double momentum, double eps) {
+  I c = blockIdx.x * (I)blockDim.x + threadIdx.x;
+  if (c >= channels) return;
+  double first = 0, second = 0;
+  for (I i = 0; i < chunks; ++i) { first += partial[2 * i * channels + c]; second += partial[(2 * i + 1) * channels + c]; }
+  double away = first / count, m = (double)near(x, c, step) + away, variance = second / count - away * away;
+  variance = variance < 0 ? 0 : variance;
+  double r = rsqrt(variance + eps), scale = weight ? r * get(weight[c]) : r;
+  mean[c] = (A)m;
+  rstd[c] = (A)r;
+  factors[c] = (A)scale;
+  factors[channels + c] = (A)((bias ? (double)get(bias[c]) : 0.) - m * scale);
+  if (running_mean) put(running_mean[c], (A)(get(running_mean[c]) * (1 - momentum) + m * momentum));
+  if (running_var)
+    put(running_var[c], (A)(get(running_var[c]) * (1 - momentum) + (count > 1 ? variance * count / (count - 1) : variance) * momentum));
+}
+
+extern "C" __global__ void finish_backward(A* factors, A* dw, A* db, const A* partial, const A* mean, const A* rstd,
+    const W* weight, I channels, I chunks, double count, I training) {
+  I c = blockIdx.x * (I)blockDim.x + threadIdx.x;
+  if (c >= channels) return;
+  double plain = 0, moment = 0;
+  for (I i = 0; i < chunks; ++i) { plain += partial[2 * i * channels + c]; moment += partial[(2 * i + 1) * channels + c]; }
+  double r = rstd[c], scale = weight ? r * get(weight[c]) : r;
+  dw[c] = (A)(moment * r);
+  db[c] = (A)plain;
+  double slope = training ? -moment / count * r * r * scale : 0, average = training ? plain / count * scale : 0;
+  factors[c] = (A)scale;
+  factors[channels + c] = (A)slope;
+  factors[2 * channels + c] = (A)(-average - mean[c] * slope);
+}
+"""
+
+# out = x * factors[0] + factors[1], or g * factors[0] + x * factors[1] + factors[2], by channels.
+_APPLY = """
+extern "C" __global__ void apply_planes(T* out, const T* x, const T* g, const A* factors, I batch, I channels, I space) {
+  I row = blockIdx.x, c = row % channels, at = row * space;
+  A a = factors[c], b = factors[channels + c], d = g ? factors[2 * channels + c] : 0;
+  for (I s = (blockIdx.y * (I)blockDim.x + threadIdx.x) * V; s < space; s += (I)gridDim.y * blockDim.x * V) {
+    Pack p = pack(x + at + s), r;
+    if (g) {
+      Pack q = pack(g + at + s);
+      for (int k = 0; k < V; ++k) put(r.v[k], get(q.v[k]) * a + get(p.v[k]) * b + d);
+    } else {
+      for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * a + b);
+    }
+    *(Pack*)(out + at + s) = r;
+  }
+}
+
+extern "C" __global__ void apply_columns(T* out, const T* x, const T* g, const A* factors, I rows, I channels) {
+  I c = (blockIdx.x * 32 + threadIdx.x) * (I)V;
+  if (c >= channels) return;
+  A a[V], b[V], d[V];
+  for (int k = 0; k < V; ++k) {
+    a[k] = factors[c + k];
+    b[k] = factors[channels + c + k];
+    d[k] = g ? factors[2 * channels + c + k] : 0;
+  }
+  for (I i = blockIdx.y * (I)8 + threadIdx.y; i < rows; i += (I)gridDim.y * 8) {
+    I at = i * channels + c;
+    Pack p = pack(x + at), r;
+    if (g) {
+      Pack q = pack(g + at);
+      for (int k = 0; k < V; ++k) put(r.v[k], get(q.v[k]) * a[k] + get(p.v[k]) * b[k] + d[k]);
+    } else {
+      for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * a[k] + b[k]);
+    }
+    *(Pack*)(out + at) = r;
+  }
+}
+"""
+
+_KINDS = {
+    "sums_planes": "qqqqqqq", "sums_columns": "qqqqqq", "finish": "qqqqqqqqqqqqddd", "finish_backward": "qqqqqqqqqdq",
+    "apply_planes": "qqqqqqq", "apply_columns": "qqqqqq",
+}  # fmt: skip
+
+
+def text(data: Any, parameter: Any, running: Any, vector: int) -> str:
+    """The CUDA text for tensors of these dtypes, read `vector` elements at a time."""
+    names = {
+        "data": _TYPES[data],
+        "parameter": _TYPES[parameter],
+        "running": _TYPES[running],
+        "wide": _TYPES[opmath(data)],
+    }
+    return _HEAD % {**names, "vector": vector} + _SUMS + _FINISH + _APPLY
+
+
+@functools.lru_cache(256)
+def _kernels(data: Any, parameter: Any, running: Any, vector: int, where: Any) -> dict[str, Any]:
+    module = nvidia.load_source(text(data, parameter, running, vector), where)
+    return {name: module.function(name, tuple(kinds)) for name, kinds in _KINDS.items()}
+
+
+class _Channels:
+    """How the channels of a tensor are shared out."""
+
+    def __init__(self, x: Tensor, weight: Any, bias: Any, running: Any, *others: Tensor) -> None:
+        d = x.dtype
+        parameter = next((t.dtype for t in (weight, bias) if t is not None), d)
+        self.by_columns = _has_columns(x)
+        self.channels = x.shape[1]
+        self.rows = _columns(x)[0]  # elements of a channel
+        inner = self.channels if self.by_columns else _planes(x)[2]
+        vector = 16 // d.itemsize
+        while inner % vector or any(t.data_ptr() % (vector * d.itemsize) for t in (x, *others)):
+            vector //= 2
+        self.vector, self.where = vector, x.device
+        self.kernels = _kernels(d, parameter, d if running is None else running.dtype, vector, x.device)
+        if self.by_columns:
+            across = -(-self.channels // (32 * vector))
+            high = max(1, min(_BLOCKS // across, -(-self.rows // 32)))
+            self.sums_grid, self.chunks = (across, high, 1), high
+            self.apply_grid = (across, max(1, min(4 * _BLOCKS // across, -(-self.rows // 32))), 1)
+            self.block = (32, 8, 1)
+            self.sizes: tuple[int, ...] = (self.rows, self.channels)
+        else:
+            batch, _, space = _planes(x)
+            self.chunks = max(1, min(_BLOCKS // self.channels, self.rows // (4 * _THREADS * vector)))
+            self.sums_grid = (self.channels, self.chunks, 1)
+            threads = min(_THREADS, max(32, -(-space // (vector * 32)) * 32))
+            self.apply_grid = (batch * self.channels, max(1, -(-space // (threads * vector * 4))), 1)
+            self.block, self.apply_block = (_THREADS, 1, 1), (threads, 1, 1)
+            self.sizes = (batch, self.channels, space)
+        self.kind = "columns" if self.by_columns else "planes"
+
+    def sums(self, partial: Tensor, x: Tensor, g: Any = None, mean: Any = None) -> None:
+        places = [0 if t is None else t.data_ptr() for t in (partial, x, g, mean)]
+        self.kernels[f"sums_{self.kind}"](self.sums_grid, self.block, *places, *self.sizes)
+
+    def apply(self, out: Tensor, x: Tensor, g: Any, factors: Tensor) -> None:
+        places = [0 if t is None else t.data_ptr() for t in (out, x, g, factors)]
+        block = self.block if self.by_columns else self.apply_block
+        self.kernels[f"apply_{self.kind}"](self.apply_grid, block, *places, *self.sizes)
+
+    def each(self, name: str, *values: Any) -> None:
+        given = [0 if v is None else v.data_ptr() if isinstance(v, Tensor) else v for v in values]
+        self.kernels[name](-(-self.channels // 128), 128, *given)
+
+
+def _same_dtype(a: Any, b: Any) -> bool:
+    return a is None or b is None or a.dtype is b.dtype
+
+
+@normalised.on("cuda")
+def _(
+    out: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, running_mean: Any, running_var: Any,
+    training: bool, momentum: float, eps: float,
+) -> None:  # fmt: skip
+    x = without_gaps(input)
+    if not training:
+        _evaluate(out, mean, rstd, x, weight, bias, running_var, eps)
+        return
+    if not _same_dtype(weight, bias) or not _same_dtype(running_mean, running_var):
+        raise RuntimeError("batch_norm: weight and bias, and the running statistics, must have the same dtype")
+    x = x if _has_columns(x) else dense(x)
+    weight, bias = _packed(weight), _packed(bias)
+    running = [None if t is None else dense(t) for t in (running_mean, running_var)]
+    known = next((t for t in running if t is not None), None)
+    shared = _Channels(x, weight, bias, known, out)
+    c, wide = shared.channels, mean.dtype
+    partial, factors = empty((shared.chunks, 2, c), wide, x.device), empty((2, c), wide, x.device)
+    shared.sums(partial, x)
+    step = 1 if shared.by_columns else shared.sizes[2]
+    shared.each(
+        "finish", factors, mean, rstd, partial, x, weight, bias, *running, c, step, shared.chunks, float(shared.rows),
+        float(momentum), float(eps),
+    )  # fmt: skip
+    shared.apply(out, x, None, factors)
+    for statistics, written in zip((running_mean, running_var), running):
+        if statistics is not None:
+            if written is not None and written._storage is not statistics._storage:
+                raw_copy(statistics, written)
+            statistics._bump("batch_norm")
+
+
+@batch_norm_grads.on("cuda")
+def _(
+    out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
+) -> None:
+    if 0 in input.shape:
+        for t in out:
+            fill_raw(t, 0)
+        return
+    x = without_gaps(input)
+    x = x if _has_columns(x) else dense(x)
+    g = _in_format(g, x)
+    dx, *results = in_place_of(wanted, out)
+    kept, where, weight = mean.dtype, mean.device, _packed(weight)
+    shared = _Channels(x, weight, None, None, g, *([] if dx is None else [dx]))
+    c = shared.channels
+    dw, db = (t if t is not None and t.dtype is kept else empty((c,), kept, where) for t in results)
+    partial, factors = empty((shared.chunks, 2, c), kept, where), empty((3, c), kept, where)
+    shared.sums(partial, x, g, mean)
+    rows = float(shared.rows)
+    shared.each("finish_backward", factors, dw, db, partial, mean, rstd, weight, c, shared.chunks, rows, int(training))
+    if dx is not None:
+        shared.apply(dx, x, g, factors)
+    for narrow, full in zip(results, (dw, db)):
+        if narrow is not None and narrow is not full:
+            raw_copy(narrow, full)
