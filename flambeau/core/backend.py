@@ -80,12 +80,26 @@ class Backend:
         """The device's default generator of random numbers."""
         raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
 
+    def new_generator(self, where: device) -> Any:
+        """A new generator of random numbers for the device."""
+        raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
+
+    def seed(self, seed: int) -> None:
+        """Seed the default generators of all devices of this type."""
+
     def synchronize(self, where: device) -> None:
         """Wait until everything that was started has finished. What runs at once has nothing to wait for."""
 
     def current_stream(self, where: device) -> Any:
         """The queue that work is put into; None where calls run at once."""
         return None
+
+    def record_stream(self, address: int, stream: int, where: device) -> None:
+        """Work on another stream uses a block. What runs at once has nothing to remember."""
+
+    def hand_over(self, where: device, stream: int | None) -> None:
+        """Another library will read memory on its stream: that must come after the work that was started here."""
+        self.synchronize(where)
 
     def properties(self, where: device) -> dict[str, Any]:
         """What there is to know about a device."""
@@ -126,6 +140,16 @@ def backend_of(where: device) -> Backend:
         raise RuntimeError(f"there is no device of type {where.type!r} here: {why_absent(where.type)}") from None
 
 
+_seed_of_program: list[int] = []  # the last seed given to all devices: one that is started later begins with it
+
+
+def seed_devices(seed: int) -> None:
+    """Seed the default generators of every device that is there, and of those that will be."""
+    _seed_of_program[:] = [seed]
+    for backend in _BACKENDS.values():
+        backend.seed(seed)
+
+
 def indexed(where: device) -> device:
     """The device that is meant by a type of device alone: the chosen one of several."""
     return backend_of(where).indexed(where)
@@ -145,6 +169,8 @@ def _start(kind: str) -> bool:
         _absent[kind] = str(problem)
         return False
     _BACKENDS[kind] = backend
+    for seed in _seed_of_program:
+        backend.seed(seed)
     importlib.import_module(kernels)
     return True
 

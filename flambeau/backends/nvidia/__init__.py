@@ -10,9 +10,9 @@ from ...core.device import device
 from ...core.storage import UntypedStorage
 from . import alarms, driver, threads
 from .alarms import error_code, error_flag
-from .backend import CudaBackend
-from .backend import host_value as _host_value
 from .driver import CudaError, NoDevice, check
+from .gpu import CudaBackend
+from .gpu import host_value as _host_value
 from .libraries import library
 from .modules import Module, load_source
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dlpack, printing
+from ...core.backend import backend_of
 from ...core import dtype as dt
 from ...core.device import cpu, default_device
 from ...core.dtype import dtype
@@ -232,21 +233,26 @@ def to_dlpack(
 ) -> Any:
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if self.device is not cpu:
+    if self.device is not cpu and not self.is_cuda:
         raise BufferError(f"Cannot pack tensors on {self.device}")
     if stream is not None and not isinstance(stream, int):
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
-    if stream not in (None, -1):
+    if self.is_cuda:
+        backend_of(self.device).hand_over(self.device, stream)
+    elif stream not in (None, -1):
         raise AssertionError(f"stream should be None on cpu, got {stream}")
-    if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
-        raise BufferError(f"cannot move a tensor from cpu to the DLPack device {dl_device}")
+    place = dlpack_device(self)
+    if dl_device is not None and tuple(dl_device) != place:
+        raise BufferError(f"cannot move a tensor from {self.device} to the DLPack device {dl_device}")
     t = self.clone() if copy else self
     versioned = max_version is not None and max_version[0] >= 1
     t._storage.fix()
-    return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned)
+    return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned, place)
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
+    if self.is_cuda:
+        return (dlpack.CUDA, self.device.index or 0)
     if self.device is not cpu:
         raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
     return (dlpack.CPU, 0)
