@@ -9,12 +9,16 @@ from typing import Any
 from ..core import dtype as dt
 from . import complex_nests, ir
 from .cuda_operands import Device
+from .cuda_rows import DoesNotFit, RowFunction, shapes
 from .cuda_teams import BLOCK, TEAM_PRELUDE, NotForTeams, TeamFunction
 from .cuda_values import PRELUDE
 from .emit_cuda import Function, Launch, evaluate, launches, locate_parallel
-from .nest_analysis import statements
+from .nest_analysis import accesses, is_free, names_in, statements
+from .nest_constants import bounding_names, specialised
 
 ALONE = 1024  # threads that run what stands outside parallel loops
+WORTH_A_TEXT = 1 << 16  # elements from which a length of rows gets a text of its own
+MOST_TEXTS = 16  # of one launch
 _WARP_FROM, _BLOCK_FROM = 24, 2048  # elements of an iteration that a warp, a block is worth
 
 
@@ -36,24 +40,24 @@ class LoopProgram:
         kinds = tuple("d" if isinstance(p, ir.Scalar) and p.dtype is dt.float64 else "q" for p in params)
         numbers = [k for k, p in enumerate(params) if isinstance(p, ir.Scalar)]
         names = [p.name for p in params if isinstance(p, ir.Scalar)]
+        pointers = [k for k, p in enumerate(params) if isinstance(p, ir.Buffer)]
         plans: dict[tuple, list[tuple]] = {}
-        compiled: dict[tuple[int, int], Any] = {}
+        compiled: dict[int, Any] = {}
 
-        def function(k: int, team: int) -> Any:
-            if (k, team) not in compiled:
-                written = self.parts[k].function(team)
-                assert written is not None
-                compiled[k, team] = device.load(_assembled([written])).function(written.name, kinds)
-            return compiled[k, team]
+        def function(written: Function) -> Any:
+            if id(written) not in compiled:
+                compiled[id(written)] = device.load(_assembled([written])).function(written.name, kinds)
+            return compiled[id(written)]
 
         def prepare(key: tuple) -> list[tuple]:
             scalars = dict(zip(names, key))
             plan = []
-            for k, part in enumerate(self.parts):
+            for part in self.parts:
                 chosen = part.choose(scalars, device.processors)
                 if chosen is not None:
-                    team, grid, block = chosen
-                    plan.append((function(k, team), grid, block))
+                    aligned = part.rows(scalars, chosen)
+                    written, grid, block = aligned or chosen
+                    plan.append((function(written), grid, block, chosen if aligned else None))
             if len(plans) > 4096:
                 plans.clear()
             plans[key] = plan
@@ -64,7 +68,10 @@ class LoopProgram:
             plan = plans.get(key)
             if plan is None:
                 plan = prepare(key)
-            for launch, grid, block in plan:
+            for launch, grid, block, otherwise in plan:
+                if otherwise is not None and any(values[k] & 15 for k in pointers):
+                    written, grid, block = otherwise
+                    launch = function(written)
                 launch(grid, block, *values)
 
         return run
@@ -82,7 +89,10 @@ class Part:
     def __init__(self, launch: Launch, kernel: ir.Kernel):
         self.launch, self.kernel = launch, kernel
         self.written: dict[int, Function | None] = {}
-        self.loop = next((s for s in statements(launch.statements) if isinstance(s, ir.For) and s.parallel), None)
+        self.row_functions: dict[tuple, RowFunction | None] = {}
+        self.count: int | None = None
+        self.cost: Any = None
+        self._counting: set[str] | None = None
 
     def function(self, team: int) -> Function | None:
         """The text for teams of so many threads; None if they do not help."""
@@ -99,27 +109,85 @@ class Part:
         except NotForTeams:
             return None
 
-    def choose(self, scalars: dict[str, Any], processors: int) -> tuple[int, int, int] | None:
-        """Team, blocks and threads for these parameters; None if there is nothing to do."""
+    def choose(self, scalars: dict[str, Any], processors: int) -> tuple[Function, int, int] | None:
+        """The function, blocks and threads for these parameters; None if there is nothing to do."""
         if not self.launch.parallel:
-            team = ALONE if self.function(ALONE) is not None else 1
-            return team, 1, team
+            together = self.function(ALONE)
+            alone = self.function(1)
+            assert alone is not None
+            return (alone, 1, 1) if together is None else (together, 1, ALONE)
+        self.count, self.cost = self._work(scalars)
+        if self.count == 0:
+            return None
+        team = self._team(self.count, self.cost, processors)
+        written = self.function(team)
+        assert written is not None
+        if team == 1:
+            blocks = 32 * processors if self.count is None else min(-(-self.count // BLOCK), 64 * processors)
+            return written, blocks, BLOCK
+        blocks = 16 * processors if self.count is None else min(-(-self.count // (BLOCK // team)), 1 << 20)
+        return written, max(blocks, 1), BLOCK
+
+    def _work(self, scalars: dict[str, Any]) -> tuple[int | None, Any]:
+        """How many iterations the parallel loop has, and what one costs; None where only the device can tell."""
         known = dict(scalars)
         loop = locate_parallel(self.launch.statements, known)
-        count = cost = None
-        if loop is not None:
-            start, stop, step = (evaluate(e, known) for e in (loop.start, loop.stop, loop.step))
-            count = None if None in (start, stop, step) else len(range(start, stop, step))
-            cost = None if loop.cost is None else evaluate(loop.cost, known)
-        if count == 0:
+        if loop is None:
+            return None, None
+        start, stop, step = (evaluate(e, known) for e in (loop.start, loop.stop, loop.step))
+        count = None if None in (start, stop, step) else len(range(start, stop, step))
+        return count, None if loop.cost is None else evaluate(loop.cost, known)
+
+    def rows(self, scalars: dict[str, Any], chosen: tuple[Function, int, int]) -> tuple[Function, int, int] | None:
+        """The same with rows in registers, where they have one length and there is enough to do to pay for a text of its own."""
+        if not isinstance(chosen[0], TeamFunction) or self.count is None or self.cost is None:
             return None
-        team = self._team(count, cost, processors)
-        if team == 1:
-            blocks = 32 * processors if count is None else min(-(-count // BLOCK), 64 * processors)
-            return 1, blocks, BLOCK
-        per_block = BLOCK // team
-        blocks = 16 * processors if count is None else min(-(-count // per_block), 1 << 20)
-        return team, max(blocks, 1), BLOCK
+        if self.count * self.cost < WORTH_A_TEXT:
+            return None
+        whole = {n: v for n, v in scalars.items() if isinstance(v, int)}
+        key = tuple((n, whole[n]) for n in sorted(bounding_names(self.launch.statements, set(whole)) - self.counting()))
+        if key not in self.row_functions and len(self.row_functions) < MOST_TEXTS:
+            self.row_functions[key] = self._write_rows(dict(key))
+        written = self.row_functions.get(key)
+        if written is None:
+            return None
+        per_block = written.threads() // written.team
+        return written, min(-(-self.count // per_block), 1 << 20), written.threads()
+
+    def counting(self) -> set[str]:
+        """Parameters that say how many iterations there are, which change often and which no length of a row depends on."""
+        if self._counting is None:
+            names = {p.name for p in self.kernel.params if isinstance(p, ir.Scalar)}
+            loops = [s for s in statements(self.launch.statements) if isinstance(s, ir.For) and s.parallel]
+            outside = bounding_names([ir.For("_", s.start, s.stop, s.step, []) for s in loops], names)
+            lengths = {
+                n
+                for s in statements(self.launch.statements)
+                if isinstance(s, ir.For) and not s.parallel and s.start.op == "const" and is_free(s, set()) is not None
+                for n in names_in(s.stop)
+            }
+            self._counting = outside - lengths
+        return self._counting
+
+    def _write_rows(self, values: dict[str, int]) -> RowFunction | None:
+        body = specialised(self.launch.statements, values)
+        loops = [s for s in statements(body) if isinstance(s, ir.For) and not s.parallel]
+        lengths = [s.stop.args[0] for s in loops if [e.op for e in (s.start, s.stop, s.step)] == ["const"] * 3]
+        lengths = [n for n in lengths if n >= 16]
+        if not lengths:
+            return None
+        length = max(set(lengths), key=lengths.count)
+        rows = [s for s in loops if s.stop.op == "const" and s.stop.args[0] == length]
+        touched = accesses(rows)
+        widths = [b.dtype.itemsize for b in (*touched.reads, *touched.writes)]
+        for team, vector in shapes(length, min(widths, default=4)):
+            try:
+                written = RowFunction(self.launch.name, self.kernel).prepare(team, False).hold(length, vector)
+                written.text(body)
+                return written
+            except (DoesNotFit, NotForTeams):
+                continue
+        return None
 
     def _team(self, count: int | None, cost: Any, processors: int) -> int:
         """How many threads share an iteration: about as many as it has elements, if there are not enough iterations to go round."""

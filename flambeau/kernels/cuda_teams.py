@@ -17,7 +17,7 @@ from . import ir
 from .cuda_values import constant, memory_type, value_type
 from .emit_cuda import Function, identifier
 from .nest_analysis import (
-    Carried, accesses, assigned_in, definitions, exposed, is_free, loads_in, names_in, own_expressions, place_of, statements,
+    Carried, Place, accesses, assigned_in, definitions, exposed, is_free, loads_in, names_in, own_expressions, place_of, statements,
 )  # fmt: skip
 
 BLOCK = 256
@@ -139,11 +139,14 @@ class TeamFunction(Function):
         if not self.loops_shared_out:
             raise NotForTeams("no loop can be shared out")
         header = f'extern "C" __global__ void __launch_bounds__({self.threads()}) {self.name}({", ".join(parameters)}) {{'
-        frame = [f"  const int lane = threadIdx.x{' & 31' if self.team == 32 else ''};"]
-        if self.uses_exchange:
-            frame.append("  __shared__ double exchange[32];")
-        self.source = "\n".join([header, *frame, *self.shared_lines, *declarations, *self.lines, "}", ""])
+        self.source = "\n".join([header, *self.frame(), *declarations, *self.lines, "}", ""])
         return self
+
+    def frame(self) -> list[str]:
+        lines = [f"  const int lane = threadIdx.x{' & 31' if self.team == 32 else ''};"]
+        if self.uses_exchange:
+            lines.append("  __shared__ double exchange[32];")
+        return [*lines, *self.shared_lines]
 
     def threads(self) -> int:
         return BLOCK if self.team == 32 else self.team
@@ -186,7 +189,7 @@ class TeamFunction(Function):
         self.line("__syncwarp();" if self.team == 32 else "__syncthreads();")
         self.pending.clear()
 
-    def touch(self, reads: list, writes: list, statement: ir.Statement) -> None:
+    def touch(self, reads: list, writes: list, statement: Any) -> None:
         """Note accesses, after waiting if they clash with earlier ones."""
         new = Pending()
         for buffer, key in reads:
@@ -289,17 +292,8 @@ class TeamFunction(Function):
         inner = {x.buffer for x in statements(s.body) if isinstance(x, ir.DeclareLocal)}
         if inner & self.owned:
             raise NotForTeams("an array of one thread")
-        ends = frozenset(n for e in (s.start, s.step) for n in names_in(e))
-
         def key(index: Any) -> Any:
-            place = place_of(index, known)
-            if not place.grows_evenly(s.name) or place.names() & changing:
-                return None
-            own = ir.var(s.name, dt.int64)
-            renamed = [(_Lane if t is own else t, f) for t, f in place.terms]
-            if any(s.name in names_in(t) for t, _ in renamed if t is not _Lane):
-                return None  # a product with the index: not comparable with other loops
-            return (_Key(frozenset(renamed), place.constant), (s.start, s.step), ends)
+            return lane_key(s, place_of(index, known), changing)
 
         found = accesses(s.body)
         self.touch(
@@ -307,11 +301,7 @@ class TeamFunction(Function):
             [(b, key(i)) for b, all_of in found.writes.items() for i in all_of],
             s,
         )
-        for c in carried:
-            name = self.symbols[c.name]
-            self.line(f"{name}_before = {name};")
-            if c.op != "pick":
-                self.line(f"{name} = {_identity(c.op, c.dtype)};")
+        self._begin(carried)
         down = s.step.op == "const" and s.step.args[0] < 0
         if not any(isinstance(x, (ir.For, ir.While)) for x in statements(s.body)):
             self.line("#pragma unroll 4")
@@ -324,6 +314,13 @@ class TeamFunction(Function):
         for c in carried:
             self._join(c)
         self.pending.forget(assigned_in(s.body))
+
+    def _begin(self, carried: list[Carried]) -> None:
+        for c in carried:
+            name = self.symbols[c.name]
+            self.line(f"{name}_before = {name};")
+            if c.op != "pick":
+                self.line(f"{name} = {_identity(c.op, c.dtype)};")
 
     def _join(self, c: Carried) -> None:
         name, t = self.symbols[c.name], value_type(c.dtype)
@@ -360,6 +357,18 @@ class _Key:
         return {n for t, _ in self.terms if t is not _Lane for n in names_in(t)}
 
 
+def lane_key(s: ir.For, place: Place, changing: set[str]) -> Any:
+    """What tells whether two loops that are shared out give an element to the same thread: the place without the name of the loop's
+    variable, where the loop begins, and the variables that must not change in between. None: cannot be told."""
+    if not place.grows_evenly(s.name) or place.names() & changing:
+        return None
+    own = ir.var(s.name, dt.int64)
+    renamed = [(_Lane if t is own else t, f) for t, f in place.terms]
+    if any(s.name in names_in(t) for t, _ in renamed if t is not _Lane):
+        return None  # a product with the variable: not comparable with other loops
+    return _Key(frozenset(renamed), place.constant), (id(s.start), id(s.step)), frozenset(names_in(s.start, s.step))
+
+
 def _serial(s: ir.For) -> bool:
     """Whether a loop stores something and has no loop in it that could be shared out."""
     stores = any(isinstance(x, ir.Store) for x in statements(s.body))
@@ -367,4 +376,4 @@ def _serial(s: ir.For) -> bool:
     return stores and not any(is_free(x, set()) is not None for x in loops)
 
 
-__all__ = ["NotForTeams", "TEAM_PRELUDE", "TeamFunction"]
+__all__ = ["NotForTeams", "Pending", "TEAM_PRELUDE", "TeamFunction", "lane_key"]

@@ -40,13 +40,13 @@ template <class To, class From> __device__ __forceinline__ To fb_bitcast(From fr
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
   union { From a; To b; } both; both.a = from; return both.b;
 }
-template <class T, int N> struct alignas(sizeof(T) * N) fb_vec { T at[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) fb_vec { T at[N]; };
 template <class T, int N> __device__ __forceinline__ void fb_load(fb_vec<T, N>& to, const T* from) {
-  if (N > 1 && ((unsigned long long)from & (sizeof(T) * N - 1)) == 0) { to = *(const fb_vec<T, N>*)from; return; }
+  if (N > 1 && ((unsigned long long)from & (alignof(fb_vec<T, N>) - 1)) == 0) { to = *(const fb_vec<T, N>*)from; return; }
   _Pragma("unroll") for (int v = 0; v < N; ++v) to.at[v] = from[v];
 }
 template <class T, int N> __device__ __forceinline__ void fb_store(T* to, const fb_vec<T, N>& from) {
-  if (N > 1 && ((unsigned long long)to & (sizeof(T) * N - 1)) == 0) { *(fb_vec<T, N>*)to = from; return; }
+  if (N > 1 && ((unsigned long long)to & (alignof(fb_vec<T, N>) - 1)) == 0) { *(fb_vec<T, N>*)to = from; return; }
   _Pragma("unroll") for (int v = 0; v < N; ++v) to[v] = from.at[v];
 }
 template <class T> struct alignas(2 * sizeof(T)) fb_cx {

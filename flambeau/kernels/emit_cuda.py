@@ -288,7 +288,7 @@ def _uses(root: Expr) -> dict[int, int]:
 
 # --- how many iterations -------------------------------------------------------------------------------------------
 
-_INTEGER_OPS: dict[str, Callable[..., Any]] = {
+INTEGER_OPS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -320,7 +320,7 @@ def evaluate(root: Expr, known: dict[str, Any]) -> Any:
             values[id(x)] = known.get(x.args[0])
         else:
             operands = [values[id(a)] for a in x.args if isinstance(a, Expr)]
-            operation = _INTEGER_OPS.get(x.op)
+            operation = INTEGER_OPS.get(x.op)
             values[id(x)] = None if operation is None or None in operands else operation(*operands)
     return values[id(root)]
 
