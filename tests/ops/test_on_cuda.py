@@ -43,10 +43,14 @@ def _matmul(out, a, b, bias=None, epilogue="", alpha=1, beta=0, scales=None):
     wide = (lambda t: t) if a.dtype.is_complex or a.dtype is ft.float64 else (lambda t: t.float())
     x, y, z = (wide(t._bare_alias())._array() for t in (a, b, out))
     found = alpha * (x @ y) + (beta * z if beta else 0)
+    if scales is not None:
+        found = found * float(scales[0]) * float(scales[1])
     if bias is not None:
         assert cublaslt.matrix_order(out.shape, out._strides)[0]
         found = found + wide(bias._bare_alias())._array()
     made = ft.from_numpy(np.ascontiguousarray(found)).to(out.dtype)
+    if epilogue:
+        made = ft.nn.functional.gelu(made) if epilogue == "gelu" else made.relu()
     out._array()[...] = made._array()
 
 
@@ -320,6 +324,21 @@ def test_products_of_nothing_and_of_integers():
     _both(lambda m, x, y: m.addmm(x, y[:, :0], y[:, :0].t()), _r(5), _r(5, 7))
     with pytest.raises(NotImplementedError, match="addmm_cuda.*not implemented for 'Long'"):
         ft.ones(2, 2, dtype=ft.int64) @ ft.ones(2, 2, dtype=ft.int64)
+
+
+def test_scaled_products_and_activations(library):
+    a, b = (t.to(torch.float8_e4m3fn) for t in (_r(16, 32), _r(16, 32, seed=1)))
+    mine = [ft.from_numpy(t.float().numpy().copy()).to(ft.float8_e4m3fn) for t in (a, b)]
+    for scales in ((torch.tensor(0.5), torch.tensor(2.0)), (torch.rand(16, 1), torch.rand(1, 16))):
+        wanted = (a.float() * scales[0]) @ (b.float().t() * scales[1])
+        found = ft._scaled_mm(mine[0], mine[1].t(), *map(_ours, scales), out_dtype=ft.float32)
+        _close(found, wanted, 1e-3)
+    with pytest.raises(RuntimeError, match="divisible by 16"):
+        ft._scaled_mm(mine[0][:, :8], mine[1][:, :8].t(), ft.ones(()), ft.ones(()))
+    with pytest.raises(ValueError, match="Invalid scaling configuration"):
+        ft._scaled_mm(mine[0], mine[1].t(), ft.ones(3), ft.ones(()))
+    for use_gelu in (False, True):
+        _both(lambda m, c, x, y: m._addmm_activation(c, x, y, use_gelu=use_gelu), _r(4), _r(5, 7), _r(7, 4))  # noqa: B023
 
 
 # -- convolutions -----------------------------------------------------------------------------------------------------------

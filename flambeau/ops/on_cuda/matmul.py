@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...backends.nvidia import cublas, cublaslt
-from ...core.tensor import Tensor
+from ...core import dtype as dt
+from ...core.tensor import Tensor, empty
 from ..linalg.matmul import addmm, bmm, dot, linear_matrix, mm, mv
+from ..linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -105,3 +107,49 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         n *= size
     rows = input._view((n, k), (k, 1), input._offset) if input._contig else input.reshape(n, k)
     product("addmm_cuda", out._view((n, m), (m, 1), out._offset), rows, turned, bias)
+
+
+@activated_product.on("cuda")
+def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> None:
+    if 0 in mat1.shape or out.dtype not in cublaslt.BIASED or 1 in (*out.shape, mat2.shape[0]):
+        activated_product.op.kernels["any"](out, input, mat1, mat2, use_gelu)
+    else:
+        cublaslt.matmul(out, _matrix(mat1), _matrix(mat2), input, "gelu" if use_gelu else "relu")
+
+
+@scaled_mm.on("cuda")
+def _(
+    out: Tensor, input: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any,
+    use_fast_accum: bool,
+) -> None:  # fmt: skip
+    (n, k), m = input.shape, mat2.shape[1]
+    for name, size, shape in (("mat1", k, (n, k)), ("mat2", m, (k, m))):
+        if size % 16:
+            raise RuntimeError(
+                f"Trailing dimension of {name} must be divisible by 16 but got {name} shape: ({shape[0]}x{shape[1]})"
+            )
+    if input.dtype is mat2.dtype is _E5M2:  # no kernel of the library takes two of these
+        scaled_by_operators(out, input, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+        return
+    if is_by_rows(scale_a, scale_b, n, m) or out.dtype in dt.FLOAT8:
+        wide: Any = empty((n, m), dt.float32, out.device)
+        ones = scale_a.new_ones(())
+        _eight_bits(wide, input, mat2, (ones, ones))
+        found: Any = wide * scale_a * scale_b if bias is None else wide * scale_a * scale_b + bias
+        if scale_result is not None and out.dtype in dt.FLOAT8:
+            found = found * scale_result
+        raw_copy(out, found)
+        return
+    _eight_bits(out, input, mat2, (dense(scale_a), dense(scale_b)))
+    if bias is not None:
+        out.add_(bias)  # type: ignore[attr-defined]
+
+
+_E5M2 = dt.BY_NAME["float8_e5m2"]
+
+
+def _eight_bits(out: Tensor, a: Any, b: Any, scales: tuple) -> None:
+    """The product of a by rows and b by columns: the only way in which the library takes factors of eight bits."""
+    a = a if a._strides[1] == 1 else a.contiguous()
+    b = b if b._strides[0] == 1 else b.t().contiguous().t()
+    cublaslt.matmul(out, a, b, scales=scales)
