@@ -20,7 +20,7 @@ class MatmulSwitches:
     allow_fp16_reduced_precision_reduction: bool
     allow_bf16_reduced_precision_reduction: bool
     allow_fp16_accumulation: bool
-    state: tuple
+    state: int
 
     def __init__(self) -> None:
         values = {"precision": "highest", "allow_fp16_reduced_precision_reduction": True}
@@ -37,7 +37,8 @@ class MatmulSwitches:
 
     def _renew(self) -> None:
         self.__dict__["allow_tf32"] = self.__dict__["precision"] != "highest"
-        self.__dict__["state"] = tuple(v for k, v in self.__dict__.items() if k.startswith("allow"))
+        switches = [bool(v) for k, v in self.__dict__.items() if k.startswith("allow")]
+        self.__dict__["state"] = sum(on << i for i, on in enumerate(switches))
 
 
 class CudnnSwitches:

@@ -36,7 +36,7 @@ _NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rou
 _WORKSPACE = 32 << 20
 _LIMIT = 4096  # plans kept by a thread
 
-EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relu_bias": 6, "gelu": 32, "gelu_bias": 36}
+EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
 
 
 class _Heuristic(ctypes.Structure):
@@ -256,33 +256,44 @@ def _address(t: Any) -> int:
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
+def run_known(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple | None:
+    """`matmul`, if there is a plan for operands like these; else what it will be kept under, and nothing is computed."""
+    size = a.dtype.itemsize
+    left, right = a._storage.ptr + a._offset * size, b._storage.ptr + b._offset * size
+    result = out._storage.ptr + out._offset * out.dtype.itemsize
+    together = (left | right | result) & 255
+    if bias is not None:
+        epilogue += "bias"
+    key = (
+        a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device, epilogue, alpha, beta,
+        together and together & -together, matmul_switches.state,
+    )  # fmt: skip
+    plan = _local.plans.get(key)
+    if plan is None:
+        return key
+    plan.run(result, left, right, 0 if bias is None else bias._storage.ptr + bias._offset * bias.dtype.itemsize)
+    return None
+
+
 def matmul(
-    out: Any,
-    a: Any,
-    b: Any,
-    bias: Any = None,
-    epilogue: str = "",
-    alpha: complex = 1,
-    beta: complex = 0,
-    scales: Any = None,
+    out: Any, a: Any, b: Any, bias: Any = None, epilogue: str = "", alpha: complex = 1, beta: complex = 0, scales: Any = None
 ) -> None:
     """out = alpha * a @ b + beta * out, then the row `bias` is added to every row and the epilogue's function applied. Matrices, or
     batches of them (three dimensions) with any distance from one to the next; each lies by rows or by columns (`matrix_order`).
     float8 factors come with `scales`, tensors of one float32 for each."""
-    if bias is not None:
-        epilogue = f"{epilogue}_bias" if epilogue else "bias"
-    left, right, result = _address(a), _address(b), _address(out)
-    together = (left | right | result) & 255
-    key = (
-        a.shape, a._strides, b.shape, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device, epilogue, alpha, beta,
-        together & -together, matmul_switches.state,
-    )  # fmt: skip
-    plan = _local.plans.get(key)
-    if plan is None:
-        nvidia.activate(out.device)
-        if len(_local.plans) >= _LIMIT:
-            _local.plans.clear()
-        plan = _Plan(out, a, b, epilogue, (alpha, beta), (together & -together) or 256, scales is not None)
-        _local.plans[key] = plan
-    factors = None if scales is None else (_address(scales[0]), _address(scales[1]))
-    plan.run(result, left, right, 0 if bias is None else _address(bias), factors)
+    if scales is not None:
+        key: Any = (a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device)
+        plan = _local.plans.get(key)
+        if plan is None:
+            nvidia.activate(out.device)
+            plan = _local.plans[key] = _Plan(out, a, b, epilogue, (alpha, beta), 16, True)
+        plan.run(_address(out), _address(a), _address(b), 0, (_address(scales[0]), _address(scales[1])))
+        return
+    key = run_known(out, a, b, bias, epilogue, alpha, beta)
+    if key is None:
+        return
+    nvidia.activate(out.device)
+    if len(_local.plans) >= _LIMIT:
+        _local.plans.clear()
+    _local.plans[key] = _Plan(out, a, b, key[9], (alpha, beta), key[12] or 256, False)
+    run_known(out, a, b, bias, epilogue, alpha, beta)
