@@ -252,15 +252,13 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             capsule = ext_tensor.__dlpack__(**options)
     ptr, shape, strides, d, owner, place = dlpack.load(capsule)
     where = as_device(Device("cuda", place[1])) if place[0] == dlpack.CUDA else cpu
-    if device is not None and as_device(device) is not where and copy is False:
-        raise BufferError(f"from_dlpack: memory of {where} cannot be had on device {device} without a copy")
+    if device is not None and as_device(device) is not where:
+        raise BufferError(f"from_dlpack: memory of {where} cannot be had on device {device}")
     if any(s < 0 for s in strides):
         raise ValueError(f"from_dlpack: tensors with negative strides are not supported, got strides {list(strides)}")
     extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
     storage = UntypedStorage.borrow(ptr, extent * d.itemsize, owner, where)
     result = header(storage, make_size(shape), strides, 0, d, where, is_contiguous_layout(shape, strides))
-    if device is not None and as_device(device) is not where:
-        return result.to(as_device(device))
     return result.clone() if copy else result
 
 
