@@ -102,3 +102,19 @@ SPECIAL_CASES: dict[str, Callable[[Callable, tuple, dict], Case]] = {
     "rnn_tanh_cell": partial(_one_step, "tanh"),
     "rnn_relu_cell": partial(_one_step, "relu"),
 }
+
+
+def _refused(run: Callable, args: tuple, kwargs: dict) -> Case:
+    """PyTorch refuses this loss on CUDA: a sigmoid in half precision before it would lose too much."""
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right"
+        " before the binary cross entropy layer.\nIn this case, combine the two layers using"
+        " torch.nn.functional.binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and"
+        " BCEWithLogits are\nsafe to autocast."
+    )
+
+
+CUDA_SPECIAL_CASES: dict[str, Callable[[Callable, tuple, dict], Case]] = {
+    "binary_cross_entropy": _refused,
+    "inner": _inner,
+}
