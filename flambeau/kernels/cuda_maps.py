@@ -167,16 +167,21 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
         return self._bind_dense(device) if self.dense else self._bind_strided(device)
 
     def _bind_dense(self, device: Device) -> Callable[..., None]:
-        function = device.load(self.dense_source()).function("map", ("q", *self.operands.kinds()))
+        kinds = ("q", *self.operands.kinds())
+        module = device.load(self.dense_source())
+        function = module.function("map", kinds)
         each = BLOCK * self.vector * self.unroll
 
         def run(n: int, *operands: Any) -> None:
             function(-(-n // each), BLOCK, n, *operands)
 
+        # A plan, whose size does not change, calls this instead of `run`.
+        run.fixed = lambda n: module.fixed("map", kinds, -(-n // each), BLOCK, (n,))  # type: ignore[attr-defined]
         return run
 
     def _bind_strided(self, device: Device) -> Callable[..., None]:
         functions: dict[tuple[int, bool], Any] = {}
+        modules: dict[tuple[int, bool], tuple] = {}
         plans: dict[bytes, tuple] = {}
 
         def plan(geometry: bytes) -> tuple:
@@ -193,17 +198,25 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
             packed = layout.pack(sizes, strides)
             if (v, narrow) not in functions:
                 module = device.load(self.strided_source(v, narrow))
-                functions[v, narrow] = module.function("map_strided", (len(packed), "q", *self.operands.kinds()))
+                kinds = (len(packed), "q", *self.operands.kinds())
+                modules[v, narrow] = module, kinds
+                functions[v, narrow] = module.function("map_strided", kinds)
             unroll = 4 if v == 1 else self._unroll(v)
             if len(plans) > 4096:
                 plans.clear()
-            plans[geometry] = found = functions[v, narrow], -(-groups // (BLOCK * unroll)), packed, groups
+            plans[geometry] = found = functions[v, narrow], -(-groups // (BLOCK * unroll)), packed, groups, (v, narrow)
             return found
 
         def run(geometry: bytes, *operands: Any) -> None:
-            function, grid, packed, groups = plans.get(geometry) or plan(geometry)
+            function, grid, packed, groups, _ = plans.get(geometry) or plan(geometry)
             function(grid, BLOCK, packed, groups, *operands)
 
+        def fixed(geometry: bytes) -> Callable[..., None]:
+            _, grid, packed, groups, variant = plan(geometry)
+            module, kinds = modules[variant]
+            return module.fixed("map_strided", kinds, grid, BLOCK, (packed, groups))
+
+        run.fixed = fixed  # type: ignore[attr-defined]
         return run
 
     def unpacked(self, geometry: bytes) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:

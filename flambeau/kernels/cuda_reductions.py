@@ -125,8 +125,9 @@ static __device__ __forceinline__ acc_t join(acc_t a, acc_t b) {{
   if (a_nan || a.value == b.value) return a.index < b.index ? a : b;
   return a.value {_ARG_SIGN[self.r.combine]} b.value ? a : b;
 }}
-static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{
-  acc_t b; b.value = v; b.index = index; return join(a, b);
+static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{  // index is larger than those before
+  if (a.index < 0 || v {_ARG_SIGN[self.r.combine]} a.value || (v != v && a.value == a.value)) {{ a.value = v; a.index = index; }}
+  return a;
 }}
 """
 
@@ -149,7 +150,11 @@ static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{
             wide = v if kind == "c" else 1
             declared.append(f"fb_vec<{memory_type(d)}, {wide}> x{i}[{UNROLL}];")
             along = shift if kind == "c" else f"{shift} * g.row_{name}[0]" if kind == "s" and self.columns else "0"
-            loads.append(f"fb_load(x{i}[u], {name} + ({base.format(name)} + {name}_at + {along}));")
+            source = f"{name} + ({base.format(name)} + {name}_at + {along})"
+            if wide > 1:
+                loads.append(f"x{i}[u] = *(const fb_vec<{memory_type(d)}, {wide}>*)({source});")
+            else:
+                loads.append(f"x{i}[u].at[0] = *({source});")
             values.append(loaded(f"x{i}[u].at[{'v' if wide > 1 else '0'}]", d))
         call = f"{value_type(self.acc)} value; element({', '.join([*values, 'value'])});"
         return " ".join(declared), f"{place.locate(position, self.inputs)} {' '.join(loads)}", call
@@ -183,7 +188,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
   for (int k = 0; k < {chains}; ++k) sums[k] = start();
   {declared}
   {index} r = first + lane * {v};
-  for (; r + {step * (UNROLL - 1) + v} <= last; r += {step * UNROLL}) {{
+  const bool aligned = {self._aligned(v, "first")};
+  for (; aligned && r + {step * (UNROLL - 1) + v} <= last; r += {step * UNROLL}) {{
     #pragma unroll
     for (int u = 0; u < {UNROLL}; ++u) {{ const {index} at = r + u * {step}; {load} }}
     #pragma unroll
@@ -196,7 +202,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
   for (; r < last; r += {step}) {{
     constexpr int u = 0;
     const {index} begin = r, stop = r + {v} < last ? r + {v} : last;
-    if (stop - begin == {v}) {{
+    if (aligned && stop - begin == {v}) {{
       const {index} at = r; {load}
       #pragma unroll
       for (int v = 0; v < {v}; ++v) {{ {call} {take} }}
@@ -213,6 +219,17 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
   }}
 }}
 """
+
+    def _aligned(self, v: int, shift: str) -> str:
+        """Whether what is loaded at once begins on a multiple of its size."""
+        if v == 1:
+            return "true"
+        tests = []
+        for i in self.operands.inputs:
+            if self.r.kinds[i] == "c":
+                width = min(16, v * self.operands.in_dtypes[i].itemsize)
+                tests.append(f"((unsigned long long)(in{i} + (in{i}_base + {shift})) & {width - 1}) == 0")
+        return " && ".join(tests)
 
     def _single(self, index: str, direct: bool, reduced: Layout) -> str:
         """The last elements of a row, fewer than one vector, one by one."""
@@ -278,6 +295,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
   for (int k = 0; k < {v}; ++k) sums[k] = start();
   {declared}
   {index} r = first + ty;
+  {self._unaligned_columns(shape, index, reduced) if v > 1 else ""}
   for (; r + rows * {UNROLL - 1} < last; r += rows * {UNROLL}) {{
     #pragma unroll
     for (int u = 0; u < {UNROLL}; ++u) {{ const {index} at = r + u * rows; {load} }}
@@ -311,6 +329,24 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
   }}
 }}
 """
+
+    def _unaligned_columns(self, shape: Shape, index: str, reduced: Layout) -> str:
+        """Element by element, where pointers do not lie on multiples of a vector."""
+        v, values = shape.vector, []
+        for i, d in enumerate(self.operands.in_dtypes):
+            kind = self.r.kinds[i]
+            if kind in PASSED:
+                values.append(f"x{i}")
+            else:
+                values.append(loaded(f"in{i}[in{i}_base + in{i}_at{' + column + v' if kind == 'c' else ''}]", d))
+        call = f"{value_type(self.acc)} value; element({', '.join([*values, 'value'])});"
+        return f"""if (!({self._aligned(v, "0")})) {{
+    for (; r < last; r += rows) {{
+      const {index} at = r; {reduced.locate("at", self.inputs)}
+      #pragma unroll
+      for (int v = 0; v < {v}; ++v) {{ {call} sums[v] = take(sums[v], value, r); }}
+    }}
+  }}"""
 
     def _finish(self, kept: Layout, row: Layout) -> str:
         """Join the pieces of each result: a warp or a block takes one."""

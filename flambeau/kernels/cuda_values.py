@@ -32,9 +32,7 @@ __device__ __forceinline__ unsigned short fb_to_half(float f) {
 }
 __device__ __forceinline__ float fb_bfloat(unsigned short h) { return __uint_as_float((unsigned)h << 16); }
 __device__ __forceinline__ unsigned short fb_to_bfloat(float f) {
-  unsigned u = __float_as_uint(f);
-  if (f != f) return (unsigned short)(u >> 16 | 0x40);
-  return (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+  unsigned short h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h;
 }
 template <class To, class From> __device__ __forceinline__ To fb_bitcast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");

@@ -106,6 +106,14 @@ class Continue(Statement):
     """Go on with the innermost loop's next iteration."""
 
 
+@dataclass(frozen=True)
+class LoopCall:
+    """Which loop kernel a nest was made of, and what each of its parameters was bound to: a buffer, a scalar or a constant."""
+
+    name: str
+    bindings: dict[str, object]
+
+
 @dataclass
 class Kernel:
     """A complete native function: `name(params...)`. Writable buffers never alias other buffers unless

@@ -115,6 +115,10 @@ static unsigned __float_as_uint(float f) { return same_bits<unsigned>(f); }
 static int __float_as_int(float f) { return same_bits<int>(f); }
 static double __longlong_as_double(long long u) { return same_bits<double>(u); }
 static long long __double_as_longlong(double u) { return same_bits<long long>(u); }
+static unsigned short to_bfloat(float f) {
+  const unsigned u = same_bits<unsigned>(f);
+  return f != f ? 0x7fff : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
 template <class T> static T min(T a, T b) { return a < b ? a : b; }
@@ -163,6 +167,7 @@ template <class F> static void run_grid(unsigned blocks, unsigned threads, int r
 _HALF = (
     (r'asm\("cvt.f32.f16[^;]*;"[^;]*;', "f = (float)same_bits<_Float16>(h);"),
     (r'asm\("cvt.rn.f16.f32[^;]*;"[^;]*;', "h = same_bits<unsigned short>((_Float16)f);"),
+    (r'asm\("cvt.rn.bf16.f32[^;]*;"[^;]*;', "h = to_bfloat(f);"),
 )
 _ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\))?\s*(\w+)\(([^)]*)\)')
 
@@ -174,14 +179,26 @@ def build(source: str, folder: Path) -> ctypes.CDLL:
     runners = []
     for name, parameters in _ENTRY.findall(source):
         names = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
-        head = f'extern "C" void run_{name}(unsigned blocks, unsigned threads, int reverse, {parameters})'
-        runners.append(f"{head} {{ run_grid(blocks, threads, reverse, [=] {{ {name}({names}); }}); }}")
+        head = f'extern "C" void run_{name}(unsigned grid_, unsigned block_, int reverse_, {parameters})'
+        runners.append(f"{head} {{ run_grid(grid_, block_, reverse_, [=] {{ {name}({names}); }}); }}")
     stem = folder / f"k{hashlib.sha256((_SHIM + source).encode()).hexdigest()[:16]}"
     if not stem.with_suffix(".so").exists():
-        stem.with_suffix(".cpp").write_text("\n".join([_SHIM, text, *runners]))
-        command = [str(COMPILER), "-std=c++20", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off", "-fpermissive"]
-        subprocess.run([*command, "-o", f"{stem}.so", f"{stem}.cpp"], check=True)
+        head = _head(folder)
+        stem.with_suffix(".cpp").write_text("\n".join([f'#include "{head.name}"', text, *runners]))
+        subprocess.run([*_COMMAND, "-shared", "-o", f"{stem}.so", f"{stem}.cpp"], check=True)
     return ctypes.CDLL(f"{stem}.so")
+
+
+_COMMAND = [str(COMPILER), "-std=c++20", "-O0", "-w", "-fPIC", "-ffp-contract=off", "-fpermissive"]
+
+
+def _head(folder: Path) -> Path:
+    """The stand-ins for CUDA, compiled once for a folder: they take longer than the kernels."""
+    head = folder / f"shim{hashlib.sha256(_SHIM.encode()).hexdigest()[:12]}.h"
+    if not head.exists():
+        head.write_text(_SHIM)
+        subprocess.run([*_COMMAND, "-x", "c++-header", "-o", f"{head}.gch", str(head)], check=True)
+    return head
 
 
 def converted(value: Any, kind: Any = None) -> Any:
