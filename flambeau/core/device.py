@@ -17,10 +17,11 @@ _TYPES: tuple[str, ...] = (
 class device:
     """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
 
-    __slots__ = ("type", "index", "_hash", "_previous")
+    __slots__ = ("type", "index", "memory", "_hash", "_previous")
 
     type: str
     index: int | None
+    memory: Any  # allocate(nbytes) -> address and release(address), where the backend has such an object for the device
 
     def __new__(cls, type: Any = None, index: int | None = None) -> device:
         if isinstance(type, device):
@@ -47,6 +48,7 @@ class device:
         if self is None:
             self = object.__new__(cls)
             self.type, self.index = kind, index
+            self.memory = None
             self._hash = hash((kind, index))
             self._previous = []
             _KNOWN[kind, index] = self

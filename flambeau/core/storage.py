@@ -151,6 +151,9 @@ class UntypedStorage:
                     pass
             self.ptr = _allocate(size)
             self.capacity = size
+        elif type(device) is Device and device.memory is not None and type(nbytes) is int:
+            self.ptr = device.memory.allocate(nbytes) if nbytes else 0
+            self.capacity = nbytes
         else:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
@@ -193,7 +196,9 @@ class UntypedStorage:
             size = self.capacity
             if size:
                 if self.device is not cpu:
-                    if self.ptr:
+                    if self.device.memory is not None:
+                        self.device.memory.release(self.ptr)
+                    elif self.ptr:
                         backend_of(self.device).release(self.ptr, size, self.device)
                     return
                 if size >= LARGE:

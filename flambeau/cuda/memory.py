@@ -89,12 +89,12 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
     entries: dict[str, Any] = {
         "allocated_bytes.all.current": m.allocated,
         "allocated_bytes.all.peak": m.peak,
-        "allocated_bytes.all.allocated": m.total_allocated,
+        "allocated_bytes.all.allocated": m.allocated + m.total_freed,
         "allocated_bytes.all.freed": m.total_freed,
         "active_bytes.all.current": m.allocated,
         "active_bytes.all.peak": m.peak,
         "allocation.all.current": len(m.blocks),
-        "allocation.all.allocated": m.allocations,
+        "allocation.all.allocated": len(m.blocks) + m.frees,
         "allocation.all.freed": m.frees,
         "reserved_bytes.all.current": m.reserved,
         "reserved_bytes.all.peak": m.reserved_peak,
@@ -131,7 +131,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     ]
     lines = [f"CUDA memory of device {index}", f"{'':24}{'now':>14}{'peak':>14}"]
     lines += [f"{name:24}{in_words(now):>14}{'' if most is None else in_words(most):>14}" for name, now, most in rows]
-    lines.append(f"{'Allocations':24}{len(m.blocks):>14}{m.allocations:>14} in all")
+    lines.append(f"{'Allocations':24}{len(m.blocks):>14}{len(m.blocks) + m.frees:>14} in all")
     lines.append(f"{'Out of memory':24}{m.failures:>14}{m.retries:>14} after giving back")
     held = [] if abbreviated else m.largest()
     return "\n".join([*lines, *(f"  {line}" for line in held)]) + "\n"

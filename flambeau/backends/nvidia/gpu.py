@@ -22,6 +22,8 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         self.device_count = driver.device_count()
         self.memories = [DeviceMemory(i) for i in range(self.device_count)]
+        for index, memory in enumerate(self.memories):
+            device("cuda", index).memory = memory
         self.generators: dict[int, Any] = {}
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}

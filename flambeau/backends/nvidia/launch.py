@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -19,42 +20,67 @@ Kinds = tuple  # per parameter: "q" a 64-bit number or address, "d" double, "f" 
 _LETTERS = {"q": ctypes.c_uint64, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int32}
 
 
-class Descriptor(ctypes.Structure):
-    """What the machine code needs to know of one kernel."""
-
-    _fields_ = [
-        ("function", ctypes.c_uint64),
-        ("launch", ctypes.c_void_p),  # cuLaunchKernel
-        ("set_context", ctypes.c_void_p),  # cuCtxSetCurrent
-        ("context", ctypes.c_void_p),
-        ("device", ctypes.c_int64),
-        ("shared", ctypes.c_int64),
-        ("error", ctypes.py_object),  # the exception to raise, made of the status
-        ("key", ctypes.c_int64),  # of the threads' states
-    ]
+_WORDS = 14  # of a descriptor, before the values that are fixed
 
 
-_kept: list[Descriptor] = []  # machine code refers to them for good
+def describe(
+    function: int, index: int, shared: int, grid: Any = 0, block: Any = 0, kinds: Kinds = (), values: tuple = ()
+) -> bytes:
+    """What machine code needs to know of a kernel: handles, its device, and where they are fixed the sizes and first arguments.
+    Each fixed argument is found by a distance from the start."""
+    functions = driver.functions()
+    words = [
+        function, _address(functions.cuLaunchKernel), _address(functions.cuCtxSetCurrent), driver.context(index), index, shared,
+        id(driver.CudaError), threads.key(), *three(grid), *three(block),
+    ]  # fmt: skip
+    parts, distances = [], []
+    at = 8 * (_WORDS + len(kinds))
+    for kind, value in zip(kinds, values, strict=True):
+        data = bytes(_LETTERS[kind](value or 0)) if isinstance(kind, str) else value
+        if isinstance(kind, int) and len(data) != kind:
+            raise TypeError(f"a kernel takes {kind} bytes by value, not {len(data)}")
+        distances.append(at)
+        parts.append(data.ljust(-(-len(data) // 8) * 8, b"\0"))
+        at += len(parts[-1])
+    return struct.pack(f"<{_WORDS + len(kinds)}Q", *words, *distances) + b"".join(parts)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _is_native() -> bool:
+    """Whether machine code can be made to launch with."""
+    return (
+        not driver.BLOCKING
+        and native_call.supported()
+        and jit.available()
+        and isinstance(driver.functions(), driver.Functions)
+    )
 
 
 def launcher(function: int, kinds: Kinds, index: int, shared: int = 0) -> Callable:
     """f(grid, block, *values), which starts a kernel on the thread's stream; grid and block are numbers or (x, y, z)."""
-    functions = driver.functions()
-    if driver.BLOCKING or not (native_call.supported() and jit.available()) or not isinstance(functions, driver.Functions):
+    if not _is_native():
         return _through_ctypes(function, kinds, index, shared)
-    described = Descriptor(
-        function,
-        ctypes.cast(functions.cuLaunchKernel, ctypes.c_void_p).value,
-        ctypes.cast(functions.cuCtxSetCurrent, ctypes.c_void_p).value,
-        driver.context(index),
-        index,
-        shared,
-        driver.CudaError,
-        threads.key(),
-    )
-    _kept.append(described)
-    letters = "".join(k if isinstance(k, str) else "s" for k in kinds)
-    return native_call.builtin(_entry(letters), ctypes.addressof(described))
+    return native_call.builtin(_entry(_letters(kinds), -1), describe(function, index, shared))
+
+
+def fixed_launcher(
+    function: int, kinds: Kinds, index: int, shared: int, grid: Any, block: Any, first: tuple
+) -> Callable:
+    """f(_, *values) for a kernel whose grid, block and first arguments are always the same. The first argument of the call is not
+    looked at: plans have one that stands for all of these."""
+    if not _is_native():
+        run = _through_ctypes(function, kinds, index, shared)
+        return lambda _, *values: run(grid, block, *first, *values)
+    fixed = len(first)
+    described = describe(function, index, shared, grid, block, kinds[:fixed], first)
+    return native_call.builtin(_entry(_letters(kinds[fixed:]), fixed), described)
+
+
+def _letters(kinds: Kinds) -> str:
+    return "".join(k if isinstance(k, str) else "s" for k in kinds)
 
 
 def three(size: int | tuple[int, ...]) -> tuple[int, int, int]:
@@ -92,21 +118,32 @@ def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Cal
 
 
 @functools.cache
-def _entry(letters: str) -> int:
+def _entry(letters: str, fixed: int) -> int:
     """Machine code that launches kernels with such parameters."""
-    return jit.support_code(entry_text(letters), "enter")
+    return jit.support_code(entry_text(letters, fixed), "enter")
 
 
 _SLOT = {"q": "i64", "d": "double", "f": "float", "i": "i32", "s": "ptr"}
 
 
-def entry_text(letters: str) -> str:
-    """The LLVM module of that code; `letters` has an "s" for what is passed as bytes."""
+def entry_text(letters: str, fixed: int) -> str:
+    """The LLVM module of that code; `letters` has an "s" for what is passed as bytes. `fixed` arguments, and the sizes, come from
+    the descriptor; -1: the sizes come with the call."""
+    given = 2 if fixed < 0 else 1  # arguments of the call before the kernel's
+    before = max(fixed, 0)
     lines: list[str] = []
+    for j in range(before):
+        lines += [
+            f"  %far{j}.at = getelementptr i64, ptr %described, i64 {_WORDS + j}",
+            f"  %far{j} = load i64, ptr %far{j}.at",
+            f"  %fixed{j} = getelementptr i8, ptr %described, i64 %far{j}",
+            f"  %fixed{j}.slot = getelementptr ptr, ptr %pointers, i64 {j}",
+            f"  store ptr %fixed{j}, ptr %fixed{j}.slot",
+        ]
     for i, letter in enumerate(letters):
-        lines.append(f"  %place{i} = getelementptr ptr, ptr %arguments, i64 {i + 2}")
+        lines.append(f"  %place{i} = getelementptr ptr, ptr %arguments, i64 {i + given}")
         lines.append(f"  %object{i} = load ptr, ptr %place{i}")
-        lines.append(f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i}")
+        lines.append(f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i + before}")
         if letter == "s":
             lines.append(f"  %held{i} = call ptr @PyBytes_AsString(ptr %object{i})")
         else:
@@ -114,9 +151,13 @@ def entry_text(letters: str) -> str:
         lines.append(f"  store ptr %held{i}, ptr %slot{i}")
     rooms = [f"  %held{i} = alloca {_SLOT[k]}" for i, k in enumerate(letters) if k != "s"]
     return _MODULE.format(
-        count=len(letters) + 2, rooms="\n".join(rooms), pointers=max(1, len(letters)), reads="\n".join(lines),
+        count=len(letters) + given,
+        rooms="\n".join(rooms),
+        pointers=max(1, len(letters) + before),
+        reads="\n".join(lines),
         words=threads.WORDS,
-    )  # fmt: skip
+        sizes=_GIVEN_SIZES if fixed < 0 else _FIXED_SIZES,
+    )
 
 
 def _read(letter: str, i: int) -> list[str]:
@@ -134,6 +175,21 @@ def _read(letter: str, i: int) -> list[str]:
     return [*lines, f"  %v{i} = fptrunc double %w{i} to float", f"  store float %v{i}, ptr %held{i}"]
 
 
+_GIVEN_SIZES = """  %grid.object = load ptr, ptr %arguments
+  %block.place = getelementptr ptr, ptr %arguments, i64 1
+  %block.object = load ptr, ptr %block.place
+  call void @sizes(ptr %grid.object, ptr %grid)
+  call void @sizes(ptr %block.object, ptr %block)"""
+_FIXED_SIZES = "\n".join(
+    f"""  %{name}{k}.from = getelementptr i64, ptr %described, i64 {start + k}
+  %{name}{k}.long = load i64, ptr %{name}{k}.from
+  %{name}{k}.value = trunc i64 %{name}{k}.long to i32
+  %{name}{k}.to = getelementptr i32, ptr %{name}, i64 {k}
+  store i32 %{name}{k}.value, ptr %{name}{k}.to"""
+    for name, start in (("grid", 8), ("block", 11))
+    for k in range(3)
+)
+
 # @whole: an int (any 64 bits of it) or None. @sizes: an int, or a tuple of up to three. @prepare: the thread's state with the
 # device's context current, null if that fails.
 _MODULE = """
@@ -146,7 +202,6 @@ declare void @PyErr_Clear() #0
 declare void @PyErr_SetString(ptr, ptr) #0
 declare void @PyErr_SetObject(ptr, ptr) #0
 declare ptr @PyLong_FromLong(i64) #0
-declare ptr @PyLong_AsVoidPtr(ptr) #0
 declare i64 @PyTuple_Size(ptr) #0
 declare ptr @PyTuple_GetItem(ptr, i64) #0
 declare void @Py_IncRef(ptr) #0
@@ -242,13 +297,9 @@ wrong:
   call void @PyErr_SetString(ptr %type, ptr @message)
   ret ptr null
 read:
-  %grid.object = load ptr, ptr %arguments
-  %block.place = getelementptr ptr, ptr %arguments, i64 1
-  %block.object = load ptr, ptr %block.place
-  call void @sizes(ptr %grid.object, ptr %grid)
-  call void @sizes(ptr %block.object, ptr %block)
+  %described = call ptr @PyBytes_AsString(ptr %self)
+{sizes}
 {reads}
-  %described = call ptr @PyLong_AsVoidPtr(ptr %self)
   %error = call ptr @PyErr_Occurred()
   %fine = icmp eq ptr %error, null
   br i1 %fine, label %look, label %failed

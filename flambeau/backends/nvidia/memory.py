@@ -147,7 +147,7 @@ class DeviceMemory:
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
         self.limit: int | None = None
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
-        self.total_allocated = self.total_freed = self.allocations = self.frees = 0
+        self.total_freed = self.frees = 0
         self.segment_count = self.retries = self.failures = 0
 
     # -- the two calls that matter ----------------------------------------------------------------------------------
@@ -156,21 +156,16 @@ class DeviceMemory:
         """The address of a block of at least so many bytes, for work on the thread's current stream."""
         size = (nbytes + 511) & -512
         stream = _mine.streams[self.index]
-        pool = self.capturing if self.capturing is not None and stream == self.capturing_stream else self.pools.get(stream)
-        if pool is not None and (found := pool.bins.get(size)):
-            try:
-                block = found.pop()
-            except IndexError:  # another thread was faster
-                block = self._find(size, stream)
-        else:
+        try:
+            pool = self.pools[stream] if self.capturing is None else self._pool(stream)
+            block = pool.bins[size].pop()
+        except (KeyError, IndexError):
             block = self._find(size, stream)
         address = block.address
         self.blocks[address] = block
-        self.allocations += 1
-        self.total_allocated += block.size
-        self.allocated += block.size
-        if self.allocated > self.peak:
-            self.peak = self.allocated
+        self.allocated = now = self.allocated + block.size
+        if now > self.peak:
+            self.peak = now
         return address
 
     def release(self, address: int) -> None:
@@ -335,7 +330,7 @@ class DeviceMemory:
         self.peak, self.reserved_peak = self.allocated, self.reserved
 
     def reset_totals(self) -> None:
-        self.total_allocated = self.total_freed = self.allocations = self.frees = self.retries = self.failures = 0
+        self.total_freed = self.frees = self.retries = self.failures = 0
 
     def every_pool(self) -> list[Pool]:
         pools = [*self.pools.values(), *self.abandoned]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from ...core.device import device
 from . import compiler, driver, launch, threads
@@ -33,6 +34,12 @@ class Module:
         if shared > _PLAIN_SHARED:
             driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared)
         return launch.launcher(handle, tuple(kinds), self.index, shared)
+
+    def fixed(self, name: str, kinds: tuple, grid: Any, block: Any, first: tuple, shared: int = 0) -> Callable:
+        """The kernel as f(_, *values): grid, block and its `first` arguments are always these, and what the call gives first is
+        ignored. For plans, which are called often."""
+        threads.activate(self.index)
+        return launch.fixed_launcher(self.address(name), tuple(kinds), self.index, shared, grid, block, first)
 
     def variable(self, name: str) -> int:
         """The address of a global variable."""

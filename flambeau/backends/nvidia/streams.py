@@ -6,11 +6,13 @@ import ctypes
 from typing import Any
 
 from ...core.device import device
+from ...core.locks import new_lock
 from . import alarms, driver, threads
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _BLOCKING_SYNC, _NO_TIMING, _INTERPROCESS = 1, 2, 4
 _POOL = 32  # streams of a priority that are made; then they are used again, in turn
+_lock = new_lock()
 _known: dict[tuple[int, int], Stream] = {}
 _made: dict[tuple[int, int], list[int]] = {}
 _next: dict[tuple[int, int], int] = {}
@@ -22,12 +24,13 @@ def _new_handle(index: int, priority: int) -> int:
     lowest, highest = ctypes.c_int(), ctypes.c_int()
     driver.call("cuCtxGetStreamPriorityRange", ctypes.byref(lowest), ctypes.byref(highest))
     priority = max(min(priority, lowest.value), highest.value)
-    handles = _made.setdefault((index, priority), [])
-    at = _next.get((index, priority), 0)
-    _next[index, priority] = (at + 1) % _POOL
-    if at == len(handles):
-        handles.append(driver.number("cuStreamCreateWithPriority", _NON_BLOCKING, priority))
-    return handles[at]
+    with _lock:
+        handles = _made.setdefault((index, priority), [])
+        at = _next.get((index, priority), 0)
+        _next[index, priority] = (at + 1) % _POOL
+        if at == len(handles):
+            handles.append(driver.number("cuStreamCreateWithPriority", _NON_BLOCKING, priority))
+        return handles[at]
 
 
 class Stream:

@@ -214,6 +214,8 @@ def kernel(
     where = outputs[0].device
     brief = where is cpu and sum(o.nbytes for o in outputs) < _BRIEF
     fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
-    if rank == 1 and "s" not in kinds:
-        return fn, sizes[0]
-    return fn, array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()
+    argument: Any = sizes[0]
+    if rank > 1 or "s" in kinds:
+        argument = array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()
+    fixed = None if where is cpu else getattr(fn, "fixed", None)  # where a launch can be prepared for its geometry
+    return fn if fixed is None else fixed(argument), argument

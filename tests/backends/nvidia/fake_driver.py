@@ -184,6 +184,10 @@ class Module:
 
         return run
 
+    def fixed(self, name: str, kinds: tuple, grid: Any, block: Any, first: tuple, shared: int = 0) -> Any:
+        run = self.function(name, kinds, shared)
+        return lambda _, *values: run(grid, block, *first, *values)
+
 
 def install(folder: Path, devices: int = 1, memory: int = 1 << 26) -> FakeDriver:
     """Make this process believe that it has such GPUs. Not to be undone: for processes of their own."""
