@@ -204,7 +204,7 @@ class _Module:
 
 
 _REPLACED = [
-    (cublaslt, "matmul", _matmul), (cublaslt, "run_known", lambda *given: given), (cublas, "dot", _dot), (cublas, "solve_triangular", _trsm),
+    (cublaslt, "matmul", _matmul), (cublaslt, "known_plan", lambda *given: None), (cublas, "dot", _dot), (cublas, "solve_triangular", _trsm),
     (cublas, "solve_triangular_batch", _trsm_batch), (cublas, "lu_batch", _lu_batch), (cusolver, "cholesky", _cholesky),
     (cusolver, "cholesky_batch", _cholesky_batch), (cusolver, "lu", _lu), (cusolver, "lu_solve", _lu_solve), (cusolver, "qr", _qr),
     (cusolver, "hermitian_eigen", _hermitian), (cusolver, "singular", _singular), (cusolver, "eigen", _eigen),

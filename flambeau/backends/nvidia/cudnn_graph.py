@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -67,13 +68,12 @@ def version() -> int:
 
 def handle(where: Any) -> c_void_p:
     """This thread's handle for a device, set to its current stream."""
-    nvidia.activate(where)
+    stream = nvidia.current_stream(where)
     found = _local.handles.get(where)
     if found is None:
         made = c_void_p()
         check(library().cudnnCreate(byref(made)), "cudnnCreate")
         found = _local.handles[where] = [made, -1]
-    stream = nvidia.current_stream(where)
     if found[1] != stream:
         check(library().cudnnSetStream(found[0], c_void_p(stream)), "cudnnSetStream")
         found[1] = stream
@@ -130,8 +130,8 @@ class Descriptor:
         check(status, f"attribute {attribute}")
         return list(array[: count.value])
 
-    def __del__(self) -> None:
-        if self.pointer.value:
+    def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
+        if not finalizing() and self.pointer.value:  # later, the driver may be gone
             library().cudnnBackendDestroyDescriptor(self.pointer)
             self.pointer.value = None
 
@@ -286,29 +286,38 @@ def _unwanted(config: Descriptor, exact: bool, deterministic: bool) -> bool:
     return rounds or (deterministic and _NONDETERMINISTIC in notes)
 
 
-class Plan:
-    """A computation that is ready to run."""
+_PACKS = 16  # sets of addresses that a plan remembers
 
-    __slots__ = ("plan", "nbytes", "where", "values", "uids")
+
+class Plan:
+    """A computation that is ready to run. Programs use the same memory again and again, so that the descriptors of addresses are
+    kept, too."""
+
+    __slots__ = ("plan", "nbytes", "where", "values", "graph", "packs")
 
     def __init__(self, graph: Graph, config: Descriptor, where: c_void_p) -> None:
         self.plan = Descriptor("plan", (400, "handle", where.value), (401, "descriptor", config))
         self.nbytes = self.plan.get(402, "int64", 1)[0]
         self.where = graph.where
-        self.values = {uid: ctypes.addressof(value) for uid, value in graph.values.items()}
-        self.uids = graph  # what the addresses above point into
+        self.values = [ctypes.addressof(value) for value in graph.values.values()]
+        self.graph = graph  # the addresses above point into it
+        self.packs: dict[tuple, Descriptor] = {}
 
     def run(self, addresses: Mapping[int, int]) -> None:
         """Compute, with the tensors that have uids at these addresses."""
         where = handle(self.where)
-        places = {**addresses, **self.values}
         space = nvidia.workspace(self.nbytes, self.where) if self.nbytes else None
-        pack = Descriptor(
-            "pack",
-            (1000, "int64", list(places)),
-            (1001, "address", list(places.values())),
-            (1003, "address", 0 if space is None else space.ptr),
-        )
+        places = (*addresses.values(), 0 if space is None else space.ptr)
+        pack = self.packs.get(places)
+        if pack is None:
+            if len(self.packs) >= _PACKS:
+                self.packs.clear()
+            pack = self.packs[places] = Descriptor(
+                "pack",
+                (1000, "int64", [*addresses, *self.graph.values]),
+                (1001, "address", [*places[:-1], *self.values]),
+                (1003, "address", places[-1]),
+            )
         status = library().cudnnBackendExecute(where, self.plan.pointer, pack.pointer)
         if status:
             check(status, "execute")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from ctypes import byref, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any
@@ -79,8 +80,9 @@ class _Plan:
         direction = (c_int(-1 if forward else 1),) if self.turns else ()
         _check(self.execute(self.handle, c_void_p(x), c_void_p(out), *direction))
 
-    def __del__(self) -> None:
-        _library().cufftDestroy(self.handle)
+    def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
+        if not finalizing():  # later, the driver may be gone
+            _library().cufftDestroy(self.handle)
 
 
 _local = _Local()

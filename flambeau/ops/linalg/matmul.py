@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...backends.cpu import heavy
 from ...core.caching import remember
+from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
@@ -64,6 +66,24 @@ def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None,
     heavy.keep_product(form, a, b, bias, out, made)
 
 
+# Functions (form, a, b, bias) of other devices that give the product of operands like those of an earlier one, or None.
+known_products: dict[str, Callable[..., Any]] = {}
+
+
+def _known(form: str) -> Callable[..., Any]:
+    """The shortcut of an operator: the whole result, where how to compute it was kept."""
+    on_cpu = heavy.known_product(form)
+
+    def known(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        where = a.device
+        if where is cpu:
+            return on_cpu(a, b, bias)
+        find = known_products.get(where.type)
+        return None if find is None else find(form, a, b, bias)
+
+    return known
+
+
 def _column(vec: Tensor) -> Tensor:
     return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
 
@@ -81,7 +101,7 @@ def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
 
 @primitive(
     layout=_mm_layout,
-    shortcut=heavy.known_product("mm"),
+    shortcut=_known("mm"),
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
     out="exact",
 )
@@ -109,7 +129,7 @@ def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
 
 @primitive(
     layout=_bmm_layout,
-    shortcut=heavy.known_product("bmm"),
+    shortcut=_known("bmm"),
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
 )
@@ -138,7 +158,7 @@ def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
 
 @primitive(
     layout=_mv_layout,
-    shortcut=heavy.known_product("mv"),
+    shortcut=_known("mv"),
     grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
     out="exact",
 )
@@ -169,7 +189,7 @@ def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
 
 @primitive(
     layout=_dot_layout,
-    shortcut=heavy.known_product("dot"),
+    shortcut=_known("dot"),
     grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
     out="exact",
 )
@@ -307,7 +327,7 @@ def _addmm_layout(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha
     return (n, m), mat1.dtype, mat1.device
 
 
-_known_addmm = heavy.known_product("addmm")
+_known_addmm = _known("addmm")
 
 
 def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> Tensor | None:
@@ -506,7 +526,7 @@ def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
 
 @internal(
     layout=_linear_layout,
-    shortcut=heavy.known_product("linear"),
+    shortcut=_known("linear"),
     grads={
         "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
         "input": _linear_input_grad,

@@ -7,11 +7,13 @@ from typing import Any
 from ...backends.nvidia import cublas, cublaslt
 from ...core import dtype as dt
 from ...core.tensor import Tensor, empty
-from ..linalg.matmul import addmm, bmm, dot, linear_matrix, mm, mv
+from ..linalg.matmul import addmm, bmm, dot, known_products, linear_matrix, mm, mv
 from ..linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+
+known_products["cuda"] = cublaslt.known_product
 
 
 def _takes(name: str, t: Tensor) -> None:
@@ -26,22 +28,24 @@ def _matrix(t: Tensor) -> Tensor:
 
 def product(
     name: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None, alpha: Any = 1, beta: Any = 0
-) -> None:
-    """out = alpha * a @ b + beta * out, plus a row of bias."""
-    if cublaslt.run_known(out, a, b, bias, "", alpha, beta) is None:
-        return
+) -> Any:
+    """out = alpha * a @ b + beta * out, plus a row of bias. Returns the plan, if it is known and these operands are all it takes."""
+    plan = cublaslt.known_plan(out, a, b, bias, alpha, beta)
+    if plan is not None:
+        cublaslt.run(plan, out, a, b, bias)
+        return plan
     _takes(name, a)
     if 0 in a.shape:
         if bias is not None or beta == 0:
             raw_copy(out, 0 if bias is None else bias)
         elif beta != 1:
             out.mul_(beta)  # type: ignore[attr-defined]
-        return
+        return None
     if cublaslt.matrix_order(out.shape, out._strides) is None:  # written elsewhere first
         whole = dense(out)
         product(name, whole, a, b, bias, alpha, beta)
         raw_copy(out, whole)
-        return
+        return None
     a, b = _matrix(a), _matrix(b)
     if bias is not None and (
         a.dtype not in cublaslt.BIASED or not _by_rows(out) or 1 in (*b.shape[-2:], out.shape[-2])
@@ -49,6 +53,7 @@ def product(
         raw_copy(out, bias)
         bias, beta = None, 1
     cublaslt.matmul(out, a, b, bias, "", alpha, beta)
+    return None
 
 
 def _by_rows(t: Tensor) -> bool:
@@ -62,12 +67,12 @@ def _column(vec: Tensor) -> Tensor:
 
 @mm.on("cuda")
 def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
-    product("addmm_cuda", out, input, mat2)
+    cublaslt.keep_product("mm", input, mat2, None, out, product("addmm_cuda", out, input, mat2))
 
 
 @bmm.on("cuda")
 def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
-    product("baddbmm_cuda", out, input, mat2)
+    cublaslt.keep_product("bmm", input, mat2, None, out, product("baddbmm_cuda", out, input, mat2))
 
 
 @mv.on("cuda")
@@ -90,7 +95,7 @@ def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
 @addmm.on("cuda")
 def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> None:
     if beta == 1 and alpha == 1 and input.shape == out.shape[1:] and input._contig:
-        product("addmm_cuda", out, mat1, mat2, input)
+        cublaslt.keep_product("addmm", mat1, mat2, input, out, product("addmm_cuda", out, mat1, mat2, input))
         return
     if beta != 0:
         raw_copy(out, input)
@@ -102,13 +107,15 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     k, m = weight.shape[1], weight.shape[0]
     turned = weight._view((k, m), (weight._strides[1], weight._strides[0]), weight._offset)
     if len(input.shape) == 2:
-        product("addmm_cuda", out, input, turned, bias)
+        cublaslt.keep_product("linear", input, weight, bias, out, product("addmm_cuda", out, input, turned, bias))
         return
     n = 1
     for size in input.shape[:-1]:
         n *= size
     rows = input._view((n, k), (k, 1), input._offset) if input._contig else input.reshape(n, k)
-    product("addmm_cuda", out._view((n, m), (m, 1), out._offset), rows, turned, bias)
+    plan = product("addmm_cuda", out._view((n, m), (m, 1), out._offset), rows, turned, bias)
+    if rows._storage is input._storage:
+        cublaslt.keep_product("linear", input, weight, bias, out, plan)
 
 
 @activated_product.on("cuda")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...backends import nvidia
 from ...core import dtype as dt
+from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty
 from ..creation.filled import fill_raw
@@ -92,13 +93,14 @@ extern "C" __global__ void sums_planes(A* partial, const T* x, const T* g, const
 }
 
 extern "C" __global__ void sums_columns(A* partial, const T* x, const T* g, const A* mean, I rows, I channels) {
-  __shared__ A sums[2][8][32 * V];
-  I c = (blockIdx.x * 32 + threadIdx.x) * (I)V;
+  __shared__ A sums[2][256 * V];
+  I c = (blockIdx.x * (I)blockDim.x + threadIdx.x) * V;
+  int wide = blockDim.x * V;
   A first[V], second[V], centre[V];
   for (int k = 0; k < V; ++k) first[k] = second[k] = 0;
   if (c < channels) {
     for (int k = 0; k < V; ++k) centre[k] = g ? mean[c + k] : near(x, c + k, 1);
-    for (I r = blockIdx.y * (I)8 + threadIdx.y; r < rows; r += (I)gridDim.y * 8) {
+    for (I r = blockIdx.y * (I)blockDim.y + threadIdx.y; r < rows; r += (I)gridDim.y * blockDim.y) {
       Pack p = pack(x + r * channels + c);
       if (g) {
         Pack q = pack(g + r * channels + c);
@@ -109,17 +111,18 @@ extern "C" __global__ void sums_columns(A* partial, const T* x, const T* g, cons
     }
   }
   for (int k = 0; k < V; ++k) {
-    sums[0][threadIdx.y][threadIdx.x * V + k] = first[k];
-    sums[1][threadIdx.y][threadIdx.x * V + k] = second[k];
+    sums[0][threadIdx.y * wide + threadIdx.x * V + k] = first[k];
+    sums[1][threadIdx.y * wide + threadIdx.x * V + k] = second[k];
   }
   __syncthreads();
-  if (threadIdx.y == 0 && c < channels)
-    for (int k = 0; k < V; ++k)
-      for (int which = 0; which < 2; ++which) {
-        A total = 0;
-        for (int y = 0; y < 8; ++y) total += sums[which][y][threadIdx.x * V + k];
-        partial[(2 * (I)blockIdx.y + which) * channels + c + k] = total;
-      }
+  for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < 2 * wide; i += 256) {
+    int which = i / wide, at = i - which * wide;
+    I own = blockIdx.x * (I)wide + at;
+    if (own >= channels) continue;
+    A total = 0;
+    for (int y = 0; y < blockDim.y; ++y) total += sums[which][y * wide + at];
+    partial[(2 * (I)blockIdx.y + which) * channels + own] = total;
+  }
 }
 """
 
@@ -176,7 +179,7 @@ extern "C" __global__ void apply_planes(T* out, const T* x, const T* g, const A*
 }
 
 extern "C" __global__ void apply_columns(T* out, const T* x, const T* g, const A* factors, I rows, I channels) {
-  I c = (blockIdx.x * 32 + threadIdx.x) * (I)V;
+  I c = (blockIdx.x * (I)blockDim.x + threadIdx.x) * V;
   if (c >= channels) return;
   A a[V], b[V], d[V];
   for (int k = 0; k < V; ++k) {
@@ -184,7 +187,7 @@ extern "C" __global__ void apply_columns(T* out, const T* x, const T* g, const A
     b[k] = factors[channels + c + k];
     d[k] = g ? factors[2 * channels + c + k] : 0;
   }
-  for (I i = blockIdx.y * (I)8 + threadIdx.y; i < rows; i += (I)gridDim.y * 8) {
+  for (I i = blockIdx.y * (I)blockDim.y + threadIdx.y; i < rows; i += (I)gridDim.y * blockDim.y) {
     I at = i * channels + c;
     Pack p = pack(x + at), r;
     if (g) {
@@ -222,49 +225,66 @@ def _kernels(data: Any, parameter: Any, running: Any, vector: int, where: Any) -
 
 
 class _Channels:
-    """How the channels of a tensor are shared out."""
+    """How the channels of tensors of one shape are shared out among threads."""
 
-    def __init__(self, x: Tensor, weight: Any, bias: Any, running: Any, *others: Tensor) -> None:
-        d = x.dtype
-        parameter = next((t.dtype for t in (weight, bias) if t is not None), d)
+    def __init__(self, x: Tensor, vector: int, parameter: Any, running: Any) -> None:
         self.by_columns = _has_columns(x)
-        self.channels = x.shape[1]
+        self.channels = c = x.shape[1]
         self.rows = _columns(x)[0]  # elements of a channel
-        inner = self.channels if self.by_columns else _planes(x)[2]
-        vector = 16 // d.itemsize
-        while inner % vector or any(t.data_ptr() % (vector * d.itemsize) for t in (x, *others)):
-            vector //= 2
-        self.vector, self.where = vector, x.device
-        self.kernels = _kernels(d, parameter, d if running is None else running.dtype, vector, x.device)
+        kernels = _kernels(x.dtype, parameter, running, vector, x.device)
         if self.by_columns:
-            across = -(-self.channels // (32 * vector))
-            high = max(1, min(_BLOCKS // across, -(-self.rows // 32)))
-            self.sums_grid, self.chunks = (across, high, 1), high
-            self.apply_grid = (across, max(1, min(4 * _BLOCKS // across, -(-self.rows // 32))), 1)
-            self.block = (32, 8, 1)
-            self.sizes: tuple[int, ...] = (self.rows, self.channels)
+            wide = 1
+            while wide < 32 and wide * vector < c:
+                wide *= 2
+            high = _THREADS // wide
+            across = -(-c // (wide * vector))
+            self.chunks = max(1, min(_BLOCKS // across, -(-self.rows // (4 * high))))
+            self.sums_grid = (across, self.chunks, 1)
+            self.apply_grid = (across, max(1, min(4 * _BLOCKS // across, -(-self.rows // (4 * high)))), 1)
+            self.block = self.apply_block = (wide, high, 1)
+            self.sizes: tuple[int, ...] = (self.rows, c)
         else:
             batch, _, space = _planes(x)
-            self.chunks = max(1, min(_BLOCKS // self.channels, self.rows // (4 * _THREADS * vector)))
-            self.sums_grid = (self.channels, self.chunks, 1)
+            self.chunks = max(1, min(_BLOCKS // c, self.rows // (4 * _THREADS * vector)))
+            self.sums_grid = (c, self.chunks, 1)
             threads = min(_THREADS, max(32, -(-space // (vector * 32)) * 32))
-            self.apply_grid = (batch * self.channels, max(1, -(-space // (threads * vector * 4))), 1)
+            self.apply_grid = (batch * c, max(1, -(-space // (threads * vector * 4))), 1)
             self.block, self.apply_block = (_THREADS, 1, 1), (threads, 1, 1)
-            self.sizes = (batch, self.channels, space)
-        self.kind = "columns" if self.by_columns else "planes"
+            self.sizes = (batch, c, space)
+        kind = "columns" if self.by_columns else "planes"
+        self.sum, self.write = kernels[f"sums_{kind}"], kernels[f"apply_{kind}"]
+        self.finish, self.finish_backward = kernels["finish"], kernels["finish_backward"]
+        self.per_channel = -(-c // 128)
 
-    def sums(self, partial: Tensor, x: Tensor, g: Any = None, mean: Any = None) -> None:
-        places = [0 if t is None else t.data_ptr() for t in (partial, x, g, mean)]
-        self.kernels[f"sums_{self.kind}"](self.sums_grid, self.block, *places, *self.sizes)
+    def scratch(self, wide: Any, where: Any) -> tuple[Any, int, int]:
+        """Memory for the sums of blocks and for three factors of each channel: what holds it, and both addresses."""
+        size = self.channels * wide.itemsize
+        held = nvidia.workspace((2 * self.chunks + 3) * size, where)
+        return held, held.ptr, held.ptr + 2 * self.chunks * size
 
-    def apply(self, out: Tensor, x: Tensor, g: Any, factors: Tensor) -> None:
-        places = [0 if t is None else t.data_ptr() for t in (out, x, g, factors)]
-        block = self.block if self.by_columns else self.apply_block
-        self.kernels[f"apply_{self.kind}"](self.apply_grid, block, *places, *self.sizes)
 
-    def each(self, name: str, *values: Any) -> None:
-        given = [0 if v is None else v.data_ptr() if isinstance(v, Tensor) else v for v in values]
-        self.kernels[name](-(-self.channels // 128), 128, *given)
+_shared: dict[tuple, _Channels] = {}
+
+
+def _channels(x: Tensor, weight: Any, running: Any, *others: Tensor) -> _Channels:
+    together = x.data_ptr()
+    for t in others:
+        together |= t.data_ptr()
+    d = x.dtype
+    parameter, kept = (d if t is None else t.dtype for t in (weight, running))
+    key = (x.shape, x._strides, d, parameter, kept, x.device, together & 15)
+    found = _shared.get(key)
+    if found is None:
+        vector = 16 // d.itemsize
+        inner = x.shape[1] if _has_columns(x) else _planes(x)[2]
+        while inner % vector or together % (vector * d.itemsize):
+            vector //= 2
+        found = remember(_shared, key, _Channels(x, vector, parameter, kept))
+    return found
+
+
+def _at(t: Tensor | None) -> int:
+    return 0 if t is None else t._storage.ptr + t._offset * t.dtype.itemsize
 
 
 def _same_dtype(a: Any, b: Any) -> bool:
@@ -285,17 +305,17 @@ def _(
     x = x if _has_columns(x) else dense(x)
     weight, bias = _packed(weight), _packed(bias)
     running = [None if t is None else dense(t) for t in (running_mean, running_var)]
-    known = next((t for t in running if t is not None), None)
-    shared = _Channels(x, weight, bias, known, out)
-    c, wide = shared.channels, mean.dtype
-    partial, factors = empty((shared.chunks, 2, c), wide, x.device), empty((2, c), wide, x.device)
-    shared.sums(partial, x)
+    known = running[0] if running[0] is not None else running[1]
+    shared = _channels(x, bias if weight is None else weight, known, out)
+    held, sums, factors = shared.scratch(mean.dtype, x.device)
+    place = _at(x)
+    shared.sum(shared.sums_grid, shared.block, sums, place, 0, 0, *shared.sizes)
     step = 1 if shared.by_columns else shared.sizes[2]
-    shared.each(
-        "finish", factors, mean, rstd, partial, x, weight, bias, *running, c, step, shared.chunks, float(shared.rows),
-        float(momentum), float(eps),
+    shared.finish(
+        shared.per_channel, 128, factors, _at(mean), _at(rstd), sums, place, _at(weight), _at(bias), *map(_at, running),
+        shared.channels, step, shared.chunks, float(shared.rows), momentum, eps,
     )  # fmt: skip
-    shared.apply(out, x, None, factors)
+    shared.write(shared.apply_grid, shared.apply_block, _at(out), place, 0, factors, *shared.sizes)
     for statistics, written in zip((running_mean, running_var), running):
         if statistics is not None:
             if written is not None and written._storage is not statistics._storage:
@@ -316,15 +336,17 @@ def _(
     g = _in_format(g, x)
     dx, *results = in_place_of(wanted, out)
     kept, where, weight = mean.dtype, mean.device, _packed(weight)
-    shared = _Channels(x, weight, None, None, g, *([] if dx is None else [dx]))
+    shared = _channels(x, weight, None, g, x if dx is None else dx)
     c = shared.channels
     dw, db = (t if t is not None and t.dtype is kept else empty((c,), kept, where) for t in results)
-    partial, factors = empty((shared.chunks, 2, c), kept, where), empty((3, c), kept, where)
-    shared.sums(partial, x, g, mean)
-    rows = float(shared.rows)
-    shared.each("finish_backward", factors, dw, db, partial, mean, rstd, weight, c, shared.chunks, rows, int(training))
+    held, sums, factors = shared.scratch(kept, where)
+    shared.sum(shared.sums_grid, shared.block, sums, _at(x), _at(g), _at(mean), *shared.sizes)
+    shared.finish_backward(
+        shared.per_channel, 128, factors, _at(dw), _at(db), sums, _at(mean), _at(rstd), _at(weight), c, shared.chunks,
+        float(shared.rows), int(training),
+    )  # fmt: skip
     if dx is not None:
-        shared.apply(dx, x, g, factors)
+        shared.write(shared.apply_grid, shared.apply_block, _at(dx), _at(x), _at(g), factors, *shared.sizes)
     for narrow, full in zip(results, (dw, db)):
         if narrow is not None and narrow is not full:
             raw_copy(narrow, full)
