@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import types
+import unittest
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,8 @@ def main() -> int:
         print("the judge, opinfo_check.py, is not here: name it with --judge", file=sys.stderr)
         return 2
     sys.argv = [str(found), "--mem-gb", "0", *arguments]
+    if importlib.util.find_spec("expecttest") is None:  # PyTorch's test helpers import it; the databases do not use it
+        sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)  # type: ignore[assignment]
     judge = load_judge(found)
     onto(judge, where)
     return judge.main()

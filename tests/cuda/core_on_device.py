@@ -45,6 +45,76 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> None:
 
 
 @check
+def cost_of_calls() -> Any:
+    lines = []
+
+    def measure(f: Callable[[], Any], sync: Callable[[], Any], n: int = 2000) -> float:
+        for _ in range(50):
+            f()
+        sync()
+        best = 1e9
+        for _ in range(3):
+            start = time.perf_counter()
+            for _ in range(n):
+                f()
+            best = min(best, (time.perf_counter() - start) / n)
+            sync()
+        return best * 1e6
+
+    cases: dict[str, Callable[[Any], Callable[[], Any]]] = {
+        "add": lambda m: (lambda a, b: lambda: a + b)(m.ones(1024, device="cuda"), m.ones(1024, device="cuda")),
+        "add with grad": lambda m: (lambda a, b: lambda: a + b)(
+            m.ones(1024, device="cuda", requires_grad=True), m.ones(1024, device="cuda")
+        ),
+        "mul number": lambda m: (lambda a: lambda: a * 2.5)(m.ones(1024, device="cuda")),
+        "add_": lambda m: (lambda a, b: lambda: a.add_(b))(m.ones(1024, device="cuda"), m.ones(1024, device="cuda")),
+        "broadcast": lambda m: (lambda a, b: lambda: a + b)(m.ones(32, 32, device="cuda"), m.ones(32, device="cuda")),
+        "sum": lambda m: (lambda a: lambda: a.sum())(m.ones(1024, device="cuda")),
+        "sum(1)": lambda m: (lambda a: lambda: a.sum(1))(m.ones(32, 32, device="cuda")),
+        "softmax": lambda m: (lambda a: lambda: a.softmax(-1))(m.ones(32, 32, device="cuda")),
+        "mm": lambda m: (lambda a: lambda: a @ a)(m.ones(64, 64, device="cuda")),
+        "empty": lambda m: (lambda: m.empty(1024, device="cuda")),
+        "zeros": lambda m: (lambda: m.zeros(1024, device="cuda")),
+        "view": lambda m: (lambda a: lambda: a.view(32, 32))(m.ones(1024, device="cuda")),
+        "item": lambda m: (lambda a: lambda: a.item())(m.ones((), device="cuda")),
+        "rand": lambda m: (lambda: m.rand(1024, device="cuda")),
+    }
+    for name, make in cases.items():
+        try:
+            mine = measure(make(fl), fl.cuda.synchronize)
+            theirs = measure(make(torch), torch.cuda.synchronize) if torch is not None else float("nan")
+            lines.append(f"{name:16} {mine:7.2f} us   PyTorch {theirs:7.2f} us   ratio {theirs / mine:.2f}")
+        except Exception as error:  # the other figures are wanted all the same
+            lines.append(f"{name:16} {type(error).__name__}: {str(error)[:200]}")
+    return "\n    " + "\n    ".join(lines)
+
+
+@check
+def parts_of_a_call() -> Any:
+    from flambeau.backends import nvidia
+    from flambeau.core.storage import UntypedStorage
+
+    where = fl.device("cuda", 0)
+    source = 'extern "C" __global__ void nothing(long long a, long long b, long long c, long long d) {}'
+    f = nvidia.load_source(source, where).function("nothing", ("q",) * 4)
+    memory = nvidia.backend().memory(where)
+    a = 1 << 40
+
+    def measure(g: Callable[[], Any], n: int = 5000) -> str:
+        g()
+        start = time.perf_counter()
+        for _ in range(n):
+            g()
+        return f"{(time.perf_counter() - start) / n * 1e6:.2f} us"
+
+    result = {"launch": measure(lambda: f(1, 256, a, a, a, a))}
+    fl.cuda.synchronize()
+    result["allocate and release"] = measure(lambda: memory.release(memory.allocate(4096)))
+    result["storage"] = measure(lambda: UntypedStorage(4096, where))
+    return result
+
+
+@check
 def queries() -> Any:
     c = fl.cuda
     assert c.is_available() and c.device_count() >= 1 and c.current_device() == 0
@@ -308,84 +378,23 @@ _random("random_full", lambda m: m[0].empty(m[1], device="cuda", dtype=m[0].int3
 _random("random_full_long", lambda m: m[0].empty(m[1], device="cuda", dtype=m[0].int64).random_())
 _random("random_bernoulli", lambda m: m[0].empty(m[1], device="cuda").bernoulli_(0.3))
 _random("random_bernoulli_tensor", lambda m: m[0].bernoulli(m[0].full((m[1],), 0.3, device="cuda")))
-_random("random_exponential", lambda m: m[0].empty(m[1], device="cuda").exponential_(1.5), False)
-_random("random_cauchy", lambda m: m[0].empty(m[1], device="cuda").cauchy_(), False)
-_random("random_geometric", lambda m: m[0].empty(m[1], device="cuda").geometric_(0.3), False)
-_random("random_log_normal", lambda m: m[0].empty(m[1], device="cuda").log_normal_(), False)
+_random("random_exponential", lambda m: m[0].empty(m[1], device="cuda").exponential_(1.5))
+_random("random_cauchy", lambda m: m[0].empty(m[1], device="cuda").cauchy_())
+_random("random_geometric", lambda m: m[0].empty(m[1], device="cuda").geometric_(0.3))
+_random("random_log_normal", lambda m: m[0].empty(m[1], device="cuda").log_normal_())
 _random("random_dropout", lambda m: m[0].nn.functional.dropout(m[0].ones(m[1], device="cuda"), 0.3))
 _random("random_dropout_bfloat16", lambda m: m[0].nn.functional.dropout(m[0].ones(m[1], device="cuda", dtype=m[0].bfloat16), 0.3))
 _random("random_dropout2d", lambda m: m[0].nn.functional.dropout2d(m[0].ones(1, m[1], 1, 1, device="cuda"), 0.3))
+@check
+def dropout_of_halves() -> Any:
+    """What there is to find out how sixteen-bit dropout takes its numbers."""
+    assert torch is not None
+    torch.manual_seed(7)
+    mask = torch.nn.functional.dropout(torch.ones(64, device="cuda", dtype=torch.bfloat16), 0.3)
+    return (mask.cpu().float() != 0).int().tolist()
+
+
 _random("random_permutation", lambda m: m[0].randperm(m[1], device="cuda"))
-
-
-@check
-def cost_of_calls() -> Any:
-    lines = []
-
-    def measure(f: Callable[[], Any], sync: Callable[[], Any], n: int = 2000) -> float:
-        for _ in range(50):
-            f()
-        sync()
-        best = 1e9
-        for _ in range(3):
-            start = time.perf_counter()
-            for _ in range(n):
-                f()
-            best = min(best, (time.perf_counter() - start) / n)
-            sync()
-        return best * 1e6
-
-    cases: dict[str, Callable[[Any], Callable[[], Any]]] = {
-        "add": lambda m: (lambda a, b: lambda: a + b)(m.ones(1024, device="cuda"), m.ones(1024, device="cuda")),
-        "add with grad": lambda m: (lambda a, b: lambda: a + b)(
-            m.ones(1024, device="cuda", requires_grad=True), m.ones(1024, device="cuda")
-        ),
-        "mul number": lambda m: (lambda a: lambda: a * 2.5)(m.ones(1024, device="cuda")),
-        "add_": lambda m: (lambda a, b: lambda: a.add_(b))(m.ones(1024, device="cuda"), m.ones(1024, device="cuda")),
-        "broadcast": lambda m: (lambda a, b: lambda: a + b)(m.ones(32, 32, device="cuda"), m.ones(32, device="cuda")),
-        "sum": lambda m: (lambda a: lambda: a.sum())(m.ones(1024, device="cuda")),
-        "sum(1)": lambda m: (lambda a: lambda: a.sum(1))(m.ones(32, 32, device="cuda")),
-        "softmax": lambda m: (lambda a: lambda: a.softmax(-1))(m.ones(32, 32, device="cuda")),
-        "mm": lambda m: (lambda a: lambda: a @ a)(m.ones(64, 64, device="cuda")),
-        "empty": lambda m: (lambda: m.empty(1024, device="cuda")),
-        "zeros": lambda m: (lambda: m.zeros(1024, device="cuda")),
-        "view": lambda m: (lambda a: lambda: a.view(32, 32))(m.ones(1024, device="cuda")),
-        "item": lambda m: (lambda a: lambda: a.item())(m.ones((), device="cuda")),
-        "rand": lambda m: (lambda: m.rand(1024, device="cuda")),
-    }
-    for name, make in cases.items():
-        try:
-            mine = measure(make(fl), fl.cuda.synchronize)
-            theirs = measure(make(torch), torch.cuda.synchronize) if torch is not None else float("nan")
-            lines.append(f"{name:16} {mine:7.2f} us   PyTorch {theirs:7.2f} us   ratio {theirs / mine:.2f}")
-        except Exception as error:  # the other figures are wanted all the same
-            lines.append(f"{name:16} {type(error).__name__}: {str(error)[:200]}")
-    return "\n    " + "\n    ".join(lines)
-
-
-@check
-def parts_of_a_call() -> Any:
-    from flambeau.backends import nvidia
-    from flambeau.core.storage import UntypedStorage
-
-    where = fl.device("cuda", 0)
-    source = 'extern "C" __global__ void nothing(long long a, long long b, long long c, long long d) {}'
-    f = nvidia.load_source(source, where).function("nothing", ("q",) * 4)
-    memory = nvidia.backend().memory(where)
-    a = 1 << 40
-
-    def measure(g: Callable[[], Any], n: int = 5000) -> str:
-        g()
-        start = time.perf_counter()
-        for _ in range(n):
-            g()
-        return f"{(time.perf_counter() - start) / n * 1e6:.2f} us"
-
-    result = {"launch": measure(lambda: f(1, 256, a, a, a, a))}
-    fl.cuda.synchronize()
-    result["allocate and release"] = measure(lambda: memory.release(memory.allocate(4096)))
-    result["storage"] = measure(lambda: UntypedStorage(4096, where))
-    return result
 
 
 def main() -> int:

@@ -14,7 +14,8 @@ from . import driver, threads
 
 _NUMBERS = 4
 _MAPPED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
-_known: list[tuple[str, str, type[Exception]]] = []
+# The first one is what loop kernels write, which do not know who called them.
+_known: list[tuple[str, str, type[Exception]]] = [("indexing", "index {1} is out of bounds", IndexError)]
 _codes: dict[tuple[str, str], int] = {}
 _note: Any = None
 

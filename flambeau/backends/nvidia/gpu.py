@@ -64,6 +64,9 @@ class CudaBackend(Backend):
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
+    def report_address(self, where: device) -> int:
+        return alarms.error_flag(where)
+
     def scratch(self, nbytes: int, where: device) -> int:
         """Memory for the launches that follow on the current stream; the next call gives the same memory."""
         index = where.index or 0

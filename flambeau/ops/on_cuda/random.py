@@ -132,22 +132,46 @@ extern "C" __global__ void __launch_bounds__(256) draw({parameters}u64 seed, u64
   if (held) {{ seed = held[0]; offset += held[1]; }}
   const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x, threads = (long long)blockDim.x * gridDim.x;
   Philox engine(seed, thread, offset);
-  for (long long base = thread * 4; base < n; base += threads * 4) {{
-    auto drawn = {draw};
+  for (long long base = thread * {vector}; base < n; base += threads * {vector}) {{
     #pragma unroll
-    for (int k = 0; k < 4; ++k) {{ const long long i = base + k; if (i < n) {{ auto r = drawn.v[k]; {body} }} }}
+    for (int part = 0; part < {vector}; part += 4) {{
+      auto drawn = {draw};
+      #pragma unroll
+      for (int k = 0; k < 4; ++k) {{ const long long i = base + part + k; if (i < n) {{ auto r = drawn.v[k]; {body} }} }}
+    }}
   }}
 }}
 """
 
 
+# Equal keys lie side by side: the first thread of each such island shuffles it.
+_ISLANDS = r"""
+extern "C" __global__ void islands(const long long* keys, long long* data, long long n, u64 seed, u64 offset, const u64* held) {
+  if (held) { seed = held[0]; offset += held[1]; }
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n - 1 || (i != 0 && keys[i] == keys[i - 1]) || keys[i] != keys[i + 1]) return;
+  long long size = 0;
+  do { ++size; } while (i + size < n && keys[i + size] == keys[i]);
+  Philox engine(seed, i, offset);
+  unsigned drawn[4]; int left = 0;
+  for (long long k = size - 1; k > 0; --k) {
+    if (!left) { Words w = words(engine); for (int j = 0; j < 4; ++j) drawn[j] = w.v[j]; left = 4; }
+    const unsigned r = drawn[4 - left--] % (unsigned)(k + 1);
+    if (k != r) { long long x = data[i + k]; data[i + k] = data[i + r]; data[i + r] = x; }
+  }
+}
+"""
+
+
 @functools.cache
-def _kernel(where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vectors: bool) -> Any:
+def _kernel(where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vector: int) -> Any:
     """A launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
     parameters = f"{_TYPES[d]}* out, " + "".join(f"const {_TYPES[x]}* in{i}, " for i, x in enumerate(inputs))
     kinds = {"f": "float", "d": "double", "q": "long long"}
     parameters += "".join(f"{kinds[k]} p{i}, " for i, k in enumerate(numbers))
-    text = (_VECTORS if vectors else _LOOP).format(parameters=parameters, draw=draw, count=count, body=body)
+    text = (_VECTORS if vector else _LOOP).format(
+        parameters=parameters, draw=draw, count=count, body=body, vector=vector
+    )
     layout = ("q",) * (1 + len(inputs)) + tuple(numbers) + ("q", "q", "q", "q")
     return nvidia.load_source(ENGINE + text, where).function("draw", layout)
 
@@ -177,13 +201,14 @@ def source_of(generator: Generator, where: device) -> philox.CudaGenerator:
 
 def launch(
     out: Tensor, generator: Generator, draw: str, count: int, body: str, numbers: str = "", values: tuple = (),
-    inputs: tuple[Tensor, ...] = (), vectors: bool = False,
+    inputs: tuple[Tensor, ...] = (), vector: int = 0, shape: tuple[int, int] | None = None,
 ) -> None:  # fmt: skip
-    """Fill a dense tensor, in the order of memory."""
+    """Fill a dense tensor, in the order of memory. With `vector`, a thread serves that many neighbours at a time; `shape` is the
+    number of blocks and how far the generator moves, where that is not as usual."""
     n = numel_of(out.shape)
     where = out.device
-    kernel = _kernel(where, out.dtype, draw, count, body, numbers, tuple(x.dtype for x in inputs), vectors)
-    blocks, distance = grid_of(n, count, where.index or 0)
+    kernel = _kernel(where, out.dtype, draw, count, body, numbers, tuple(x.dtype for x in inputs), vector)
+    blocks, distance = grid_of(n, count, where.index or 0) if shape is None else shape
     source = source_of(generator, where)
     source.prepare_capture()
     state = source.take(distance)
@@ -230,6 +255,11 @@ def _uniform_numbers(t: Tensor) -> tuple[str, int, str, str]:
     return "uniform(engine, 0.0f)", 4, "float", "f"
 
 
+def _fast(letter: str, name: str) -> str:
+    """PyTorch takes the quick functions of single precision here."""
+    return name if letter == "d" else f"__{name}f"
+
+
 def _as(t: Tensor, value: str) -> str:
     return f"out[i] = As<{_TYPES[t.dtype]}>::of({value});"
 
@@ -252,13 +282,13 @@ def _normal(t: Tensor, generator: Generator, sample: Normal) -> None:
 def _log_normal(t: Tensor, generator: Generator, sample: LogNormal) -> None:
     _, count, _, letter = _uniform_numbers(t)
     draw = f"normal(engine, {'0.0' if count == 2 else '0.0f'})"
-    launch(t, generator, draw, count, _as(t, "exp(r * p1 + p0)"), letter * 2, (sample.mean, sample.std))
+    launch(t, generator, draw, count, _as(t, f"{_fast(letter, 'exp')}(r * p1 + p0)"), letter * 2, (sample.mean, sample.std))
 
 
 def _exponential(t: Tensor, generator: Generator, sample: Exponential) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
     tiny = "1.1102230246251565e-16" if letter == "d" else "5.9604645e-08f"
-    body = f"{kind} l = r >= 1 - {tiny} / 2 ? -{tiny} / 2 : log(r); " + _as(t, f"({kind})-1 / p0 * l")
+    body = f"{kind} l = r >= 1 - {tiny} / 2 ? -{tiny} / 2 : {_fast(letter, 'log')}(r); " + _as(t, f"({kind})-1 / p0 * l")
     launch(t, generator, draw, count, body, letter, (sample.rate,))
 
 
@@ -266,14 +296,19 @@ def _cauchy(t: Tensor, generator: Generator, sample: Cauchy) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
     tiny = "2.220446049250313e-16" if letter == "d" else "1.1920929e-07f"
     body = f"{kind} u = r > 1 - {tiny} ? 1 - {tiny} : r; u = u < {tiny} ? {tiny} : u; " + _as(
-        t, f"p0 + p1 * tan(({kind})3.141592653589793 * (u - ({kind})0.5))"
+        t, f"p0 + p1 * {_fast(letter, 'tan')}(({kind})3.141592653589793 * (u - ({kind})0.5))"
     )
     launch(t, generator, draw, count, body, letter * 2, (sample.median, sample.sigma))
 
 
 def _geometric(t: Tensor, generator: Generator, sample: Geometric) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
-    launch(t, generator, draw, count, _as(t, f"({kind})ceil(log(r) / log1p(-p0))"), letter, (sample.p,))
+    launch(t, generator, draw, count, _as(t, f"({kind})ceil({_fast(letter, 'log')}(r) / log1p(-p0))"), letter, (sample.p,))
+
+
+def _vectors(t: Tensor) -> tuple[int, ...]:
+    """How many elements PyTorch's dropout takes at a time: sixteen bytes, where they come out even."""
+    return (8, 4) if t.dtype.itemsize <= 2 else (4,)
 
 
 def _bernoulli(t: Tensor, generator: Generator, sample: Bernoulli) -> None:
@@ -281,10 +316,10 @@ def _bernoulli(t: Tensor, generator: Generator, sample: Bernoulli) -> None:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={sample.p}")
     draw, count, _, letter = _uniform_numbers(t)
     plain = isinstance(sample, KeptElements)
-    vectors = plain and numel_of(t.shape) % 4 == 0
+    vector = next((v for v in _vectors(t) if numel_of(t.shape) % v == 0), 0) if plain else 0
     if plain:
         draw, count, letter = "uniform(engine, 0.0f)", 4, "f"
-    launch(t, generator, draw, count, _as(t, "r < p0 ? p1 : 0"), letter * 2, (sample.p, sample.one), vectors=vectors)
+    launch(t, generator, draw, count, _as(t, "r < p0 ? p1 : 0"), letter * 2, (sample.p, sample.one), vector=vector)
 
 
 def _integers(t: Tensor, generator: Generator, sample: Integers) -> None:
@@ -322,12 +357,21 @@ def _full_integers(t: Tensor, generator: Generator, sample: FullIntegers) -> Non
 
 
 def _permutation(t: Tensor, generator: Generator, sample: Permutation) -> None:
-    """Sort as many random keys; the bits of equal keys are what makes PyTorch's order, which is not followed."""
+    """Positions in the order of random keys. As many bits of a key count as make equal keys rare; those are shuffled after."""
     n = numel_of(t.shape)
     integers.check_permutation(n, t.dtype)
-    keys = empty(t.shape, dt.int64, t.device)
-    launch(keys, generator, "pairs(engine)", 2, "out[i] = (long long)(r >> 1);")
-    raw_copy(t, keys.argsort())  # type: ignore[attr-defined]
+    bits = min(64, math.ceil(math.log2(n - (6.0 * n * n + 1) / (12 * math.log(0.9)))))
+    kind, low, high = (dt.int32, -(2**31), 2**31 - 1) if bits <= 32 else (dt.int64, -(2**63), 2**63 - 1)
+    keys = empty(make_size((n,)), kind, t.device)
+    body = f"out[i] = ({_TYPES[kind]})((long long)(r % (u64)p0) + p1);"
+    launch(keys, generator, "pairs(engine)", 2, body, "qq", (high - low, low))
+    wide = keys.to(dt.int64)  # type: ignore[attr-defined]
+    ordered, positions = (wide & ((1 << bits) - 1) if bits < 64 else wide).sort(stable=True)
+    source = source_of(generator, t.device)
+    seed, offset, held = source.take(n)
+    run = nvidia.load_source(ENGINE + _ISLANDS, t.device).function("islands", ("q",) * 6)
+    run(-(-n // 512), 512, _address(ordered), _address(positions), n, seed, offset, held)
+    raw_copy(t, positions)
 
 
 _SAMPLERS: dict[type, Any] = {
@@ -342,7 +386,8 @@ def _(t: Tensor, p: Tensor, generator: Generator) -> None:
     out = t if dense and t._contig else empty(t.shape, t.dtype, t.device)
     chances = p.contiguous()  # type: ignore[attr-defined]
     body = _as(out, f"r <= (float)Read<{_TYPES[chances.dtype]}>::of(in0[i])")
-    launch(out, generator, "uniform(engine, 0.0f)", 4, body, inputs=(chances,))
+    n = numel_of(out.shape)  # four neighbours to a thread, and ten numbers set aside, whatever the size
+    launch(out, generator, "uniform(engine, 0.0f)", 4, body, inputs=(chances,), vector=4, shape=(-(-n // (4 * _BLOCK)), 12))
     if out is not t:
         raw_copy(t, out)
 
