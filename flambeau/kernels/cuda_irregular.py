@@ -147,8 +147,9 @@ def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable]:
     d = b["out"].dtype
     update = _update(d, b["reduce"], "out + at", loaded("src[i]", d))
     body = f"""
-  const i64 column = i % inner, row = i / inner, o = row / picked;
-  const i64 at = (o * n + index[row % picked]) * inner + column;
+  const i64 column = i % inner, row = i / inner, o = row / picked, j = index[row % picked];
+  if (j < 0 || j >= n) return;
+  const i64 at = (o * n + j) * inner + column;
   {update}"""
     return _per_element("scatter_slices", "outer * picked * inner", body), lambda v: [
         ("scatter_slices", _blocks(v["outer"] * v["picked"] * v["inner"]))
@@ -157,8 +158,8 @@ def _scatter_slices(r: ir.LoopCall) -> tuple[str, Callable]:
 
 def _select_slices(r: ir.LoopCall) -> tuple[str, Callable]:
     body = """
-  const i64 column = i % inner, row = i / inner, o = row / picked;
-  out[i] = x[(o * n + index[row % picked]) * inner + column];"""
+  const i64 column = i % inner, row = i / inner, o = row / picked, j = index[row % picked];
+  if (j >= 0 && j < n) out[i] = x[(o * n + j) * inner + column];"""
     return _per_element("select_slices", "outer * picked * inner", body), lambda v: [
         ("select_slices", _blocks(v["outer"] * v["picked"] * v["inner"]))
     ]
@@ -172,9 +173,38 @@ def _put_positions(r: ir.LoopCall) -> tuple[str, Callable]:
     body = f"""
   const i64 a = i % inner, p = i / inner % count, b = i / inner / count;
   const i64 at = before[b] + picked[p] + {"a" if c["dense"] else "after[a]"};
+  if (at < 0) return;  // an index out of bounds, which has been reported
   {update}"""
     return _per_element("put_positions", "blocks * count * inner", body), lambda v: [
         ("put_positions", _blocks(v["blocks"] * v["count"] * v["inner"]))
+    ]
+
+
+def _gather(r: ir.LoopCall) -> tuple[str, Callable]:
+    body = """
+  const i64 column = i % inner, o = i / inner / picked, j = index[i];
+  if (j < 0 || j >= n) { error[0] = 1; error[1] = j; return; }
+  out[i] = x[(o * n + j) * inner + column];"""
+    return _per_element("gather", "outer * picked * inner", body), lambda v: [
+        ("gather", _blocks(v["outer"] * v["picked"] * v["inner"]))
+    ]
+
+
+def _take(r: ir.LoopCall) -> tuple[str, Callable]:
+    """take_positions, or take_indexed: an index of one dimension instead of offsets."""
+    c: Any = r.bindings
+    start = "picked[p]"
+    if r.name == "take_indexed":
+        start = "(j < 0 ? j + size : j) * stride"
+        check = "const i64 j = index[p]; if (j < -size || j >= size) { error[0] = 1; error[1] = j; return; }"
+    else:
+        check = "if (picked[p] < 0) return;"
+    body = f"""
+  const i64 a = i % inner, p = i / inner % count, b = i / inner / count;
+  {check}
+  out[i] = x[before[b] + {start} + {"a" if c["dense"] else "after[a]"}];"""
+    return _per_element(r.name, "blocks * count * inner", body), lambda v: [
+        (r.name, _blocks(v["blocks"] * v["count"] * v["inner"]))
     ]
 
 
@@ -236,6 +266,9 @@ WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable]]] = {
     "scatter_slices": _scatter_slices,
     "select_slices": _select_slices,
     "put_positions": _put_positions,
+    "gather": _gather,
+    "take_positions": _take,
+    "take_indexed": _take,
     "list_true": _list_true,
     "count_numbers": _count_numbers,
     "count_between": _count_between,
