@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
+from ...core.dtype import uint8
 from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
@@ -327,6 +328,134 @@ def _step_backward(
 
 # -- whole networks ---------------------------------------------------------------------------------------------------------
 
+# Devices whose library computes all layers at once: (kind, data, h0, sizes, layers, both, biased, training) -> bytes that it keeps for
+# the backward computation, or None if it has no such network.
+fused_networks: dict[str, Callable] = {}
+
+
+def _network_layout(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    weights: Tensor,
+    sizes: tuple,
+    layers: int,
+    both: bool,
+    biased: bool,
+    kept: int,
+) -> list:
+    d, where, state = data.dtype, data.device, (h0.shape, data.dtype, data.device)
+    out = ((data.shape[0], h0.shape[2] * (2 if both else 1)), d, where)
+    return [out, state, *([state] if kind == "lstm" else []), ((kept,), uint8, where)]
+
+
+def _network_backward(
+    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple, layers: int, both: bool, biased: bool,
+    out: list, reserve: Tensor,
+) -> tuple:  # fmt: skip
+    if grad_mode.enabled:
+        raise NotImplementedError(
+            "the derivative for '_cudnn_rnn_backward' is not implemented. Double backwards is not supported for CuDNN RNNs due to"
+            " limitations in the CuDNN API. To run double backwards, please disable the CuDNN backend temporarily while running the"
+            " forward pass of your RNN. For example: \nwith torch.backends.cudnn.flags(enabled=False):\n    output = model(inputs)"
+        )
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
+    dx, dh, *dc, dw = rnn_network_grads(
+        dout, dhn, dcn, kind, data, h0, c0, weights, out[0], reserve, sizes, layers, both, biased
+    )
+    return dx, dh, dc[0] if dc else None, dw
+
+
+@internal(
+    layout=_network_layout,
+    saves=("reserve",),
+    grads={("data", "h0", "c0", "weights"): _network_backward},
+    label="CudnnRnnBackward0",
+)
+def rnn_network(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    weights: Tensor,
+    sizes: tuple[int, ...],
+    layers: int,
+    both: bool,
+    biased: bool,
+    kept: int,
+) -> tuple:
+    """All layers and directions over rows of `data`, `sizes` of them at each time step; weights are one block: the matrices, then the
+    biases."""
+
+
+def _network_grads_layout(
+    dout: Any, dhn: Any, dcn: Any, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, *settings: Any
+) -> list:
+    return [(t.shape, t.dtype, t.device) for t in (data, h0, *([h0] if kind == "lstm" else []), weights)]
+
+
+@internal(layout=_network_grads_layout)
+def rnn_network_grads(
+    dout: Tensor | None,
+    dhn: Tensor | None,
+    dcn: Tensor | None,
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    weights: Tensor,
+    out: Tensor,
+    reserve: Tensor,
+    sizes: tuple[int, ...],
+    layers: int,
+    both: bool,
+    biased: bool,
+) -> tuple:
+    """The gradients of `rnn_network` with respect to data, first states and weights."""
+
+
+def _fitting(kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple, settings: tuple) -> bool:
+    """Whether these are the tensors of such a network, as libraries trust it."""
+    has_biases, layers, _, _, both = settings
+    directions, hidden, per = 2 if both else 1, h0.shape[2], 4 if has_biases else 2
+    if len(params) != layers * directions * per or any(
+        t.dtype is not data.dtype or t.device is not data.device for t in (h0, *params)
+    ):
+        return False
+    for i, p in enumerate(params):
+        width = hidden if i % per == 1 else data.shape[1] if i < per * directions else hidden * directions
+        if tuple(p.shape) != ((GATES[kind] * hidden,) if i % per > 1 else (GATES[kind] * hidden, width)):
+            return False
+    states = (layers * directions, sizes[0] if sizes else 0, hidden)
+    return (
+        all(tuple(t.shape) == states for t in (h0, *(() if c0 is None else (c0,))))
+        and 0 not in (*states, *data.shape)
+        and sum(sizes) == data.shape[0]
+        and list(sizes) == sorted(sizes, reverse=True)
+    )
+
+
+def _run_fused(
+    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple
+) -> tuple[Tensor, Tensor, Any] | None:
+    """The whole network by the device's library, if it has one for this."""
+    params, has_biases, layers, dropout, train, both = settings
+    find = fused_networks.get(data.device.type)
+    if find is None or (dropout > 0 and train and layers > 1):
+        return None
+    if not _fitting(kind, data, h0, c0, params, sizes, (has_biases, layers, dropout, train, both)):
+        return None
+    trains = grad_mode.enabled and any(t.requires_grad for t in (data, h0, *params, *(() if c0 is None else (c0,))))
+    kept = find(kind, data, h0, sizes, layers, bool(both), bool(has_biases), trains)
+    if kept is None:
+        return None
+    per = 4 if has_biases else 2
+    order = [p for i, p in enumerate(params) if i % per < 2] + [p for i, p in enumerate(params) if i % per > 1]
+    weights = cat([p.reshape(-1) for p in order], 0)
+    out, h, *c = rnn_network(kind, data, h0, c0, weights, sizes, layers, bool(both), bool(has_biases), kept)
+    return out, h, c[0] if c else None
+
 
 def _run_stack(
     kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple, composed: bool
@@ -334,6 +463,10 @@ def _run_stack(
     """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
     params, has_biases, num_layers, dropout, train, bidirectional = settings
     projected = c0 is not None and h0.shape[2] != c0.shape[2]
+    if fused_networks and not composed and not projected:
+        found = _run_fused(kind, data, sizes, h0, c0, settings)
+        if found is not None:
+            return found
     orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
     per = (4 if has_biases else 2) + projected
     final_h: list[Tensor] = []

@@ -20,6 +20,7 @@ from ..linalg.determinant import determinant, sign_and_logarithm
 from ..linalg.functions import exponential
 from ..linalg.ldl import ldl_factor_ex, ldl_solve
 from ..linalg.least_squares import least_squares, pseudo_inverse
+from ..linalg.lobpcg import extreme_eigenpairs
 from ..linalg.lu import packed_factors, permutation_matrix
 from ..linalg.orthogonal import factors_qr, geqrf, reflected
 from ..linalg.solving import inverse_and_info, is_vector, solution
@@ -456,6 +457,27 @@ def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
     counts = sizes > (sizes.amax(-1, True) * rtol).clamp(min=atol)
     inverse = values.reciprocal().masked_fill(~counts, 0)
     raw_copy(out, right.mH @ (inverse.unsqueeze(-1) * left.mH))
+
+
+@extreme_eigenpairs.on("cuda")
+def _(
+    out: list[Tensor], A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
+) -> None:
+    # All eigenpairs at once are found faster here than some of them step by step.
+    k, a = X.shape[-1], _bare(A)
+    factor = None
+    if B is not None:  # A x = e B x with B = L L^H is L^-1 A L^-H y = e y, y = L^H x
+        factor, _ = factor_and_info(_bare(B), False)
+        half = triangular_solution(factor, a, False, True, False)
+        a = triangular_solution(factor, half.mH, False, True, False).mH
+    values, vectors = hermitian_eigen(a, "L")
+    values, vectors = (
+        (values[..., -k:].flip(-1), vectors[..., -k:].flip(-1)) if largest else (values[..., :k], vectors[..., :k])
+    )
+    if factor is not None:
+        vectors = triangular_solution(factor.mH, vectors, True, True, False)
+    raw_copy(out[0], values)
+    raw_copy(out[1], vectors)
 
 
 @least_squares.on("cuda")
