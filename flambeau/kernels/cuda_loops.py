@@ -19,7 +19,8 @@ from .nest_constants import bounding_names, specialised
 ALONE = 1024  # threads that run what stands outside parallel loops
 WORTH_A_TEXT = 1 << 16  # elements from which a length of rows gets a text of its own
 MOST_TEXTS = 16  # of one launch
-_WARP_FROM, _BLOCK_FROM = 24, 2048  # elements of an iteration that a warp, a block is worth
+LONG_BLOCKS = 2  # on each multiprocessor, of those that take long rows
+_WARP_FROM, _BLOCK_FROM, _LONG_FROM = 24, 2048, 1 << 16  # elements of an iteration that a warp, a block, a large block is worth
 
 
 class LoopProgram:
@@ -125,8 +126,11 @@ class Part:
         if team == 1:
             blocks = 32 * processors if self.count is None else min(-(-self.count // BLOCK), 64 * processors)
             return written, blocks, BLOCK
-        blocks = 16 * processors if self.count is None else min(-(-self.count // (BLOCK // team)), 1 << 20)
-        return written, max(blocks, 1), BLOCK
+        block = BLOCK if team == 32 else team
+        blocks = 16 * processors if self.count is None else min(-(-self.count // (block // team)), 1 << 20)
+        if team == ALONE:  # few rows at a time: what is read again is still in the cache
+            blocks = min(blocks, LONG_BLOCKS * processors)
+        return written, max(blocks, 1), block
 
     def _work(self, scalars: dict[str, Any]) -> tuple[int | None, Any]:
         """How many iterations the parallel loop has, and what one costs; None where only the device can tell."""
@@ -196,10 +200,19 @@ class Part:
         if work < _WARP_FROM and many:
             return 1
         if work >= _BLOCK_FROM or (count is not None and count < 4 * processors and work >= 256):
-            return BLOCK if self.function(BLOCK) is not None else 1
+            large = self._large(work)
+            return large if self.function(large) is not None else 1
         if work < 4:
             return 1
         return 32 if self.function(32) is not None else BLOCK if self.function(BLOCK) is not None else 1
+
+
+    def _large(self, work: int) -> int:
+        """Threads of a block that takes one iteration: as many as its arrays have elements, or more the longer its rows are."""
+        arrays = [s.buffer.local_size for s in statements(self.launch.statements) if isinstance(s, ir.DeclareLocal)]
+        if arrays and max(arrays) <= 64:
+            return 64
+        return ALONE if work >= _LONG_FROM and not arrays else BLOCK
 
 
 __all__ = ["LoopProgram"]

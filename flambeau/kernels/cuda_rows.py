@@ -52,6 +52,7 @@ class RowFunction(TeamFunction):
         self.registers = 0
         self.rows_held = 0
         self.once: dict[str, Expr] = {}
+        self.written: set[ir.Buffer] = set()
         return self
 
     def text(self, body: list[ir.Statement]) -> TeamFunction:
@@ -62,10 +63,42 @@ class RowFunction(TeamFunction):
         for s in statements(body):
             if isinstance(s, ir.Assign) and counts[s.name] == 1 and not loads_in(s.value):
                 self.once[s.name] = s.value
+        if self.team < 32:
+            self._check_together(body)
         super().text(body)
         if not self.rows_held:
             raise DoesNotFit("no loop goes over such rows")
         return self
+
+    def _check_together(self, body: list[ir.Statement]) -> None:
+        """Several teams of one warp walk together: nothing may lead them apart, and the last row may be written twice."""
+        self.written = set(accesses(body).writes)
+        inside = {id(x) for s in statements(body) if isinstance(s, ir.For) and self._is_row(s) for x in statements(s.body)}
+        for s in statements(body):
+            if id(s) not in inside and any(b in self.written for b, _ in loads_in(*own_expressions(s))):
+                raise DoesNotFit("memory that is read and written")
+            if id(s) in inside:
+                continue
+            if isinstance(s, (ir.If, ir.While)) or (isinstance(s, ir.For) and not s.parallel and not self._is_row(s)):
+                raise DoesNotFit("teams of one warp would part")
+            if isinstance(s, ir.For) and s.parallel and (s.step.op != "const" or s.step.args[0] != 1):
+                raise DoesNotFit("rows that are not neighbours")
+
+    def _loop(self, first: str, test: str, step: str, s: ir.For, live: set[str]) -> None:
+        if self.team >= 32 or not s.parallel:
+            self._plain_loop(first, test, step, s, live)
+            return
+        i, start, stop = self.symbols[s.name], self.value(s.start, dt.int64), self.value(s.stop, dt.int64)
+        rows, block = 32 // self.team, self.threads() // self.team
+        mine = f"(i64)blockIdx.x * {block} + (threadIdx.x / 32) * {rows}"
+        self.line(f"for (i64 row_ = {start} + {mine}; row_ < {stop}; row_ += (i64)gridDim.x * {block}) {{")
+        self._depth += 1
+        self.line(f"i64 {i} = row_ + (threadIdx.x & 31) / {self.team};")
+        self.line(f"if ({i} >= {stop}) {i} = {stop} - 1;")
+        self.team_block(s.body, live)
+        self._drop(list(self.held.values()))
+        self._depth -= 1
+        self.line("}")
 
     def frame(self) -> list[str]:
         return [*super().frame(), *self.row_lines]
@@ -100,6 +133,8 @@ class RowFunction(TeamFunction):
         symbol = f"row{len(self.row_lines)}"
         self.row_lines.append(f"  fb_vec<{memory_type(buffer.dtype)}, {self.vector}> {symbol}[{self.turns}];")
         self.held[buffer, key] = row = Held(symbol, buffer, key, base)
+        if load and self.team < 32 and buffer in self.written:
+            raise DoesNotFit("rows that are read and written")
         if load:
             self.touch([(buffer, key)], [], buffer)
             start = self.value(base, dt.int64)
@@ -169,7 +204,7 @@ class RowFunction(TeamFunction):
             self.line("}")
         self.pending.add(after)
 
-    def _loop(self, first: str, test: str, step: str, s: ir.For, live: set[str]) -> None:
+    def _plain_loop(self, first: str, test: str, step: str, s: ir.For, live: set[str]) -> None:
         self.line(f"for ({first}; {test}; {step}) {{")
         self._depth += 1
         kept = set(self.held)
@@ -245,6 +280,8 @@ class RowFunction(TeamFunction):
         for buffer, key, index, write in found:
             if (buffer, key) not in usable:
                 (direct.writes if write else direct.reads).setdefault(buffer, []).append(index)
+        if self.team < 32 and any(b in self.written for b in direct.reads):
+            raise DoesNotFit("memory that is read and written")
         self._give_up(direct)
         for buffer, key in list(self.held):  # rows that may overlap one that is written here
             others = [u for u in usable if u[0] is buffer and u != (buffer, key)]
@@ -334,8 +371,13 @@ def shapes(length: int, itemsize: int) -> list[tuple[int, int]]:
     for vector in (8, 4, 2, 1):
         if vector * itemsize > 16 or length % vector:
             continue
+        if length <= 128:  # several rows share a warp
+            for team in (8, 16):
+                if length <= team * max(vector, 8):
+                    found.append((team, vector))
+                    break
         team = 32
-        while team < 1024 and length > team * max(vector, 8):
+        while team < 1024 and length > team * (max(vector, 8) if team < 256 else 16):
             team *= 2
         if length < 32 * vector and vector > 1 and length > 8:
             continue

@@ -24,8 +24,8 @@ BLOCK = 256
 SHARED = 40 << 10  # bytes of shared memory that arrays of a block may take
 
 TEAM_PRELUDE = r"""
-template <class T, class F> __device__ __forceinline__ T fb_warp_join(T v, F join) {
-  _Pragma("unroll") for (int d = 16; d > 0; d /= 2) v = join(v, fb_from_other(v, d));
+template <int W = 32, class T, class F> __device__ __forceinline__ T fb_warp_join(T v, F join) {
+  _Pragma("unroll") for (int d = W / 2; d > 0; d /= 2) v = join(v, fb_from_other(v, d));
   return v;
 }
 template <class T, class F> __device__ __forceinline__ T fb_block_join(T v, T start, F join, void* exchange) {
@@ -143,13 +143,13 @@ class TeamFunction(Function):
         return self
 
     def frame(self) -> list[str]:
-        lines = [f"  const int lane = threadIdx.x{' & 31' if self.team == 32 else ''};"]
+        lines = [f"  const int lane = threadIdx.x{f' & {self.team - 1}' if self.team <= 32 else ''};"]
         if self.uses_exchange:
             lines.append("  __shared__ double exchange[32];")
         return [*lines, *self.shared_lines]
 
     def threads(self) -> int:
-        return BLOCK if self.team == 32 else self.team
+        return max(BLOCK, self.team) if self.team <= 32 else self.team
 
     def _arrays(self, body: list[ir.Statement]) -> set[ir.Buffer]:
         """Local arrays that belong to the whole team; the others are declared inside a loop that is shared out."""
@@ -176,7 +176,7 @@ class TeamFunction(Function):
             self.shared_lines.append(f"  __shared__ {t} {symbol}[{buffer.local_size}];")
         else:
             self.shared_lines.append(f"  __shared__ {t} {symbol}_all[{buffer.local_size * teams}];")
-            self.shared_lines.append(f"  {t}* {symbol} = {symbol}_all + (threadIdx.x >> 5) * {buffer.local_size};")
+            self.shared_lines.append(f"  {t}* {symbol} = {symbol}_all + (threadIdx.x / {self.team}) * {buffer.local_size};")
 
     # --- what the team does together
 
@@ -186,7 +186,7 @@ class TeamFunction(Function):
             self.team_statement(s, rest | live)
 
     def wait(self) -> None:
-        self.line("__syncwarp();" if self.team == 32 else "__syncthreads();")
+        self.line("__syncwarp();" if self.team <= 32 else "__syncthreads();")
         self.pending.clear()
 
     def touch(self, reads: list, writes: list, statement: Any) -> None:
@@ -326,18 +326,18 @@ class TeamFunction(Function):
         name, t = self.symbols[c.name], value_type(c.dtype)
         if c.op == "pick":
             changed = f"{name} != {name}_before"
-            vote = f"__any_sync(0xffffffffu, {changed})" if self.team == 32 else f"__syncthreads_or({changed})"
+            vote = f"__any_sync(0xffffffffu, {changed})" if self.team <= 32 else f"__syncthreads_or({changed})"
             self.line(f"{name} = {vote} ? {constant(c.value, c.dtype)} : {name}_before;")
         else:
             join = f"[]({t} a, {t} b) -> {t} {{ return {_JOIN[c.op]}; }}"
-            if self.team == 32:
-                joined = f"fb_warp_join({name}, {join})"
+            if self.team <= 32:
+                joined = f"fb_warp_join<{self.team}>({name}, {join})"
             else:
                 self.uses_exchange = True
                 joined = f"fb_block_join({name}, ({t}){_identity(c.op, c.dtype)}, {join}, exchange)"
             self.line(f"{name} = {joined};")
             self.line(f"{name} = ({join})({name}_before, {name});")
-        if self.team != 32:
+        if self.team > 32:
             self.pending.clear()
 
 
