@@ -314,7 +314,8 @@ def write(part: str, heading: str, rows: list[tuple[str, str]]) -> None:
     table = "\n".join([f"| | {heading} |", "| --- " + "| --: " * (heading.count("|") + 1) + "|"])
     table += "".join(f"\n| {name} | {figures} |" for name, figures in rows)
     text = DOCS.read_text()
-    DOCS.write_text(re.sub(rf"(<!-- {part} -->\n).*?(\n<!-- end -->)", lambda m: m[1] + table + m[2], text, flags=re.S))
+    place = re.compile(rf"(<!-- {part} -->\n).*?(<!-- end -->)", re.S)
+    DOCS.write_text(place.sub(lambda m: f"{m[1]}{table}\n{m[2]}", text))
 
 
 def main() -> None:

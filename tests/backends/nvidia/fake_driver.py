@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class FakeDriver:
         self.handles = iter(range(1000, 1 << 40))
         self.capturing: dict[int, list[tuple]] = {}
         self.graphs: dict[int, list[tuple]] = {}
+        self.lock = threading.Lock()
         self.refuse: dict[str, int] = {}  # status to return from a function instead of doing it
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +113,8 @@ class FakeDriver:
         if stream in self.capturing:
             self.capturing[stream].append(action)
         else:
-            action[0](*action[1:])
+            with self.lock:  # emulated kernels share their registers
+                action[0](*action[1:])
 
     def _cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
         self._move(stream, to, source, size)
