@@ -100,6 +100,8 @@ def packed_factors(A: Tensor, pivot: bool) -> Any:
 
 @packed_factors.on("cpu")
 def _(out: list[Tensor], A: Tensor, pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     for result, array in zip(out, lapack.lu(A._array())):
         support.store(result, array)
 
@@ -108,8 +110,6 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
     support.check_matrix(name, A)
     support.check_floating(name, A, False)
     support.check_kernel("lu_factor_cpu", A)
-    if not pivot and A.device.type == "cpu":
-        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     return packed_factors(A, bool(pivot))
 
 
