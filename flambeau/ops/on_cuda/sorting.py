@@ -22,7 +22,8 @@ from .launching import address, blocks_for, element_text, function
 from .scan import scan
 
 _SHORT = 2048  # rows up to this long are sorted in shared memory
-_THREADS = 256
+_THREADS = 512
+_ITEMS = {False: 16, True: 8}  # of a thread: keys of up to 32 bits, of 64
 _EXPONENT = {dt.float16: 0x7C00, dt.bfloat16: 0x7F80, dt.float32: 0x7F800000, dt.float64: 0x7FF0000000000000}
 
 _KEYS = r"""
@@ -95,14 +96,14 @@ _DIGITS = r"""
 __device__ __forceinline__ unsigned digit_of(K key, unsigned item, unsigned n, int shift, int row_shift) {
   return row_shift < 0 ? (unsigned)(ordered(key) >> shift) & 255u : (item / n) >> row_shift & 255u;
 }
-extern "C" __global__ void __launch_bounds__(THREADS) count_digits(unsigned* counts, const T* x, const K* keys, const unsigned* items,
+extern "C" __global__ void __launch_bounds__(256) count_digits(unsigned* counts, const T* x, const K* keys, const unsigned* items,
     i64 total, i64 tiles, i64 n, int shift, int row_shift) {
   __shared__ unsigned found[256];
   found[threadIdx.x] = 0;
   __syncthreads();
   const i64 first = (i64)blockIdx.x * TILE;
-  _Pragma("unroll 4") for (int k = 0; k < TILE / THREADS; ++k) {
-    const i64 i = first + k * THREADS + threadIdx.x;
+  _Pragma("unroll 8") for (int k = 0; k < TILE / 256; ++k) {
+    const i64 i = first + k * 256 + threadIdx.x;
     if (i < total) {
       const K key = x ? to_key(x[i]) : keys[i];
       const unsigned item = row_shift < 0 ? 0u : x ? (unsigned)i : items[i];
@@ -115,19 +116,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_digits(unsigned* cou
 // `ends` are the running sums of all counts, digit by digit.
 extern "C" __global__ void __launch_bounds__(THREADS) move_digits(const unsigned* ends, const T* x, const K* keys, const unsigned* items,
     K* new_keys, unsigned* new_items, T* values, i64* places, i64 total, i64 tiles, i64 n, int shift, int row_shift) {
-  __shared__ unsigned counts[THREADS / 32][256];
-  __shared__ unsigned starts[256], goals[256], sums[THREADS / 32];
-  __shared__ K staged_keys[TILE];
-  __shared__ unsigned staged_items[TILE];
+  __shared__ unsigned short counts[THREADS / 32][256];
+  __shared__ unsigned short starts[256];
+  __shared__ unsigned goals[256], sums[8];
+  __shared__ K staged[TILE];
+  unsigned* staged_items = (unsigned*)staged;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const i64 first = (i64)blockIdx.x * TILE;
   const int here = (int)(total - first < TILE ? total - first : TILE);
-  for (int w = 0; w < THREADS / 32; ++w) counts[w][threadIdx.x] = 0;
+  for (int w = 0; w < THREADS / 32; ++w) if (threadIdx.x < 256) counts[w][threadIdx.x] = 0;
   __syncthreads();
   K key[ITEMS];
   unsigned item[ITEMS];
   unsigned short rank[ITEMS];
-  unsigned char digit[ITEMS];
   _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
     const int at = warp * 32 * ITEMS + k * 32 + lane;
     const bool inside = at < here;
@@ -141,43 +142,56 @@ extern "C" __global__ void __launch_bounds__(THREADS) move_digits(const unsigned
     const int before_me = __popc(same & ((1u << lane) - 1u));
     const unsigned before = counts[warp][d];
     __syncwarp();
-    if (before_me == 0) counts[warp][d] = before + __popc(same);
+    if (before_me == 0) counts[warp][d] = (unsigned short)(before + __popc(same));
     __syncwarp();
     rank[k] = (unsigned short)(before + before_me);
-    digit[k] = (unsigned char)d;
   }
   __syncthreads();
-  unsigned sum = 0;
-  for (int w = 0; w < THREADS / 32; ++w) { const unsigned c = counts[w][threadIdx.x]; counts[w][threadIdx.x] = sum; sum += c; }
-  unsigned upto = sum;
-  _Pragma("unroll") for (int d = 1; d < 32; d *= 2) {
-    const unsigned other = __shfl_up_sync(0xffffffffu, upto, d);
-    if (lane >= d) upto += other;
+  unsigned sum = 0, upto = 0;
+  if (threadIdx.x < 256) {
+    for (int w = 0; w < THREADS / 32; ++w) { const unsigned c = counts[w][threadIdx.x]; counts[w][threadIdx.x] = (unsigned short)sum; sum += c; }
+    upto = sum;
+    _Pragma("unroll") for (int d = 1; d < 32; d *= 2) {
+      const unsigned other = __shfl_up_sync(0xffffffffu, upto, d);
+      if (lane >= d) upto += other;
+    }
+    if (lane == 31) sums[warp] = upto;
   }
-  if (lane == 31) sums[warp] = upto;
   __syncthreads();
-  for (int w = 0; w < warp; ++w) upto += sums[w];
-  const i64 slot = threadIdx.x * tiles + blockIdx.x;
-  starts[threadIdx.x] = upto - sum;
-  goals[threadIdx.x] = (slot ? ends[slot - 1] : 0u) - (upto - sum);
+  if (threadIdx.x < 256) {
+    for (int w = 0; w < warp; ++w) upto += sums[w];
+    const i64 slot = threadIdx.x * tiles + blockIdx.x;
+    starts[threadIdx.x] = (unsigned short)(upto - sum);
+    goals[threadIdx.x] = (slot ? ends[slot - 1] : 0u) - (upto - sum);
+  }
   __syncthreads();
   _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
-    const unsigned to = starts[digit[k]] + counts[warp][digit[k]] + rank[k];
-    staged_keys[to] = key[k];
-    staged_items[to] = item[k];
+    const int at = warp * 32 * ITEMS + k * 32 + lane;
+    const unsigned d = at < here ? digit_of(key[k], item[k], (unsigned)n, shift, row_shift) : 255u;
+    rank[k] = (unsigned short)(starts[d] + counts[warp][d] + rank[k]);
+  }
+  // First the goals of what will lie in each slot, then the items and the keys, through the same memory.
+  unsigned to[ITEMS];
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
+    const int at = warp * 32 * ITEMS + k * 32 + lane;
+    const unsigned d = at < here ? digit_of(key[k], item[k], (unsigned)n, shift, row_shift) : 255u;
+    staged_items[rank[k]] = d;
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < here; i += THREADS) {
-    const K k = staged_keys[i];
-    const unsigned from = staged_items[i];
-    const unsigned to = goals[digit_of(k, from, (unsigned)n, shift, row_shift)] + i;
-    if (values) {
-      values[to] = from_key(k);
-      places[to] = from % (unsigned)n;
-    } else {
-      new_keys[to] = k;
-      new_items[to] = from;
-    }
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) to[k] = goals[staged_items[k * THREADS + threadIdx.x]] + k * THREADS + threadIdx.x;
+  __syncthreads();
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) staged_items[rank[k]] = item[k];
+  __syncthreads();
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
+    const int i = k * THREADS + threadIdx.x;
+    if (i < here) { if (values) places[to[k]] = staged_items[i] % (unsigned)n; else new_items[to[k]] = staged_items[i]; }
+  }
+  __syncthreads();
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) staged[rank[k]] = key[k];
+  __syncthreads();
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
+    const int i = k * THREADS + threadIdx.x;
+    if (i < here) { if (values) values[to[k]] = from_key(staged[i]); else new_keys[to[k]] = staged[i]; }
   }
 }
 """
@@ -188,7 +202,7 @@ def source(d: dt.dtype, descending: bool) -> str:
     wide = bits == 64
     sign, everything = 1 << (bits - 1), (1 << bits) - 1
     raw = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[bits]
-    items = 8 if wide else 16
+    items = _ITEMS[wide]
     suffix = "ULL" if wide else "U"
     numbers = {
         "RAW": raw, "FLOATING": int(d.is_floating_point), "SIGN": f"0x{sign:x}{suffix}", "ALL": f"0x{everything:x}{suffix}",
@@ -223,7 +237,7 @@ def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> 
 def _sort_together(values: Tensor, index: Tensor, rows: Tensor, first: int, count: int, n: int, text: str) -> None:
     where, d, total = rows.device, rows.dtype, count * n
     wide = d.itemsize == 8
-    tile = _THREADS * (8 if wide else 16)
+    tile = _THREADS * _ITEMS[wide]
     tiles = -(-total // tile)
     shifts = [(s, -1) for s in range(0, 8 * d.itemsize, 8)]
     shifts += [(0, s) for s in range(0, (count - 1).bit_length(), 8)]
@@ -237,7 +251,7 @@ def _sort_together(values: Tensor, index: Tensor, rows: Tensor, first: int, coun
     x = address(rows) + start * d.itemsize
     for k, (shift, row_shift) in enumerate(shifts):
         given = (x, 0, 0) if k == 0 else (0, address(keys[k % 2]), address(items[k % 2]))
-        tally(tiles, _THREADS, address(counts), *given, total, tiles, n, shift, row_shift)
+        tally(tiles, 256, address(counts), *given, total, tiles, n, shift, row_shift)
         scan(ends, None, counts, 1, 256 * tiles, 1, "sum", False)
         result = (0, 0)
         if k == len(shifts) - 1:
