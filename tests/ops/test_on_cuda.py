@@ -456,6 +456,8 @@ def test_rectangular_matrices(d, shape):
     _both(lambda m, a: m.linalg.lu_factor(a)[:2], A)
     driver = {"driver": "gels"}
     _both(lambda m, a, b: m.linalg.lstsq(a, b, **driver)[0], A, B, tolerance=1e-3)
+    for name in ("gelsy", "gelsd", "gelss"):
+        _both(lambda m, a, b: m.linalg.lstsq(a, b, driver=name), A, B, tolerance=1e-3)  # noqa: B023
     if shape[-2] > shape[-1]:
         _both(lambda m, a, b: m.linalg.lstsq(a, b, **driver)[1], A, B, tolerance=1e-3)
 

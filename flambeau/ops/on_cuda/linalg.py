@@ -480,20 +480,35 @@ def _(
     raw_copy(out[1], vectors)
 
 
+def _shortest(a: Any, b: Any, tolerance: float) -> tuple[Any, Any, Any]:
+    """The shortest solution by singular values, of which those above tolerance * largest count: it, how many those are, and all."""
+    left, values, right = singular(a, False)
+    counts = values > values.amax(-1, True) * tolerance
+    inverse = values.reciprocal().masked_fill(~counts, 0)
+    return right.mH @ (inverse.unsqueeze(-1) * (left.mH @ b)), counts.sum(-1), values
+
+
+def _by_factors(a: Any, b: Any) -> Any:
+    """The solution for matrices of full rank, by QR."""
+    if a.shape[-2] >= a.shape[-1]:
+        q, r = factors_qr(a, "reduced")
+        return triangular_solution(r, q.mH @ b, True, True, False)
+    q, r = factors_qr(a.mH, "reduced")  # the shortest solution: of A^H = Q R
+    return q @ triangular_solution(r.mH, b, False, True, False)
+
+
 @least_squares.on("cuda")
 def _(out: list[Tensor], A: Tensor, B: Tensor, rcond: float, driver: str) -> None:
-    if driver != "gels":
-        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels) for CUDA tensors")
-    result, residuals = out[:2]
+    result, residuals, ranks, singular_ones = out
     vector = is_vector(A, B)
     a, b = _bare(A), _bare(B).unsqueeze(-1) if vector else _bare(B)
-    m, n = a.shape[-2:]
-    if m >= n:
-        q, r = factors_qr(a, "reduced")
-        x = triangular_solution(r, q.mH @ b, True, True, False)
-    else:  # the shortest solution: of A^H = Q R
-        q, r = factors_qr(a.mH, "reduced")
-        x = q @ triangular_solution(r.mH, b, False, True, False)
+    if driver == "gels":
+        x = _by_factors(a, b)
+    else:
+        x, rank, values = _shortest(a, b, rcond)
+        raw_copy(ranks, rank)
+        if driver != "gelsy":
+            raw_copy(singular_ones, values)
     raw_copy(result, x.squeeze(-1) if vector else x)
     if residuals.shape != (0,):
         raw_copy(residuals, (b - a @ x).abs().square().sum(-2))
