@@ -66,6 +66,11 @@ class Backend:
         """`compile` for one of several devices of this type."""
         return self.compile(build, key)
 
+    def compile_lists(self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device) -> Callable | None:
+        """A function that applies formulas to many tensors at once: run(rows, numbers), where a row has the addresses of tensors of
+        these dtypes and how many elements they have, and roots[k] is stored to tensor positions[k] of each. None: there is none."""
+        return None
+
     def indexed(self, where: device) -> device:
         """The device that is meant: where there are several, one with its number."""
         return where

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
+from ...kernels import cuda_lists
 from . import alarms, driver, pinned, threads
 from .memory import DeviceMemory
 from .modules import Bound
@@ -187,6 +188,10 @@ class CudaBackend(Backend):
             found = _make_program(build()).bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
             self._programs[key, index] = found
         return found
+
+    def compile_lists(self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device) -> Callable | None:
+        program = cuda_lists.ListProgram(roots, dtypes, positions, numbers)
+        return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
     def compile(self, build: Callable[[], Any], key: str) -> Callable:
         return self.compile_for(build, key, device("cuda", threads.mine.chosen))

@@ -164,6 +164,7 @@ class FakeDriver:
 
 # Functions of CUDA that the emulation does not have.
 _MORE = """
+#define __grid_constant__
 static void __sincosf(float v, float* s, float* c) { *s = sinf(v); *c = cosf(v); }
 static void sincospi(double v, double* s, double* c) { *s = sin(v * 3.14159265358979323846); *c = cos(v * 3.14159265358979323846); }
 """
