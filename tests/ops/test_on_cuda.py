@@ -12,9 +12,19 @@ import pytest
 
 import flambeau as ft
 from flambeau.backends import nvidia
-from flambeau.backends.nvidia import cublas, cublaslt, cudnn_attention, cudnn_conv, cudnn_graph, cufft, cusolver
+from flambeau.backends.nvidia import (
+    cublas,
+    cublaslt,
+    cudnn_attention,
+    cudnn_conv,
+    cudnn_graph,
+    cudnn_rnn,
+    cufft,
+    cusolver,
+)
 from flambeau.ops import on_cuda  # noqa: F401
 from flambeau.ops.machinery.record import OPS
+from flambeau.ops.nn import rnn
 
 torch = pytest.importorskip("torch", reason="PyTorch is the judge")
 lapack = pytest.importorskip("scipy.linalg.lapack", reason="SciPy stands for cuSOLVER")
@@ -384,6 +394,59 @@ def test_recurrent_layers(kind):
     b.square().sum().backward()
     for p, q in zip(ours.parameters(), theirs.parameters()):
         _close(p.grad, q.grad, 2e-3)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_networks_for_a_library(kind, biased, monkeypatch):
+    """The library gets all weights in one block, where it looks for them, and its result is that of the layers one by one."""
+    op = OPS["internal.rnn_network"]
+    gates, hidden, inputs, layers = rnn.GATES[kind], 6, 5, 2
+
+    def compute(results, kind, data, h0, c0, weights, sizes, layers, both, biased, kept):
+        starts = cudnn_rnn._order(kind, inputs, hidden, layers, 2, biased, 4)
+        assert starts[-1] == weights.numel() * 4
+        parts = [weights[a // 4 : b // 4] for a, b in zip(starts, starts[1:])]
+        joined = [ft.cat(parts[i : i + gates]) for i in range(0, len(parts), gates)]
+        matrices = [w.reshape(gates * hidden, -1) for w in joined[: 4 * layers]]
+        biases = joined[4 * layers :]
+        params = [p for i in range(0, 4 * layers, 2) for p in (*matrices[i : i + 2], *biases[i : i + 2])]
+        with monkeypatch.context() as plain:
+            plain.delitem(rnn.fused_networks, "cpu")
+            found = rnn._run_stack(kind, data, sizes, h0, c0, (params, biased, layers, 0.0, True, both), False)
+        for result, value in zip(results, [t for t in found if t is not None]):
+            result.copy_(value)
+
+    monkeypatch.setitem(op.kernels, "cpu", compute)
+    op.chosen.clear()
+    sizes = (3, 3, 2, 1)
+    shapes = [(gates * hidden, inputs), (gates * hidden, hidden), *[(gates * hidden,)] * 2 * biased] * 2
+    shapes += [(gates * hidden, 2 * hidden), *shapes[1 : len(shapes) // 2]] * 2
+    params = [_ours(_r(*shape, seed=i)) * 0.3 for i, shape in enumerate(shapes)]
+    data, h0 = _ours(_r(9, inputs)), _ours(_r(2 * layers, 3, hidden))
+    arguments = (
+        kind,
+        data,
+        sizes,
+        h0,
+        h0 if kind == "lstm" else None,
+        (params, biased, layers, 0.0, True, True),
+        False,
+    )
+    wanted = rnn._run_stack(*arguments)
+    calls = []
+    monkeypatch.setitem(rnn.fused_networks, "cpu", lambda *given: calls.append(given) or 8)
+    found = rnn._run_stack(*arguments)
+    assert len(calls) == 1
+    for a, b in zip(found, wanted):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-6)
+    params[0] = params[0][:-1]  # what does not fit goes the ordinary way, which says so
+    with pytest.raises(RuntimeError):
+        rnn._run_stack(*arguments)
+    assert len(calls) == 1
+    op.chosen.clear()
 
 
 # -- Fourier transforms -----------------------------------------------------------------------------------------------------
