@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor, empty, numel_of
@@ -197,6 +198,68 @@ extern "C" __global__ void __launch_bounds__(THREADS) move_digits(const unsigned
 """
 
 
+_BEST = r"""
+// The k first elements (in order) of each piece of each row, by index; every piece has as many. `from` gives their indices, or nothing.
+extern "C" __global__ void __launch_bounds__(512) choose_best(T* values, i64* places, const T* x, const i64* from, i64 n, i64 k,
+    i64 pieces, i64 length) {
+  __shared__ unsigned found[256];
+  __shared__ K prefix;
+  __shared__ unsigned left, sums[2][16];
+  const i64 row = blockIdx.x / pieces, piece = blockIdx.x % pieces;
+  const i64 first = piece * length, last = first + length < n ? first + length : n;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  x += row * n;
+  if (from) from += row * n;
+  values += blockIdx.x * k;
+  places += blockIdx.x * k;
+  const i64 wanted = k;  // there are as many in every piece
+  if (threadIdx.x == 0) { prefix = 0; left = (unsigned)wanted; }
+  for (int shift = BITS - 8; shift >= 0; shift -= 8) {
+    if (threadIdx.x < 256) found[threadIdx.x] = 0;
+    __syncthreads();
+    const K seen = prefix, mask = shift + 8 < BITS ? ~(K)0 << (shift + 8) & ALL : 0;
+    for (i64 i = first + threadIdx.x; i < last; i += 512) {
+      const K key = ordered(to_key(x[i]));
+      if ((key & mask) == seen) atomicAdd(&found[(unsigned)(key >> shift) & 255u], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      unsigned rest = left, d = 0;
+      while (d < 255 && rest > found[d]) rest -= found[d++];
+      prefix = seen | (K)d << shift;
+      left = rest;
+    }
+    __syncthreads();
+  }
+  // Everything below the last one chosen, and as many equal to it as are left, in the order of their indices.
+  const K limit = prefix;
+  const unsigned equals = left;
+  unsigned below_before = 0, equal_before = 0;
+  const unsigned below_all = (unsigned)wanted - equals;
+  for (i64 tile = first; tile < last; tile += 512) {
+    const i64 i = tile + threadIdx.x;
+    const K key = i < last ? ordered(to_key(x[i])) : ALL;
+    const bool below = i < last && key < limit, equal = i < last && key == limit;
+    const unsigned b = __ballot_sync(0xffffffffu, below), e = __ballot_sync(0xffffffffu, equal), mine = (1u << lane) - 1u;
+    if (lane == 0) { sums[0][warp] = __popc(b); sums[1][warp] = __popc(e); }
+    __syncthreads();
+    unsigned bs = below_before + __popc(b & mine), es = equal_before + __popc(e & mine);
+    for (int w = 0; w < 16; ++w) {
+      if (w < warp) { bs += sums[0][w]; es += sums[1][w]; }
+      below_before += sums[0][w];
+      equal_before += sums[1][w];
+    }
+    __syncthreads();
+    if (below || (equal && es < equals)) {
+      const i64 at = below ? bs : below_all + es;
+      values[at] = x[i];
+      places[at] = from ? from[i] : i;
+    }
+  }
+}
+"""
+
+
 def source(d: dt.dtype, descending: bool) -> str:
     bits = 8 * d.itemsize
     wide = bits == 64
@@ -208,11 +271,11 @@ def source(d: dt.dtype, descending: bool) -> str:
         "RAW": raw, "FLOATING": int(d.is_floating_point), "SIGN": f"0x{sign:x}{suffix}", "ALL": f"0x{everything:x}{suffix}",
         "FLIP": f"0x{sign if d.is_signed and not d.is_floating_point and d is not dt.bool_ else 0:x}{suffix}",
         "EXPONENT": f"0x{_EXPONENT.get(d, 0):x}{suffix}", "DESCENDING": int(descending), "SLOTS": _SHORT, "THREADS": _THREADS,
-        "ITEMS": items, "TILE": _THREADS * items,
+        "ITEMS": items, "TILE": _THREADS * items, "BITS": bits,
     }  # fmt: skip
     head = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
     kind = f"typedef {'unsigned long long' if wide else 'unsigned'} K;\n"
-    return element_text(d) + kind + head + _KEYS + _NETWORK + _DIGITS
+    return element_text(d) + kind + head + _KEYS + _NETWORK + _DIGITS + _BEST
 
 
 def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> None:
@@ -276,8 +339,39 @@ def _sorted_rows(input: Tensor, dim: int, descending: bool) -> tuple[Tensor, Ten
     return ordered, order, rows.shape[-1] if rows.shape else 1
 
 
+def _best_rows(input: Tensor, dim: int, k: int, largest: bool) -> tuple[Tensor, Tensor]:
+    """The k best of each line of a dimension, best first, as rows, and where they were."""
+    rows = to_rows(input, dim)
+    n, where, text = rows.shape[-1], rows.device, source(rows.dtype, largest)
+    count = numel_of(rows.shape) // n
+    choose = function(text, "choose_best", "qqqqqqqq", where)
+    values, places = rows, None
+    pieces = max(1, min(n // max(8 * k, 8192), 4 * nvidia.processors(where) // count))
+    while True:
+        length = -(-n // pieces)
+        pieces = -(-n // length)
+        if pieces > 1 and n - (pieces - 1) * length < k:  # every piece must have k elements: none is made up
+            pieces = 1
+            length = n
+        found = empty((*rows.shape[:-1], pieces * k), rows.dtype, where), empty((*rows.shape[:-1], pieces * k), dt.int64, where)
+        given = 0 if places is None else address(places)
+        choose(count * pieces, 512, address(found[0]), address(found[1]), address(values), given, n, k, pieces, length)
+        values, places = found
+        if pieces == 1:
+            break
+        n, pieces = pieces * k, 1
+    best, order = empty(values.shape, values.dtype, where), empty(values.shape, dt.int64, where)
+    sort_rows(best, order, values, largest)
+    return best, places.gather(-1, order)  # type: ignore[attr-defined]
+
+
 @operators.topk_along.on("cuda")
 def _(out: list[Tensor], input: Tensor, k: int, dim: int, largest: bool) -> None:
+    n = input.shape[dim] if input.shape else 1
+    if _SHORT < n and 0 < k <= _SHORT and 4 * k <= n:
+        for to, best in zip(out, _best_rows(input, dim, k, largest)):
+            raw_copy(to, best.movedim(-1, dim))  # type: ignore[attr-defined]
+        return
     ordered, order, _ = _sorted_rows(input, dim, largest)
     if not input.shape:
         raw_copy(out[0], ordered)
