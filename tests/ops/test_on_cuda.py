@@ -218,7 +218,8 @@ _REPLACED = [
     (cublas, "solve_triangular_batch", _trsm_batch), (cublas, "lu_batch", _lu_batch), (cusolver, "cholesky", _cholesky),
     (cusolver, "cholesky_batch", _cholesky_batch), (cusolver, "lu", _lu), (cusolver, "lu_solve", _lu_solve), (cusolver, "qr", _qr),
     (cusolver, "hermitian_eigen", _hermitian), (cusolver, "singular", _singular), (cusolver, "eigen", _eigen),
-    (cufft, "transform", _transform), (cudnn_conv, "convolve", _convolve), (nvidia, "load_source", _Module),
+    (cufft, "transform", _transform), (cudnn_conv, "convolve", _convolve), (cudnn_conv, "run_known", lambda *given: False),
+    (cudnn_conv, "keep", lambda *given: None), (nvidia, "load_source", _Module),
 ]  # fmt: skip
 _ROOMS = ("matmul", "conv", "rnn", "fft", "linalg")
 
