@@ -269,7 +269,9 @@ class Variant:
         for tensors in rows:
             param = tensors[0]
             where, strides = param.device, param._strides
-            alike = where is not cpu and all([t.device is where and t._strides == strides and t.shape == param.shape for t in tensors])
+            alike = where is not cpu and all(
+                t.device is where and t._strides == strides and t.shape == param.shape for t in tensors
+            )
             if alike and 0 not in param.shape and is_non_overlapping_and_dense(param.shape, strides):
                 groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
             else:

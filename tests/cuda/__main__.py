@@ -39,6 +39,7 @@ def onto(judge: Any, where: str) -> None:
         start(self, package)
         if self.mod is not judge.torch:
             self.mod.set_default_device(where)
+            self.mod.backends.cuda.matmul.allow_tf32 = self.mod.backends.cudnn.allow_tf32 = False
 
     def moved_there(self: Any, array: Any, dtype_name: str) -> Any:
         made = from_np(self, array, dtype_name)

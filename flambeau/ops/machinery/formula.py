@@ -242,7 +242,7 @@ class Pointwise:
         if form.is_native and plan.nbytes:
             plan.native, plan.first = kernel(plan.roots, [plan], self._inputs(plan, operands))
             direct = plan.guard is None and "z" not in plan.passing
-            plan.fn = plan.native if direct and not any([is_by_value(x, form.device) for x in operands]) else None
+            plan.fn = plan.native if direct and not any(is_by_value(x, form.device) for x in operands) else None
         if len(self.plans) >= _MAX_PLANS:
             self.forget_plans()
         self.plans[key] = plan

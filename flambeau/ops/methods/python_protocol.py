@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dlpack, printing
-from ...core.backend import backend_of
 from ...core import dtype as dt
+from ...core.backend import backend_of
 from ...core.device import cpu, default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable

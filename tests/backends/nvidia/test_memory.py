@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from flambeau.backends.nvidia import threads
-from flambeau.backends.nvidia.memory import MEDIUM_SEGMENT, SMALL_SEGMENT, DeviceMemory, Pool, in_words, rounded, segment_size
+from flambeau.backends.nvidia.memory import (
+    MEDIUM_SEGMENT,
+    SMALL_SEGMENT,
+    DeviceMemory,
+    Pool,
+    in_words,
+    rounded,
+    segment_size,
+)
 from flambeau.core.errors import OutOfMemoryError
 
 MB = 1 << 20
