@@ -121,7 +121,8 @@ class Training:
         if victim in agents and how is signal.SIGSTOP:
             time.sleep(chance.choice([1.0, 6.0]))  # the others wait 3 seconds for a sign of life
             os.kill(victim, signal.SIGCONT)
-        elif victim in agents:
+            return "SIGSTOP of an agent"
+        if victim in agents:
             which = [agent.pid for agent in self.agents].index(victim)
             self.agents[which].wait()
             self.agents[which] = self.agent()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 from tests.programs.harness import HERE, ROOT, largest_difference, needs, sources
@@ -23,12 +24,14 @@ def images(folder: Path) -> None:
     """A data set of three classes, as ImageFolder wants it."""
     from PIL import Image
 
+    random = numpy.random.default_rng(0)
     for part in ("train", "val"):
         for kind in range(3):
             place = folder / "data" / part / f"kind{kind}"
             place.mkdir(parents=True)
-            for number in range(4):
-                Image.new("RGB", (64, 48), (80 * kind, 50 * number, 128)).save(place / f"{number}.png")
+            for number in range(8):
+                pixels = random.integers(60 * kind, 256, (48, 64, 3), dtype=numpy.uint8)
+                Image.fromarray(pixels).save(place / f"{number}.png")
 
 
 def losses(library: str, source: Path, copy: Path, launch: str, arguments: list[str]) -> dict[str, list[float]]:
@@ -61,7 +64,7 @@ def losses(library: str, source: Path, copy: Path, launch: str, arguments: list[
         (
             "imagenet",
             "spawn",
-            "main.py data -a resnet18 -b 4 -j 0 --epochs 1 --lr 0.01 --dist-url tcp://127.0.0.1:{port} --world-size 1 --rank 0"
+            "main.py data -a resnet18 -b 8 -j 0 --epochs 1 --lr 0.001 --dist-url tcp://127.0.0.1:{port} --world-size 1 --rank 0"
             " --multiprocessing-distributed",
             3,
             "checkpoint.pth.tar",

@@ -71,6 +71,8 @@ def _pretend(torch):
     torch.accelerator.device_count = lambda: 2
     torch.accelerator.current_accelerator = lambda check_available=False: gpu
     torch.accelerator.set_device_index = lambda device: None
+    if hasattr(torch.optim.Optimizer, "_accelerator_graph_capture_health_check"):  # it asks the GPU that is not there
+        torch.optim.Optimizer._accelerator_graph_capture_health_check = lambda self: None
     torch.distributed.get_default_backend_for_device = lambda device: "gloo"
     _changed(torch.distributed, "init_process_group", backend="gloo")
     _changed(torch.nn.parallel.DistributedDataParallel, "__init__", device_ids=None)
