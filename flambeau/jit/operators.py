@@ -793,7 +793,7 @@ TABLE: dict[str, Callable] = {
     "aten::_get_tracing_state": lambda: False, "aten::is_grad_enabled": torch.is_grad_enabled, "aten::initial_seed": torch.initial_seed,
     "aten::set_grad_enabled": lambda on: torch._set_grad(on) if hasattr(torch, "_set_grad") else torch.set_grad_enabled(on),
     "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),
-    "aten::is_autocast_enabled": torch.is_autocast_enabled, "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled,
+    "aten::is_autocast_enabled": torch.is_autocast_enabled, "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
     "aten::get_autocast_dtype": lambda kind: number_of(torch.get_autocast_dtype(kind)),
     "aten::tensor": _tensor, "aten::as_tensor": _as_tensor, "aten::_infer_size": _infer_size, "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
     "aten::cpu": lambda x: x.cpu(), "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
