@@ -22,6 +22,19 @@ from .schema import Schema, described
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 
+@dataclass(frozen=True)
+class Batched:
+    """How `vmap` calls an operator for a whole batch, where the name of a rule (see `Op`) is not all there is to say: which arguments
+    `dims` count dimensions (of the result, with `extra` more), whether tensors that are equal for all elements must be repeated,
+    which argument is the `shape` of a batch."""
+
+    form: str
+    dims: tuple[str, ...] = ("dim",)
+    extra: int = 0
+    repeat: bool = True
+    shape: str | None = None
+
+
 @dataclass(eq=False)
 class Op:
     """What is known about one operator.
@@ -33,7 +46,13 @@ class Op:
     `layout(*args)` says what the results look like, touching no memory: (shape, dtype, device) or (shape, dtype, device, strides),
     or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
-    value to know the result's shape or type."""
+    value to know the result's shape or type.
+
+    `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
+    the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
+    function to run. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
+    "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
+    none. `sparse` is the form for sparse tensors."""
 
     name: str
     kind: str
@@ -55,8 +74,8 @@ class Op:
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
-    autocast: str | Callable | Mapping[str, Any] | None = None
-    batching: Callable | None = None
+    autocast: str | Callable | None = None
+    batching: str | Batched | Callable | None = None
     sparse: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None
@@ -151,6 +170,8 @@ def register(op: Op) -> Op:
         key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")
+    if op.autocast is None:
+        op.autocast = "parts" if op.kind in ("composite", "pointwise", "reduction", "view") else ""
     op.key = key
     OPS[key] = op
     return op
