@@ -62,7 +62,7 @@ class Op:
     inplace: Callable | None = None
     has_out: bool = False
     differentiable: bool = True
-    impl: Any = None  # the Pointwise, Reduction, ViewOp or Primitive behind it
+    impl: Any = None  # the Pointwise, Reduction, ViewOp, Primitive or (of a user's operator) derivative behind it
     aliases: tuple[str, ...] = ()
     doc: str = ""
     key: str = ""  # what the registry has it under; unique among registered operators
@@ -80,6 +80,17 @@ class Op:
     flops: Callable | None = None
     onnx: Any = None
     quirks: Quirks = NO_QUIRKS
+    tags: tuple[Any, ...] = ()
+
+    @classmethod
+    def of_schema(cls, schema: Schema, kind: str, **fields: Any) -> Op:
+        """The record of an operator that was declared in PyTorch's notation; `namespace::name` is its name and its key."""
+        writes = tuple(a.name for a in schema.arguments if a.mutated)
+        op = cls(
+            schema.name, kind, schema.bind, (schema.name.split("::")[0],), key=schema.name, writes=writes, **fields
+        )
+        vars(op).update(schema=schema, arguments=schema.parameters)  # others find them out when they are first asked
+        return op
 
     def __repr__(self) -> str:
         return f"<operator {self.key or self.name}: {self.kind}>"
@@ -162,12 +173,8 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    space = op.namespaces[0] if op.namespaces else "Tensor" if op.method is not None else "internal"
-    key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
-    if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
-        key = f"Tensor.{op.name}"
-    if space == "internal":  # parts of public operators: several may share a name
-        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
+    """Make a record known, under a key of its own if it has none yet."""
+    key = op.key or _free_key(op)
     if key in OPS:
         raise ValueError(f"operator '{key}' is declared twice")
     if op.autocast is None:
@@ -175,6 +182,16 @@ def register(op: Op) -> Op:
     op.key = key
     OPS[key] = op
     return op
+
+
+def _free_key(op: Op) -> str:
+    space = op.namespaces[0] if op.namespaces else "Tensor" if op.method is not None else "internal"
+    key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
+    if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
+        key = f"Tensor.{op.name}"
+    if space == "internal":  # parts of public operators: several may share a name
+        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
+    return key
 
 
 def lookup(name: str) -> Op:
