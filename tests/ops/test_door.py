@@ -6,10 +6,10 @@ import ast
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+import side_by_side
 
 import flambeau as torch
 from flambeau.core import modes
@@ -118,38 +118,10 @@ def test_a_toy_device_is_small() -> None:
 
 
 def test_modes_belong_to_their_thread() -> None:
-    """vmap in one thread, autocast in another, plain arithmetic in a third: nobody sees the others."""
-    problems: list[BaseException] = []
+    """vmap, autocast and plain arithmetic side by side in two threads: nobody sees the others, and nothing is left on a stack."""
     before = list(modes.own.stack), len(modes.active)  # a class that overrides operators, in another test, stays known
-    stop = threading.Event()
-    x = torch.randn(4, 3)
-    weight = torch.randn(3, 3)
-
-    def mapped() -> None:
-        assert torch.func.vmap(lambda v: (v * 2).sum())(x).shape == (4,)
-
-    def cast() -> None:
-        with torch.autocast("cpu"):
-            assert (x @ weight).dtype is torch.bfloat16
-
-    def plain() -> None:
-        assert (x @ weight).dtype is torch.float32 and (x + 1).sum().shape == ()
-
-    def loop(work: object) -> None:
-        try:
-            while not stop.is_set():
-                work()  # type: ignore[operator]
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=loop, args=(work,)) for work in (mapped, cast, plain, mapped)]
-    for thread in threads:
-        thread.start()
-    stop.wait(1.5)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not problems
+    rounds, problems = side_by_side.run(seconds=2)
+    assert not problems and rounds > 2
     assert (list(modes.own.stack), len(modes.active)) == before
 
 
@@ -284,6 +256,16 @@ WORDS = {  # tables of other things that happen to be called like operators
 @pytest.mark.parametrize("room", ["core", "ops/machinery", "amp", "func", "autograd"])
 def test_no_table_of_operators_stands_outside_the_records(room: str) -> None:
     assert set(tables_of_operators(room)) - WORDS == set()
+
+
+def test_a_door_does_not_take_its_own_names_for_arguments() -> None:
+    from flambeau.ops.machinery.declare import declare_internal
+
+    def unlucky(x, op): ...
+
+    with pytest.raises(ValueError, match="its door uses the name 'op' itself"):
+        declare_internal(unlucky, layout=lambda x, op: (x.shape, x.dtype, x.device))
+    OPS.pop("internal.unlucky")  # it was known before its door was written
 
 
 def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:
