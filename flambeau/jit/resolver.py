@@ -16,7 +16,7 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
-from ..library.operator import Operator
+from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
@@ -199,8 +199,8 @@ class Resolver:
         mark = mark_of(thing)
         if known is not None and mark is None:
             return known[1]()
-        if isinstance(thing, Operator):
-            return BuiltinFunction(thing.schema.name)
+        if isinstance(thing, OperatorFace):
+            return BuiltinFunction(thing.op.name)
         if isinstance(thing, python_types.ModuleType):
             return _Namespace(thing) if thing is torch.nn.functional else PythonModule(thing)
         if isinstance(thing, type):
