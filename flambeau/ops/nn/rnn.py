@@ -373,7 +373,7 @@ def _network_backward(
     layout=_network_layout,
     saves=("reserve",),
     grads={("data", "h0", "c0", "weights"): _network_backward},
-    label="CudnnRnnBackward0",
+    quirks=Quirks(label="CudnnRnnBackward0"),
 )
 def rnn_network(
     kind: str,
