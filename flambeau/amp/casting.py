@@ -16,7 +16,6 @@ from ..core.layout import preserve_format
 from ..core.modes import unwatched
 from ..core.tensor import Tensor
 from ..ops.creation.convert import convert
-from .cuda_policies import cuda_policy
 
 _convert = unwatched(convert)
 
@@ -35,7 +34,9 @@ class Casting(modes.Mode):
         if kind not in casts.enabled:
             return run(*args, **kwargs)
         casts.kind, casts.dtype = kind, casts.enabled[kind]
-        policy: Any = cuda_policy(op) if kind == "cuda" else op.autocast or ""
+        policy: Any = op.autocast or ""
+        if kind == "cuda" and op.autocast_cuda is not None:
+            policy = op.autocast_cuda
         if type(policy) is not str:
             policy, run = policy(run, args, kwargs)
         if policy == "parts":

@@ -164,6 +164,7 @@ def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
     shortcut=_known("mv"),
     grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
     out="exact",
+    autocast_cuda="lower",
 )
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
@@ -195,6 +196,7 @@ def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
     shortcut=_known("dot"),
     grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
     out="exact",
+    autocast_cuda="widest",
 )
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
@@ -206,7 +208,7 @@ def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
     _multiply("dot", out, input, tensor, None, (out._view((1, 1), (1, 1), 0), row, _column(tensor)))
 
 
-@composite(out="exact")
+@composite(out="exact", autocast_cuda="widest")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
@@ -420,7 +422,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True))
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True), autocast_cuda="lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
@@ -437,7 +439,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
-@composite(out=True, inplace=True, quirks=Quirks(former=_FACTORS))
+@composite(out=True, inplace=True, quirks=Quirks(former=_FACTORS), autocast_cuda="lower")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     for name, vec in (("vec1", vec1), ("vec2", vec2)):
@@ -508,7 +510,7 @@ def _left_over(t: Tensor, contracted: Any) -> int:
     return math.prod(n for d, n in enumerate(t.shape) if d not in gone)
 
 
-@composite(method=False, out="exact", autocast=_autocast_tensordot)
+@composite(method=False, out="exact", autocast=_autocast_tensordot, autocast_cuda="widest")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contract dimensions of a with dimensions of b."""
     if isinstance(dims, Tensor):

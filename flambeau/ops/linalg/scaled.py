@@ -46,7 +46,7 @@ def _scaled_layout(
     return (n, m), input.dtype if out_dtype is None else out_dtype, input.device
 
 
-@primitive(layout=_scaled_layout, name="_scaled_mm", method=False)
+@primitive(layout=_scaled_layout, name="_scaled_mm", method=False, batching="each")
 def scaled_mm(
     input: Tensor,
     mat2: Tensor,
@@ -80,7 +80,7 @@ def _activated_layout(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool)
     return _addmm_layout(input, mat1, mat2, beta=1, alpha=1)
 
 
-@internal(layout=_activated_layout)
+@internal(layout=_activated_layout, batching="each")
 def activated_product(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> Tensor:
     """gelu or relu of a row of bias plus a product."""
 

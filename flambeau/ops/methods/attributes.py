@@ -121,7 +121,7 @@ def batch_adjoint(self: Tensor) -> Any:
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in host memory that is locked for copies to the accelerator; itself if it lies there."""
-    if self.device is not cpu:
+    if not self.is_cpu:
         raise RuntimeError(f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned")
     if self._storage.is_pinned():
         return self

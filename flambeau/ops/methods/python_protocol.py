@@ -233,7 +233,7 @@ def to_dlpack(
 ) -> Any:
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if self.device is not cpu and not self.is_cuda:
+    if not (self.is_cpu or self.is_cuda):
         raise BufferError(f"Cannot pack tensors on {self.device}")
     if stream is not None and not isinstance(stream, int):
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
@@ -253,7 +253,7 @@ def to_dlpack(
 def dlpack_device(self: Tensor) -> tuple[int, int]:
     if self.is_cuda:
         return (dlpack.CUDA, self.device.index or 0)
-    if self.device is not cpu:
+    if not self.is_cpu:
         raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
     return (dlpack.CPU, 0)
 

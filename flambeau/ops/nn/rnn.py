@@ -374,6 +374,7 @@ def _network_backward(
     saves=("reserve",),
     grads={("data", "h0", "c0", "weights"): _network_backward},
     quirks=Quirks(label="CudnnRnnBackward0"),
+    batching="each",
 )
 def rnn_network(
     kind: str,
@@ -397,7 +398,7 @@ def _network_grads_layout(
     return [(t.shape, t.dtype, t.device) for t in (data, h0, *([h0] if kind == "lstm" else []), weights)]
 
 
-@internal(layout=_network_grads_layout)
+@internal(layout=_network_grads_layout, batching="each")
 def rnn_network_grads(
     dout: Tensor | None,
     dhn: Tensor | None,
@@ -538,26 +539,26 @@ def _autocast_steps(kind: str, cell: bool = False) -> Callable:
     return lambda run, args, kwargs: ("parts", functools.partial(composed_cell if cell else composed_network, kind))
 
 
-@composite(method=False, autocast=_autocast_lstm)
+@composite(method=False, autocast=_autocast_lstm, autocast_cuda="lower")
 def lstm(*args: Any) -> tuple:
     """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed:
     lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
     return _network("lstm", args)
 
 
-@composite(method=False, autocast=_autocast_steps("gru"))
+@composite(method=False, autocast=_autocast_steps("gru"), autocast_cuda="lower")
 def gru(*args: Any) -> tuple:
     """Gated recurrent units; arguments as for lstm, with one hidden state."""
     return _network("gru", args)
 
 
-@composite(method=False, autocast=_autocast_steps("tanh"))
+@composite(method=False, autocast=_autocast_steps("tanh"), autocast_cuda="lower")
 def rnn_tanh(*args: Any) -> tuple:
     """A plain recurrent network with tanh; arguments as for gru."""
     return _network("tanh", args)
 
 
-@composite(method=False, autocast=_autocast_steps("relu"))
+@composite(method=False, autocast=_autocast_steps("relu"), autocast_cuda="lower")
 def rnn_relu(*args: Any) -> tuple:
     """A plain recurrent network with relu; arguments as for gru."""
     return _network("relu", args)
@@ -581,25 +582,25 @@ def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
     return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
 
 
-@composite(method=False, autocast=_autocast_steps("lstm", cell=True))
+@composite(method=False, autocast=_autocast_steps("lstm", cell=True), autocast_cuda="lower")
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
     """One LSTM step: (h, c)."""
     return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
-@composite(method=False, autocast=_autocast_steps("gru", cell=True))
+@composite(method=False, autocast=_autocast_steps("gru", cell=True), autocast_cuda="lower")
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One GRU step."""
     return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False, autocast=_autocast_steps("tanh", cell=True))
+@composite(method=False, autocast=_autocast_steps("tanh", cell=True), autocast_cuda="lower")
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with tanh."""
     return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False, autocast=_autocast_steps("relu", cell=True))
+@composite(method=False, autocast=_autocast_steps("relu", cell=True), autocast_cuda="lower")
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with relu."""
     return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

@@ -20,8 +20,8 @@ from ..index.sort import sorted_along, stably_sorted_along
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense
 from ..machinery.record import lookup
-from ..nn.max_pool_more import _FRACTIONAL, _whole
 from ..nn.max_pool import pool_by_table
+from ..nn.max_pool_more import _FRACTIONAL, _whole
 from ..reduce.histogram import counts_of
 from ..shape.rearrange import _counted_indices
 
@@ -33,9 +33,7 @@ def _function(name: str) -> Any:
 # -- distinct elements -------------------------------------------------------------------------------------------------
 
 
-def _groups(
-    fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool
-) -> tuple[Any, list[Tensor]]:
+def _groups(fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool) -> tuple[Any, list[Tensor]]:
     """Where groups begin in an order whose first elements are marked, and if asked for each element's group and the groups' sizes."""
     n, begins = fresh.shape[0], true_positions(fresh)
     found: list[Tensor] = []
@@ -150,7 +148,9 @@ def _fractional(out: list[Tensor], input: Any, widths: tuple[int, ...], sizes: t
     wide = samples.to(dt.float32) if samples.dtype in (dt.float16, dt.bfloat16) else samples
     numbers = bare(wide).reshape(-1, dims)
     rows = numbers.shape[0]
-    table = [numbers.new_tensor(row, dtype=dt.int64).reshape(1, -1).expand(rows, -1) for part in _whole(dims) for row in part]
+    table = [
+        numbers.new_tensor(row, dtype=dt.int64).reshape(1, -1).expand(rows, -1) for part in _whole(dims) for row in part
+    ]
     for d in range(dims):
         sample = numbers.select(1, dims - 1 - d if dims == 2 else d).reshape(-1, 1)
         size, count, width = input.shape[len(input.shape) - dims + d], sizes[d], widths[d]
