@@ -28,7 +28,7 @@ class LoopProgram:
 
     def __init__(self, kernel: ir.Kernel):
         self.kernel = complex_nests.split(kernel)
-        self.parts = [Part(launch, self.kernel) for launch in launches(kernel)]
+        self.parts = [Part(launch, self.kernel) for launch in launches(self.kernel)]
 
     @property
     def source(self) -> str:
