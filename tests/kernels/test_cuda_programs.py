@@ -17,7 +17,7 @@ from flambeau.kernels import cuda_operands, cuda_program, elementwise, geometry
 from flambeau.kernels.cuda_loops import LoopProgram
 from flambeau.kernels.cuda_maps import MapProgram
 from flambeau.kernels.cuda_reductions import ReduceProgram
-from flambeau.kernels.cuda_rows import RowFunction, shapes
+from flambeau.kernels.cuda_rows import RowFunction, StreamFunction, shapes
 from flambeau.kernels.cuda_teams import TeamFunction
 from flambeau.kernels.elementwise import Map
 from flambeau.kernels.library import advanced_index, batch_norm, index, layer_norm, loss, scan, softmax, sort
@@ -97,7 +97,7 @@ def launches(program, **scalars):
     found = []
     for part in program.parts:
         chosen = part.choose(scalars, 132)
-        found.append(part.rows(scalars, chosen) or chosen)
+        found.append(part.rows(scalars, chosen, 132) or chosen)
     return found
 
 
@@ -108,7 +108,9 @@ def test_a_block_takes_a_row():
     assert function.source.count("*(const fb_vec<float, 4>*)(v_x") == 1  # each element is read once
     assert function.source.count("*(fb_vec<float, 4>*)(v_out") == 1
     ((function, blocks, threads),) = launches(program, rows=500, n=100000)
-    assert type(function) is TeamFunction and threads == 1024
+    assert isinstance(function, StreamFunction) and threads == 1024 and blocks < 500
+    ((function, _, _),) = launches(program, rows=5, n=1001)
+    assert type(function) is TeamFunction
     ((function, blocks, threads),) = launches(program, rows=1 << 20, n=3)
     assert threads * blocks >= 1 << 19 and not isinstance(function, RowFunction)
 
@@ -266,7 +268,7 @@ def zeros(*shape):
 
 
 @needs_compiler
-@pytest.mark.parametrize("rows, n", [(9, 100), (70, 1024), (1001, 64)])
+@pytest.mark.parametrize("rows, n", [(9, 100), (70, 1024), (1001, 64), (3, 20480)])
 def test_rows(devices, rows, n):
     program = same(devices, softmax.softmax_rows, (0,), (zeros(rows, n), normal(rows, n), rows, n))
     assert isinstance(program, LoopProgram)
