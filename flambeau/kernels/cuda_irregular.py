@@ -94,19 +94,30 @@ class TextProgram:
         return f"{value_type(p.dtype)} {p.name}" if isinstance(p, ir.Scalar) else f"{memory_type(p.dtype)}* {p.name}"
 
     def bind(self, device: Device) -> Callable[..., None]:
-        module: Any = None
         names = [p.name for p in self.params]
+        numbers = [k for k, p in enumerate(self.params) if isinstance(p, ir.Scalar)]
         functions: dict[str, Any] = {}
+        plans: dict[tuple, list[tuple]] = {}
 
-        def run(*values: Any) -> None:
-            nonlocal module
-            if module is None:
-                module = device.load(self.source)
+        def prepare(key: tuple, values: tuple) -> list[tuple]:
+            plan = []
             for name, grid in self.grid(dict(zip(names, values))):
                 if grid > 0:
                     if name not in functions:
-                        functions[name] = module.function(name, self.kinds)
-                    functions[name](grid, THREADS, *values)
+                        functions[name] = device.load(self.source).function(name, self.kinds)
+                    plan.append((functions[name], grid))
+            if len(plans) > 4096:
+                plans.clear()
+            plans[key] = plan
+            return plan
+
+        def run(*values: Any) -> None:
+            key = tuple([values[k] for k in numbers])
+            plan = plans.get(key)
+            if plan is None:
+                plan = prepare(key, values)
+            for function, grid in plan:
+                function(grid, THREADS, *values)
 
         return run
 

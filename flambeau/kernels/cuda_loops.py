@@ -9,7 +9,7 @@ from typing import Any
 from ..core import dtype as dt
 from . import complex_nests, ir
 from .cuda_operands import Device
-from .cuda_rows import DoesNotFit, RowFunction, shapes
+from .cuda_rows import DoesNotFit, RowFunction, StreamFunction, shapes
 from .cuda_teams import BLOCK, TEAM_PRELUDE, NotForTeams, TeamFunction
 from .cuda_values import PRELUDE
 from .emit_cuda import Function, Launch, evaluate, launches, locate_parallel
@@ -18,6 +18,7 @@ from .nest_constants import bounding_names, specialised
 
 ALONE = 1024  # threads that run what stands outside parallel loops
 WORTH_A_TEXT = 1 << 16  # elements from which a length of rows gets a text of its own
+LONG_ROW = 4096  # elements from which a row is read as vectors even if it does not fit into registers
 MOST_TEXTS = 16  # of one launch
 LONG_BLOCKS = 2  # on each multiprocessor, of those that take long rows
 _WARP_FROM, _BLOCK_FROM, _LONG_FROM = 24, 2048, 1 << 16  # elements of an iteration that a warp, a block, a large block is worth
@@ -28,7 +29,7 @@ class LoopProgram:
 
     def __init__(self, kernel: ir.Kernel):
         self.kernel = complex_nests.split(kernel)
-        self.parts = [Part(launch, self.kernel) for launch in launches(kernel)]
+        self.parts = [Part(launch, self.kernel) for launch in launches(self.kernel)]
 
     @property
     def source(self) -> str:
@@ -56,7 +57,7 @@ class LoopProgram:
             for part in self.parts:
                 chosen = part.choose(scalars, device.processors)
                 if chosen is not None:
-                    aligned = part.rows(scalars, chosen)
+                    aligned = part.rows(scalars, chosen, device.processors)
                     written, grid, block = aligned or chosen
                     plan.append((function(written), grid, block, chosen if aligned else None))
             if len(plans) > 4096:
@@ -142,7 +143,9 @@ class Part:
         count = None if None in (start, stop, step) else len(range(start, stop, step))
         return count, None if loop.cost is None else evaluate(loop.cost, known)
 
-    def rows(self, scalars: dict[str, Any], chosen: tuple[Function, int, int]) -> tuple[Function, int, int] | None:
+    def rows(
+        self, scalars: dict[str, Any], chosen: tuple[Function, int, int], processors: int
+    ) -> tuple[Function, int, int] | None:
         """The same with rows in registers, where they have one length and there is enough to do to pay for a text of its own."""
         if not isinstance(chosen[0], TeamFunction) or self.count is None or self.cost is None:
             return None
@@ -156,7 +159,8 @@ class Part:
         if written is None:
             return None
         per_block = written.threads() // written.team
-        return written, min(-(-self.count // per_block), 1 << 20), written.threads()
+        most = LONG_BLOCKS * processors if isinstance(written, StreamFunction) else 1 << 20
+        return written, min(-(-self.count // per_block), most), written.threads()
 
     def counting(self) -> set[str]:
         """Parameters that say how many iterations there are, which change often and which no length of a row depends on."""
@@ -191,6 +195,17 @@ class Part:
                 return written
             except (DoesNotFit, NotForTeams):
                 continue
+        return self._write_stream(body, length, min(widths, default=4)) if length > LONG_ROW else None
+
+    def _write_stream(self, body: list[ir.Statement], length: int, itemsize: int) -> RowFunction | None:
+        for vector in (8, 4, 2):
+            if vector * itemsize <= 16 and length % vector == 0:
+                try:
+                    written = StreamFunction(self.launch.name, self.kernel).prepare(ALONE, False).hold(length, vector)
+                    written.text(body)
+                    return written
+                except (DoesNotFit, NotForTeams):
+                    continue
         return None
 
     def _team(self, count: int | None, cost: Any, processors: int) -> int:

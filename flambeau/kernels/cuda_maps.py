@@ -10,10 +10,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from .cuda_operands import BLOCK, Device, Layout, Operands, device_function, fits
+from .cuda_operands import Device, Layout, Operands, device_function, fits
 from .cuda_values import PRELUDE, loaded, memory_type, stored, value_type
 from .elementwise import Map, weight
 
+BLOCK = 128
 HEAVY = 60  # formulas at least this costly take fewer elements per thread: their text is long enough
 
 
@@ -35,9 +36,8 @@ class MapProgram:
         return min(vector, 4) if weight(self.recipe.roots) >= HEAVY else vector
 
     def _unroll(self, vector: int) -> int:
-        costly = weight(self.recipe.roots) >= HEAVY
-        wanted = (4 if costly else 8) // vector
-        return max(1, wanted if len(self.operands.pointers) <= 4 else wanted // 2)
+        """Groups of a thread: one fills the memory's lines already; two where half-width elements take some computing."""
+        return 2 if vector == 8 and 4 < weight(self.recipe.roots) < HEAVY else max(1, 4 // vector)
 
     @property
     def source(self) -> str:

@@ -341,19 +341,90 @@ class RowFunction(TeamFunction):
             self._join(c)
         self.pending.forget(assigned_in(s.body))
 
+    def element(self, row: Held) -> str:
+        """The element of a row that the innermost loop is at."""
+        return f"{row.symbol}[k].at[v]"
+
     def node(self, x: Expr, types: dict[int, dtype], texts: dict[int, str]) -> str:
         if x.op == "load" and (id(x.args[0]), id(x.args[1])) in self.replaced:
             row = self.replaced[id(x.args[0]), id(x.args[1])]
-            return loaded(f"{row.symbol}[k].at[v]", row.buffer.dtype)
+            return loaded(self.element(row), row.buffer.dtype)
         return super().node(x, types, texts)
 
     def statement(self, s: ir.Statement) -> None:
         if isinstance(s, ir.Store) and (id(s.buffer), id(s.index)) in self.replaced:
             row = self.replaced[id(s.buffer), id(s.index)]
             value = self.value(s.value, dt.float32 if value_type(s.buffer.dtype) == "float" else s.buffer.dtype)
-            self.line(f"{row.symbol}[k].at[v] = {stored(value, s.buffer.dtype)};")
+            self.line(f"{self.element(row)} = {stored(value, s.buffer.dtype)};")
             return
         super().statement(s)
+
+
+class StreamFunction(RowFunction):
+    """For rows too long for registers: every loop reads and writes them as vectors, and nothing is kept."""
+
+    def _share_out(self, s: ir.For, carried: list[Carried], start: str, stop: str, step: str) -> None:
+        if not self._is_row(s):
+            super()._share_out(s, carried, start, stop, step)
+            return
+        self.loops_shared_out += 1
+        found = self._row_accesses(s)
+        written = {buffer for buffer, _, _, write in found if write}
+        rows = {(buffer, key) for buffer, key, _, _ in found if key is not None}
+        apart = all(self._distinct(a, b) for a in rows for b in rows if a != b and a[0] is b[0])
+        plain = {buffer for buffer, key, _, _ in found if key is None}
+        usable = {r for r in rows if not (r[0] in written and (r[0] in plain or not apart))}
+        known, current = definitions(s.body), {}
+        for buffer, key, index, _ in found:
+            if (buffer, key) in usable:
+                base = _without(index, s.name, known)
+                if self.vector > 1 and not self._aligned(base):
+                    raise DoesNotFit("rows do not begin on whole vectors")
+                self.rows_held += 1
+                row = current.setdefault((buffer, key), Held(f"now{len(current)}", buffer, key, base))
+                self.replaced[id(buffer), id(index)] = row
+        self.touch(
+            [(b, k if (b, k) in usable else None) for b, k, _, write in found if not write],
+            [(b, k if (b, k) in usable else None) for b, k, _, write in found if write],
+            s,
+        )
+        self._stream(s, carried, current, found)
+
+    def _stream(self, s: ir.For, carried: list[Carried], current: dict, found: list) -> None:
+        places = {place: self.value(row.base, dt.int64) for place, row in current.items()}
+        self._begin(carried)
+        self.line("#pragma unroll 4")
+        step = self.team * self.vector
+        self.line(f"for (int j = lane * {self.vector}; j < {self.length}; j += {step}) {{")
+        self._depth += 1
+        for place, row in current.items():
+            kind = self._vector_type(row.buffer)
+            here = [f for f in found if f[0] is place[0] and f[1] == place[1]]
+            certain = any(isinstance(x, ir.Store) and any(x.index is f[2] for f in here) for x in s.body)
+            if any(not f[3] for f in here) or not certain:
+                self.line(f"{kind} {row.symbol} = *(const {kind}*)({self.symbols[row.buffer]} + ({places[place]}) + j);")
+            else:
+                self.line(f"{kind} {row.symbol};")
+        self.line("#pragma unroll")
+        self.line(f"for (int v = 0; v < {self.vector}; ++v) {{")
+        self._depth += 1
+        self.line(f"const i64 {self.symbols[s.name]} = j + v;")
+        self.block(s.body)
+        self._depth -= 1
+        self.line("}")
+        for place, row in current.items():
+            if any(f[3] for f in found if f[0] is place[0] and f[1] == place[1]):
+                kind = self._vector_type(row.buffer)
+                self.line(f"*({kind}*)({self.symbols[row.buffer]} + ({places[place]}) + j) = {row.symbol};")
+        self._depth -= 1
+        self.line("}")
+        self.replaced.clear()
+        for c in carried:
+            self._join(c)
+        self.pending.forget(assigned_in(s.body))
+
+    def element(self, row: Held) -> str:
+        return f"{row.symbol}.at[v]"
 
 
 def _without(index: Expr, name: str, known: dict[str, Expr]) -> Expr:
@@ -386,4 +457,4 @@ def shapes(length: int, itemsize: int) -> list[tuple[int, int]]:
     return found
 
 
-__all__ = ["DoesNotFit", "RowFunction", "shapes"]
+__all__ = ["DoesNotFit", "RowFunction", "StreamFunction", "shapes"]

@@ -157,7 +157,7 @@ class LoopKernel:
         def slow(*operands: Any) -> None:
             interpret(self.function, dict(zip(self.positional, operands)), known)
 
-        dtypes, passed, placed = [], [], ""
+        dtypes, passed, tensors = [], [], []
         for i, (name, value) in enumerate(operands.items()):
             how = _passing(value)
             if how is None:
@@ -167,8 +167,8 @@ class LoopKernel:
                 )
             if how[0]:
                 dtypes.append(how[0].format(f"a{i}"))
-            if not placed and hasattr(value, "_storage"):
-                placed = f" if a{i}.device is not cpu: return elsewhere(a{i}.device, ARGUMENTS)\n"
+            if hasattr(value, "_storage"):
+                tensors.append(f"a{i}")
             if how[1]:
                 passed.append(how[1].format(f"a{i}"))
         templates = [_template(v) for v in operands.values()]
@@ -183,15 +183,25 @@ class LoopKernel:
 
         def elsewhere(where: device, *operands: Any) -> None:
             moved, dtypes, blocks = self._moved(where, operands, templates)
-            run = compiled.get((where, dtypes))
+            key = (where, *dtypes)
+            run = compiled.get(key)
             if run is None:
-                run = compiled[where, dtypes] = self._compile(templates, dtypes, known, where)
+                run = compiled[key] = self._compile(templates, dtypes, known, where)
             run(*moved)
 
         table: dict[tuple, Callable] = {}
         names = ", ".join(f"a{i}" for i in range(len(operands)))
+        placed = ""
+        if tensors:
+            there = " and ".join(f"{t}.device is where" for t in tensors)
+            only_tensors = not any(isinstance(v, np.ndarray) for v in operands.values())
+            placed = f" where = {tensors[0]}.device\n if where is not cpu:\n"
+            if only_tensors:  # written out: small kernels wait for this
+                key = f"(where, {''.join(d + ', ' for d in dtypes)})"
+                placed += f"  run = compiled({key})\n  if run is not None and {there}: return run({', '.join(passed)})\n"
+            placed += f"  return elsewhere(where, {names})\n"
         source = (
-            f"def entry({names}):\n{placed.replace('ARGUMENTS', names)}"
+            f"def entry({names}):\n{placed}"
             f" key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
             f" if native is None: native = build(key)\n if native is slow: return slow({names})\n"
             f" native({', '.join(passed)})\n"
@@ -201,6 +211,7 @@ class LoopKernel:
             "build": build,
             "slow": slow,
             "elsewhere": elsewhere,
+            "compiled": compiled.get,
             "cpu": cpu,
             "FROM_NUMPY": FROM_NUMPY,
             "address": _array_address,

@@ -72,11 +72,25 @@ def main() -> int:
         print("the judge, opinfo_check.py, is not here: name it with --judge", file=sys.stderr)
         return 2
     sys.argv = [str(found), "--mem-gb", "0", *arguments]
-    if importlib.util.find_spec("expecttest") is None:  # PyTorch's test helpers import it; the databases do not use it
-        sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)  # type: ignore[assignment]
+    prepare_torch()
     judge = load_judge(found)
     onto(judge, where)
     return judge.main()
+
+
+def prepare_torch() -> None:
+    """PyTorch computes on the CPU here. It must not start the driver: the judge's workers are forked, and a driver that was started
+    before cannot be used in them."""
+    if importlib.util.find_spec("expecttest") is None:  # PyTorch's test helpers import it; the databases do not use it
+        sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)  # type: ignore[assignment]
+    import torch
+
+    torch.cuda.is_available = lambda: False
+    torch.cuda.device_count = lambda: 0
+    from torch.testing._internal.opinfo.core import OpInfo
+
+    if not hasattr(OpInfo, "has_nondeterministic_output"):  # it came with PyTorch 2.13
+        OpInfo.has_nondeterministic_output = False
 
 
 if __name__ == "__main__":

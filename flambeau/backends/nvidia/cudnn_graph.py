@@ -16,6 +16,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from .. import nvidia
+from ..cpu import jit, native_call
 
 FLOAT, DOUBLE, HALF, INT32, BFLOAT16, BOOLEAN = 0, 1, 2, 4, 9, 11
 DATA_TYPES = {dt.float32: FLOAT, dt.float64: DOUBLE, dt.float16: HALF, dt.bfloat16: BFLOAT16}
@@ -286,41 +287,122 @@ def _unwanted(config: Descriptor, exact: bool, deterministic: bool) -> bool:
     return rounds or (deterministic and _NONDETERMINISTIC in notes)
 
 
-_PACKS = 16  # sets of addresses that a plan remembers
+# The words of a plan: functions of the library, what they are called with, and where the answer goes.
+_CREATE, _SET, _FINALIZE, _EXECUTE, _DESTROY, _HANDLE, _PLAN, _COUNT, _UIDS, _PLACES, _SPACE, _PACK, _STATUS = range(13)
+
+# A descriptor of addresses is made, used and destroyed; the first call that fails ends it.
+_RUNNER = """
+define i32 @steps(ptr %table) {
+READS
+  %pack = getelementptr ptr, ptr %table, i64 11
+  %space = getelementptr ptr, ptr %table, i64 10
+  %made = call i32 %w0(i32 16, ptr %pack)
+  %bad = icmp ne i32 %made, 0
+  br i1 %bad, label %early, label %fill
+early:
+  ret i32 %made
+fill:
+  %d = load ptr, ptr %pack
+  %count = ptrtoint ptr %w7 to i64
+  %s1 = call i32 %w1(ptr %d, i32 1000, i32 3, i64 %count, ptr %w8)
+  %s2 = call i32 %w1(ptr %d, i32 1001, i32 6, i64 %count, ptr %w9)
+  %s3 = call i32 %w1(ptr %d, i32 1003, i32 6, i64 1, ptr %space)
+  %s4 = call i32 %w2(ptr %d)
+  %a1 = or i32 %s1, %s2
+  %a2 = or i32 %s3, %s4
+  %any = or i32 %a1, %a2
+  %wrong = icmp ne i32 %any, 0
+  br i1 %wrong, label %finish, label %run
+run:
+  %answer = call i32 %w3(ptr %w5, ptr %w6, ptr %d)
+  br label %finish
+finish:
+  %status = phi i32 [ %any, %fill ], [ %answer, %run ]
+  %gone = call i32 %w4(ptr %d)
+  ret i32 %status
+}
+
+define void @cudnn_run(ptr %table) {
+  %status = call i32 @steps(ptr %table)
+  %wide = zext i32 %status to i64
+  %place = getelementptr i64, ptr %table, i64 12
+  store i64 %wide, ptr %place
+  ret void
+}
+"""
+
+
+@functools.cache
+def _runner() -> Any:
+    """A function (address of a plan's words) that computes it."""
+    if not jit.available() or not native_call.supported():
+        return _through_ctypes
+    reads = [f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}\n  %w{i} = load ptr, ptr %p{i}" for i in range(_SPACE)]
+    return jit.support_function(_RUNNER.replace("READS", "\n".join(reads)), "cudnn_run", "p", True)
+
+
+def _through_ctypes(table: int) -> None:
+    words = (ctypes.c_uint64 * (_STATUS + 1)).from_address(table)
+    count = words[_COUNT]
+    pack = Descriptor(
+        "pack",
+        (1000, "int64", list((c_int64 * count).from_address(words[_UIDS]))),
+        (1001, "address", list((ctypes.c_uint64 * count).from_address(words[_PLACES]))),
+        (1003, "address", words[_SPACE]),
+    )
+    words[_STATUS] = library().cudnnBackendExecute(words[_HANDLE], words[_PLAN], pack.pointer)
 
 
 class Plan:
-    """A computation that is ready to run. Programs use the same memory again and again, so that the descriptors of addresses are
-    kept, too."""
+    """A computation that is ready to run."""
 
-    __slots__ = ("plan", "nbytes", "where", "values", "graph", "packs")
+    __slots__ = ("plan", "nbytes", "where", "graph", "order", "uids", "places", "words", "table", "call", "handle")
 
     def __init__(self, graph: Graph, config: Descriptor, where: c_void_p) -> None:
         self.plan = Descriptor("plan", (400, "handle", where.value), (401, "descriptor", config))
         self.nbytes = self.plan.get(402, "int64", 1)[0]
         self.where = graph.where
-        self.values = [ctypes.addressof(value) for value in graph.values.values()]
-        self.graph = graph  # the addresses above point into it
-        self.packs: dict[tuple, Descriptor] = {}
+        self.graph = graph  # numbers that go by value lie in it
+        self.order: list[int] = []
+        self.handle: Any = None
+        self.call = _runner()
+
+    def _arrange(self, order: list[int]) -> None:
+        """Tensors will be given in this order of uids, and the numbers follow them."""
+        values = self.graph.values
+        count = len(order) + len(values)
+        self.order = order
+        self.uids = (c_int64 * count)(*order, *values)
+        self.places = (ctypes.c_uint64 * count)(*[0] * len(order), *[ctypes.addressof(v) for v in values.values()])
+        names = ("CreateDescriptor", "SetAttribute", "Finalize", "Execute", "DestroyDescriptor")
+        functions = [ctypes.cast(getattr(library(), f"cudnnBackend{name}"), c_void_p).value or 0 for name in names]
+        self.words = (ctypes.c_uint64 * (_STATUS + 1))(
+            *functions,
+            0,
+            self.plan.pointer.value or 0,
+            count,
+            ctypes.addressof(self.uids),
+            ctypes.addressof(self.places),
+        )
+        self.table = ctypes.addressof(self.words)
 
     def run(self, addresses: Mapping[int, int]) -> None:
-        """Compute, with the tensors that have uids at these addresses."""
+        """Compute, with the tensors that have uids at these addresses; they come in the same order each time."""
         where = handle(self.where)
-        space = nvidia.workspace(self.nbytes, self.where) if self.nbytes else None
-        places = (*addresses.values(), 0 if space is None else space.ptr)
-        pack = self.packs.get(places)
-        if pack is None:
-            if len(self.packs) >= _PACKS:
-                self.packs.clear()
-            pack = self.packs[places] = Descriptor(
-                "pack",
-                (1000, "int64", [*addresses, *self.graph.values]),
-                (1001, "address", [*places[:-1], *self.values]),
-                (1003, "address", places[-1]),
-            )
-        status = library().cudnnBackendExecute(where, self.plan.pointer, pack.pointer)
-        if status:
-            check(status, "execute")
+        if not self.order:
+            self._arrange(list(addresses))
+        if where is not self.handle:
+            self.handle, self.words[_HANDLE] = where, where.value or 0
+        places = self.places
+        for i, address in enumerate(addresses.values()):
+            places[i] = address
+        words = self.words
+        if self.nbytes:
+            space = nvidia.workspace(self.nbytes, self.where)  # goes back to the allocator when this returns
+            words[_SPACE] = space.ptr
+        self.call(self.table)
+        if words[_STATUS]:
+            check(words[_STATUS], "execute")
 
 
 def _fastest(plans: list[Plan], addresses: Mapping[int, int]) -> Plan:

@@ -127,12 +127,25 @@ extern "C" __global__ void sums_columns(A* partial, const T* x, const T* g, cons
 """
 
 _FINISH = """
+// What the blocks found about one channel, added up by this block in a fixed order; the first thread has it.
+__device__ inline double summed(const A* parts, I channels, I chunks) {
+  __shared__ double warps[32];
+  double v = 0;
+  for (I i = threadIdx.x; i < chunks; i += blockDim.x) v += parts[2 * i * channels];
+  for (int step = 16; step; step >>= 1) v += __shfl_down_sync(0xffffffff, v, step);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int i = 1; i < blockDim.x / 32; ++i) v += warps[i];
+  __syncthreads();
+  return v;
+}
+
 extern "C" __global__ void finish(A* factors, A* mean, A* rstd, const A* partial, const T* x, const W* weight, const W* bias,
     R* running_mean, R* running_var, I channels, I step, I chunks, double count, double momentum, double eps) {
-  I c = blockIdx.x * (I)blockDim.x + threadIdx.x;
-  if (c >= channels) return;
-  double first = 0, second = 0;
-  for (I i = 0; i < chunks; ++i) { first += partial[2 * i * channels + c]; second += partial[(2 * i + 1) * channels + c]; }
+  I c = blockIdx.x;
+  double first = summed(partial + c, channels, chunks), second = summed(partial + channels + c, channels, chunks);
+  if (threadIdx.x) return;
   double away = first / count, m = (double)near(x, c, step) + away, variance = second / count - away * away;
   variance = variance < 0 ? 0 : variance;
   double r = rsqrt(variance + eps), scale = weight ? r * get(weight[c]) : r;
@@ -147,10 +160,9 @@ extern "C" __global__ void finish(A* factors, A* mean, A* rstd, const A* partial
 
 extern "C" __global__ void finish_backward(A* factors, A* dw, A* db, const A* partial, const A* mean, const A* rstd,
     const W* weight, I channels, I chunks, double count, I training) {
-  I c = blockIdx.x * (I)blockDim.x + threadIdx.x;
-  if (c >= channels) return;
-  double plain = 0, moment = 0;
-  for (I i = 0; i < chunks; ++i) { plain += partial[2 * i * channels + c]; moment += partial[(2 * i + 1) * channels + c]; }
+  I c = blockIdx.x;
+  double plain = summed(partial + c, channels, chunks), moment = summed(partial + channels + c, channels, chunks);
+  if (threadIdx.x) return;
   double r = rstd[c], scale = weight ? r * get(weight[c]) : r;
   dw[c] = (A)(moment * r);
   db[c] = (A)plain;
@@ -175,6 +187,24 @@ extern "C" __global__ void apply_planes(T* out, const T* x, const T* g, const A*
       for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * a + b);
     }
     *(Pack*)(out + at + s) = r;
+  }
+}
+
+// The same for small planes, several of which one block takes.
+extern "C" __global__ void apply_flat(T* out, const T* x, const T* g, const A* factors, I batch, I channels, I space) {
+  unsigned count = (unsigned)(batch * channels * (space / V)), rows = (unsigned)(space / V), wide = (unsigned)channels;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    unsigned c = i / rows % wide;
+    A a = factors[c], b = factors[wide + c], d = g ? factors[2 * wide + c] : 0;
+    I at = (I)i * V;
+    Pack p = pack(x + at), r;
+    if (g) {
+      Pack q = pack(g + at);
+      for (int k = 0; k < V; ++k) put(r.v[k], get(q.v[k]) * a + get(p.v[k]) * b + d);
+    } else {
+      for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * a + b);
+    }
+    *(Pack*)(out + at) = r;
   }
 }
 
@@ -203,7 +233,8 @@ extern "C" __global__ void apply_columns(T* out, const T* x, const T* g, const A
 
 _KINDS = {
     "sums_planes": "qqqqqqq", "sums_columns": "qqqqqq", "finish": "qqqqqqqqqqqqddd", "finish_backward": "qqqqqqqqqdq",
-    "apply_planes": "qqqqqqq", "apply_columns": "qqqqqq",
+    "apply_planes": "qqqqqqq",
+    "apply_flat": "qqqqqqq", "apply_columns": "qqqqqq",
 }  # fmt: skip
 
 
@@ -253,8 +284,12 @@ class _Channels:
             self.sizes = (batch, c, space)
         kind = "columns" if self.by_columns else "planes"
         self.sum, self.write = kernels[f"sums_{kind}"], kernels[f"apply_{kind}"]
+        small = not self.by_columns and x.shape.numel() < 1 << 31 and self.sizes[2] // vector < _THREADS
+        if small:
+            self.write, self.apply_block = kernels["apply_flat"], (_THREADS, 1, 1)
+            self.apply_grid = (max(1, min(8 * _BLOCKS, -(-x.shape.numel() // (vector * _THREADS)))), 1, 1)
         self.finish, self.finish_backward = kernels["finish"], kernels["finish_backward"]
-        self.per_channel = -(-c // 128)
+        self.finishers = 32 if self.chunks <= 64 else 256  # threads that add up what blocks found about a channel
 
     def scratch(self, wide: Any, where: Any) -> tuple[Any, int, int]:
         """Memory for the sums of blocks and for three factors of each channel: what holds it, and both addresses."""
@@ -312,7 +347,7 @@ def _(
     shared.sum(shared.sums_grid, shared.block, sums, place, 0, 0, *shared.sizes)
     step = 1 if shared.by_columns else shared.sizes[2]
     shared.finish(
-        shared.per_channel, 128, factors, _at(mean), _at(rstd), sums, place, _at(weight), _at(bias), *map(_at, running),
+        shared.channels, shared.finishers, factors, _at(mean), _at(rstd), sums, place, _at(weight), _at(bias), *map(_at, running),
         shared.channels, step, shared.chunks, float(shared.rows), momentum, eps,
     )  # fmt: skip
     shared.write(shared.apply_grid, shared.apply_block, _at(out), place, 0, factors, *shared.sizes)
@@ -342,7 +377,7 @@ def _(
     held, sums, factors = shared.scratch(kept, where)
     shared.sum(shared.sums_grid, shared.block, sums, _at(x), _at(g), _at(mean), *shared.sizes)
     shared.finish_backward(
-        shared.per_channel, 128, factors, _at(dw), _at(db), sums, _at(mean), _at(rstd), _at(weight), c, shared.chunks,
+        c, shared.finishers, factors, _at(dw), _at(db), sums, _at(mean), _at(rstd), _at(weight), c, shared.chunks,
         float(shared.rows), int(training),
     )  # fmt: skip
     if dx is not None:

@@ -287,7 +287,7 @@ def _log_normal(t: Tensor, generator: Generator, sample: LogNormal) -> None:
 
 def _exponential(t: Tensor, generator: Generator, sample: Exponential) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
-    tiny = "1.1102230246251565e-16" if letter == "d" else "5.9604645e-08f"
+    tiny = "2.220446049250313e-16" if letter == "d" else "1.1920929e-07f"
     body = f"{kind} l = r >= 1 - {tiny} / 2 ? -{tiny} / 2 : {_fast(letter, 'log')}(r); " + _as(t, f"({kind})-1 / p0 * l")
     launch(t, generator, draw, count, body, letter, (sample.rate,))
 
