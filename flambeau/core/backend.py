@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from . import device as devices
 from .device import device
+
+
+class _Fetched(threading.local):
+    """Room for a few bytes of a device."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(16)
+
+
+_fetched = _Fetched()
 
 
 class Backend:
@@ -36,6 +47,12 @@ class Backend:
     def write(self, address: int, host: int, nbytes: int, where: device) -> None:
         """Copy bytes from host memory to the device."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory from the host")
+
+    def fetch(self, address: int, nbytes: int, where: device) -> int:
+        """Where in the host's memory a few bytes of the device are, until this thread calls again."""
+        held = _fetched.buffer
+        self.read(ctypes.addressof(held), address, nbytes, where)
+        return ctypes.addressof(held)
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
         """`read` that need not be done when this returns: the caller synchronises."""
@@ -66,7 +83,9 @@ class Backend:
         """`compile` for one of several devices of this type."""
         return self.compile(build, key)
 
-    def compile_lists(self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device) -> Callable | None:
+    def compile_lists(
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+    ) -> Callable | None:
         """A function that applies formulas to many tensors at once: run(rows, numbers), where a row has the addresses of tensors of
         these dtypes and how many elements they have, and roots[k] is stored to tensor positions[k] of each. None: there is none."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,14 @@ from .modules import Bound
 from .philox import CudaGenerator
 
 
+class _Held(threading.local):
+    """Locked host memory for a few bytes, one for each thread."""
+
+    def __init__(self) -> None:
+        self.storage = pinned.storage(16)
+        self.address = self.storage.ptr
+
+
 class CudaBackend(Backend):
     """Memory, copies, kernels and random numbers on NVIDIA GPUs. Everything is put into the thread's current stream."""
 
@@ -22,6 +31,7 @@ class CudaBackend(Backend):
 
     def __init__(self) -> None:
         self.device_count = driver.device_count()
+        self._held = _Held()
         self.memories = [DeviceMemory(i) for i in range(self.device_count)]
         for index, memory in enumerate(self.memories):
             device("cuda", index).memory = memory
@@ -92,6 +102,16 @@ class CudaBackend(Backend):
         stream = threads.activate(where.index or 0)
         driver.call("cuMemcpyDtoHAsync_v2", host, address, nbytes, stream)
         self._wait(stream)
+
+    def fetch(self, address: int, nbytes: int, where: device) -> int:
+        held = self._held.address
+        functions = driver.functions()
+        stream = threads.activate(where.index or 0)
+        status = functions.cuMemcpyDtoHAsync_v2(held, address, nbytes, stream) or functions.cuStreamSynchronize(stream)
+        if status:
+            raise driver.CudaError(status, "item")
+        alarms.look()
+        return held
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
         stream = threads.activate(where.index or 0)
@@ -189,7 +209,9 @@ class CudaBackend(Backend):
             self._programs[key, index] = found
         return found
 
-    def compile_lists(self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device) -> Callable | None:
+    def compile_lists(
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+    ) -> Callable | None:
         program = cuda_lists.ListProgram(roots, dtypes, positions, numbers)
         return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 

@@ -49,6 +49,8 @@ def as_device(where: Any) -> device:
     """A device argument; None is the default device."""
     if where is None:
         return default_device()
+    if type(where) is device and where.memory is not None:
+        return where
     found = device(where)
     if found.type in ("cpu", "meta"):
         return found

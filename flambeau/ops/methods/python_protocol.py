@@ -42,14 +42,18 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
-    address = t._storage.ptr + t._offset * t.dtype.itemsize
-    read = _READERS.get(t.dtype)
+    return _number_at(t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype)
+
+
+def _number_at(address: int, d: dtype) -> Any:
+    """The number of dtype `d` in the host's memory."""
+    read = _READERS.get(d)
     if read is not None:
         return read(address).value
-    raw = ctypes.string_at(address, t.dtype.itemsize)
-    if t.dtype is dt.bfloat16:
+    raw = ctypes.string_at(address, d.itemsize)
+    if d is dt.bfloat16:
         return struct.unpack("f", b"\0\0" + raw)[0]
-    return readable(np.frombuffer(raw, t.dtype.numpy), t.dtype)[0].item()
+    return readable(np.frombuffer(raw, d.numpy), d)[0].item()
 
 
 @composite(function=False, kind="primitive", reads_values=True)
@@ -60,7 +64,9 @@ def item(self: Tensor) -> Any:
     if self.device is not cpu:
         if self.device.type == "meta":
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return read_number(self.detach().cpu())
+        d, where = self.dtype, self.device
+        address = self._storage.ptr + self._offset * d.itemsize
+        return _number_at(backend_of(where).fetch(address, d.itemsize, where), d)
     return read_number(self)
 
 
