@@ -65,7 +65,7 @@ class ReduceProgram:
         self.kept_rank = reduction.kept_rank - self.columns  # dimensions of results without the row they lie in
         dense = [self.operands.in_dtypes[i].itemsize for i in self.operands.inputs if reduction.kinds[i] == "c"]
         loads = [k for k in reduction.kinds if k not in PASSED]
-        ready = all(k in "cb" for k in loads) and dense and (self.columns or reduction.reduced_rank == 1)
+        ready = all(k in "cb" for k in loads) and dense
         self.vector = max(1, min(16 // max(dense), 8)) if ready else 1
         if self.columns and (self.is_arg or self.acc.itemsize > 8):
             self.vector = min(self.vector, 2)
@@ -167,7 +167,7 @@ static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{  // i
             nothing = Layout("none", self.inputs, 0, shape.narrow)
             declared, load, call = self._loads(shape, "{}_base", nothing, "", "at")
         else:
-            declared, load, call = self._loads(shape, "{}_base", reduced, "at", "0")
+            declared, load, call = self._loads(shape, "{}_base", reduced, "at" if v == 1 else f"at / {v}", "0")
         base = kept.locate("result", self.inputs) + " " + " ".join(f"{n}_base = {n}_at;" for n in self.inputs)
         step, chains = lanes * v, min(4, UNROLL * v)
         width = min(lanes, 32)
@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
       const {index} at = r; {load}
       #pragma unroll
       for (int v = 0; v < {v}; ++v) {{ {call} {take} }}
-    }} {self._single(index, direct, reduced) if v > 1 else ""}
+    }} {self._single(index, direct, reduced, v) if v > 1 else ""}
   }}
   acc_t total = sums[0];
   #pragma unroll
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
                 tests.append(f"((unsigned long long)(in{i} + (in{i}_base + {shift})) & {width - 1}) == 0")
         return " && ".join(tests)
 
-    def _single(self, index: str, direct: bool, reduced: Layout) -> str:
+    def _single(self, index: str, direct: bool, reduced: Layout, v: int) -> str:
         """The last elements of a row, fewer than one vector, one by one."""
         values = []
         for i, d in enumerate(self.operands.in_dtypes):
@@ -239,10 +239,14 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
             if kind in PASSED:
                 values.append(f"x{i}")
             else:
-                values.append(loaded(f"in{i}[in{i}_base{' + at' if kind == 'c' else ''}]", d))
+                along = "" if kind != "c" else " + at" if direct else f" + in{i}_at + at % {v}"
+                if kind == "b" and not direct:
+                    along = f" + in{i}_at"
+                values.append(loaded(f"in{i}[in{i}_base{along}]", d))
         call = f"{value_type(self.acc)} value; element({', '.join([*values, 'value'])});"
+        place = "" if direct else reduced.locate(f"at / {v}", self.inputs)
         return f"""else {{
-      for ({index} at = begin; at < stop; ++at) {{ {call} sums[0] = take(sums[0], value, at); }}
+      for ({index} at = begin; at < stop; ++at) {{ {place} {call} sums[0] = take(sums[0], value, at); }}
     }}"""
 
     def _across_warps(self, lanes: int) -> str:
@@ -393,15 +397,28 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             packed += layouts[0].pack(sizes[: self.kept_rank], [s[: self.kept_rank] for s in kept_strides])
         if self.columns:
             packed += layouts[1].pack(sizes[-1:], [s[-1:] for s in kept_strides])
-        packed += layouts[2].pack(shrunk, reduced_strides)
         results, count = math.prod(sizes), math.prod(shrunk)
+        v = 1 if self.columns else self._row_vector(sizes, shrunk, kept_strides[1:], reduced_strides, count)
+        if v > 1 and reduced > 1:  # positions count groups of neighbours
+            packed += layouts[2].pack((*shrunk[:-1], shrunk[-1] // v), [(*s[:-1], s[-1] * v) for s in reduced_strides])
+        else:
+            packed += layouts[2].pack(shrunk, reduced_strides)
         if self.columns:
             steps = [s for k, r in zip(kept_strides[1:], reduced_strides) for s in (*k[:-1], *r)]
             return self._plan_columns(narrow, packed, results, sizes[-1], count, steps, processors)
-        return self._plan_rows(narrow, packed, results, count, processors)
+        return self._plan_rows(narrow, packed, results, count, v, processors)
 
-    def _plan_rows(self, narrow: bool, packed: bytes, results: int, count: int, processors: int) -> Plan:
-        v = self.vector if count >= 2 * self.vector else 1
+    def _row_vector(self, sizes: tuple, shrunk: tuple, kept: list, reduced: list, count: int) -> int:
+        """How many neighbours one load takes. Rows in several pieces must all begin on whole vectors."""
+        if self.r.reduced_rank == 1:
+            return self.vector if count >= 2 * self.vector else 1
+        v = self.vector
+        dense = [(k, r) for k, r, i in zip(kept, reduced, self.operands.inputs) if self.r.kinds[i] == "c"]
+        while v > 1 and (shrunk[-1] % v or any(s % v for k, r in dense for s in (*k, *r[:-1]))):
+            v //= 2
+        return v
+
+    def _plan_rows(self, narrow: bool, packed: bytes, results: int, count: int, v: int, processors: int) -> Plan:
         loads = -(-count // v)
         lanes = BLOCK
         if loads < 256 or (results >= 16 * processors and loads < 1024):

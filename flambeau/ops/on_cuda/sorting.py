@@ -23,7 +23,7 @@ from .launching import address, blocks_for, element_text, function
 from .scan import scan
 
 _SHORT = 2048  # rows up to this long are sorted in shared memory
-_THREADS = 512
+_THREADS = 256
 _ITEMS = {False: 16, True: 8}  # of a thread: keys of up to 32 bits, of 64
 _EXPONENT = {dt.float16: 0x7C00, dt.bfloat16: 0x7F80, dt.float32: 0x7F800000, dt.float64: 0x7FF0000000000000}
 
@@ -114,32 +114,40 @@ extern "C" __global__ void __launch_bounds__(256) count_digits(unsigned* counts,
   __syncthreads();
   counts[threadIdx.x * tiles + blockIdx.x] = found[threadIdx.x];
 }
+// The lanes of the warp with the same digit. (Eight votes: quicker than match.)
+__device__ __forceinline__ unsigned same_digit(unsigned d) {
+  unsigned same = 0xffffffffu;
+  _Pragma("unroll") for (int bit = 0; bit < 8; ++bit) {
+    const bool mine = d >> bit & 1u;
+    const unsigned others = __ballot_sync(0xffffffffu, mine);
+    same &= mine ? others : ~others;
+  }
+  return same;
+}
 // `ends` are the running sums of all counts, digit by digit.
-extern "C" __global__ void __launch_bounds__(THREADS) move_digits(const unsigned* ends, const T* x, const K* keys, const unsigned* items,
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) move_digits(const unsigned* ends, const T* x, const K* keys, const unsigned* items,
     K* new_keys, unsigned* new_items, T* values, i64* places, i64 total, i64 tiles, i64 n, int shift, int row_shift) {
   __shared__ unsigned short counts[THREADS / 32][256];
   __shared__ unsigned short starts[256];
-  __shared__ unsigned goals[256], sums[8];
-  __shared__ K staged[TILE];
-  unsigned* staged_items = (unsigned*)staged;
+  __shared__ unsigned goals[256], sums[THREADS / 32];
+  __shared__ K staged_keys[TILE];
+  __shared__ unsigned staged_items[TILE];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const i64 first = (i64)blockIdx.x * TILE;
   const int here = (int)(total - first < TILE ? total - first : TILE);
-  for (int w = 0; w < THREADS / 32; ++w) if (threadIdx.x < 256) counts[w][threadIdx.x] = 0;
+  for (int w = 0; w < THREADS / 32; ++w) counts[w][threadIdx.x] = 0;
   __syncthreads();
   K key[ITEMS];
-  unsigned item[ITEMS];
   unsigned short rank[ITEMS];
   _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
     const int at = warp * 32 * ITEMS + k * 32 + lane;
-    const bool inside = at < here;
-    key[k] = inside ? (x ? to_key(x[first + at]) : keys[first + at]) : 0;
-    item[k] = inside ? (x ? (unsigned)(first + at) : items[first + at]) : 0;
+    key[k] = at < here ? (x ? to_key(x[first + at]) : keys[first + at]) : 0;
   }
   _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
     const int at = warp * 32 * ITEMS + k * 32 + lane;
-    const unsigned d = at < here ? digit_of(key[k], item[k], (unsigned)n, shift, row_shift) : 255u;
-    const unsigned same = __match_any_sync(0xffffffffu, d);
+    const unsigned item = row_shift < 0 || at >= here ? 0u : x ? (unsigned)(first + at) : items[first + at];
+    const unsigned d = at < here ? digit_of(key[k], item, (unsigned)n, shift, row_shift) : 255u;
+    const unsigned same = same_digit(d);
     const int before_me = __popc(same & ((1u << lane) - 1u));
     const unsigned before = counts[warp][d];
     __syncwarp();
@@ -148,51 +156,42 @@ extern "C" __global__ void __launch_bounds__(THREADS) move_digits(const unsigned
     rank[k] = (unsigned short)(before + before_me);
   }
   __syncthreads();
-  unsigned sum = 0, upto = 0;
-  if (threadIdx.x < 256) {
-    for (int w = 0; w < THREADS / 32; ++w) { const unsigned c = counts[w][threadIdx.x]; counts[w][threadIdx.x] = (unsigned short)sum; sum += c; }
-    upto = sum;
-    _Pragma("unroll") for (int d = 1; d < 32; d *= 2) {
-      const unsigned other = __shfl_up_sync(0xffffffffu, upto, d);
-      if (lane >= d) upto += other;
+  unsigned sum = 0;
+  for (int w = 0; w < THREADS / 32; ++w) { const unsigned c = counts[w][threadIdx.x]; counts[w][threadIdx.x] = (unsigned short)sum; sum += c; }
+  unsigned upto = sum;
+  _Pragma("unroll") for (int d = 1; d < 32; d *= 2) {
+    const unsigned other = __shfl_up_sync(0xffffffffu, upto, d);
+    if (lane >= d) upto += other;
+  }
+  if (lane == 31) sums[warp] = upto;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) upto += sums[w];
+  const i64 slot = threadIdx.x * tiles + blockIdx.x;
+  starts[threadIdx.x] = (unsigned short)(upto - sum);
+  goals[threadIdx.x] = (slot ? ends[slot - 1] : 0u) - (upto - sum);
+  __syncthreads();
+  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
+    const int at = warp * 32 * ITEMS + k * 32 + lane;
+    if (at < here) {
+      const unsigned item = x ? (unsigned)(first + at) : items[first + at];
+      const unsigned d = digit_of(key[k], item, (unsigned)n, shift, row_shift);
+      const unsigned to = starts[d] + counts[warp][d] + rank[k];
+      staged_keys[to] = key[k];
+      staged_items[to] = item;
     }
-    if (lane == 31) sums[warp] = upto;
   }
   __syncthreads();
-  if (threadIdx.x < 256) {
-    for (int w = 0; w < warp; ++w) upto += sums[w];
-    const i64 slot = threadIdx.x * tiles + blockIdx.x;
-    starts[threadIdx.x] = (unsigned short)(upto - sum);
-    goals[threadIdx.x] = (slot ? ends[slot - 1] : 0u) - (upto - sum);
-  }
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
-    const int at = warp * 32 * ITEMS + k * 32 + lane;
-    const unsigned d = at < here ? digit_of(key[k], item[k], (unsigned)n, shift, row_shift) : 255u;
-    rank[k] = (unsigned short)(starts[d] + counts[warp][d] + rank[k]);
-  }
-  // First the goals of what will lie in each slot, then the items and the keys, through the same memory.
-  unsigned to[ITEMS];
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
-    const int at = warp * 32 * ITEMS + k * 32 + lane;
-    const unsigned d = at < here ? digit_of(key[k], item[k], (unsigned)n, shift, row_shift) : 255u;
-    staged_items[rank[k]] = d;
-  }
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) to[k] = goals[staged_items[k * THREADS + threadIdx.x]] + k * THREADS + threadIdx.x;
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) staged_items[rank[k]] = item[k];
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
-    const int i = k * THREADS + threadIdx.x;
-    if (i < here) { if (values) places[to[k]] = staged_items[i] % (unsigned)n; else new_items[to[k]] = staged_items[i]; }
-  }
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) staged[rank[k]] = key[k];
-  __syncthreads();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) {
-    const int i = k * THREADS + threadIdx.x;
-    if (i < here) { if (values) values[to[k]] = from_key(staged[i]); else new_keys[to[k]] = staged[i]; }
+  for (int i = threadIdx.x; i < here; i += THREADS) {
+    const K k = staged_keys[i];
+    const unsigned from = staged_items[i];
+    const unsigned to = goals[digit_of(k, from, (unsigned)n, shift, row_shift)] + i;
+    if (values) {
+      values[to] = from_key(k);
+      places[to] = n == total ? from : from % (unsigned)n;
+    } else {
+      new_keys[to] = k;
+      new_items[to] = from;
+    }
   }
 }
 """
@@ -271,7 +270,7 @@ def source(d: dt.dtype, descending: bool) -> str:
         "RAW": raw, "FLOATING": int(d.is_floating_point), "SIGN": f"0x{sign:x}{suffix}", "ALL": f"0x{everything:x}{suffix}",
         "FLIP": f"0x{sign if d.is_signed and not d.is_floating_point and d is not dt.bool_ else 0:x}{suffix}",
         "EXPONENT": f"0x{_EXPONENT.get(d, 0):x}{suffix}", "DESCENDING": int(descending), "SLOTS": _SHORT, "THREADS": _THREADS,
-        "ITEMS": items, "TILE": _THREADS * items, "BITS": bits,
+        "ITEMS": items, "TILE": _THREADS * items, "BITS": bits, "BLOCKS": 4,
     }  # fmt: skip
     head = "".join(f"#define {name} {value}\n" for name, value in numbers.items())
     kind = f"typedef {'unsigned long long' if wide else 'unsigned'} K;\n"
