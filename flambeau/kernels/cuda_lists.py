@@ -24,7 +24,9 @@ class ListProgram:
     """`roots` are formulas of the tensors of a task (arg(0), arg(1), ...) and of numbers that are the same for all tasks;
     roots[k] is stored to tensor positions[k]."""
 
-    def __init__(self, roots: tuple[Expr, ...], dtypes: tuple[dtype, ...], positions: tuple[int, ...], numbers: tuple[dtype, ...]):
+    def __init__(
+        self, roots: tuple[Expr, ...], dtypes: tuple[dtype, ...], positions: tuple[int, ...], numbers: tuple[dtype, ...]
+    ):
         self.dtypes, self.positions, self.numbers = dtypes, positions, numbers
         outs = tuple(dtypes[p] for p in positions)
         kinds = "c" * (len(outs) + len(dtypes)) + "d" * len(numbers)
@@ -36,7 +38,10 @@ class ListProgram:
         pointers += [f"{memory_type(self.dtypes[p])}* out{k} = in{p};" for k, p in enumerate(self.positions)]
         numbers = "".join(f", double in{count + i}" for i in range(len(self.numbers)))
         place = f"first + (i64)(u * {BLOCK} + threadIdx.x) * {self.map.vector}"
-        return PRELUDE + self.map._element() + f"""
+        return (
+            PRELUDE
+            + self.map._element()
+            + f"""
 struct tasks {{ i64 word[{tasks * (count + 2)}]; }};
 extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_constant__ tasks table, i64 used{numbers}) {{
   int low = 0, high = (int)used - 1;  // the last task that begins at this block or before it
@@ -54,6 +59,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_cons
   }}
 }}
 """
+        )
 
     def bind(self, device: Device) -> Callable[..., None]:
         functions: dict[int, Any] = {}

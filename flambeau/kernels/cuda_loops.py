@@ -21,7 +21,11 @@ WORTH_A_TEXT = 1 << 16  # elements from which a length of rows gets a text of it
 LONG_ROW = 4096  # elements from which a row is read as vectors even if it does not fit into registers
 MOST_TEXTS = 16  # of one launch
 LONG_BLOCKS = 2  # on each multiprocessor, of those that take long rows
-_WARP_FROM, _BLOCK_FROM, _LONG_FROM = 24, 2048, 1 << 16  # elements of an iteration that a warp, a block, a large block is worth
+_WARP_FROM, _BLOCK_FROM, _LONG_FROM = (
+    24,
+    2048,
+    1 << 16,
+)  # elements of an iteration that a warp, a block, a large block is worth
 
 
 class LoopProgram:
@@ -220,7 +224,6 @@ class Part:
         if work < 4:
             return 1
         return 32 if self.function(32) is not None else BLOCK if self.function(BLOCK) is not None else 1
-
 
     def _large(self, work: int) -> int:
         """Threads of a block that takes one iteration: as many as its arrays have elements, or more the longer its rows are."""

@@ -50,13 +50,17 @@ class MapProgram:
 
     def dense_source(self) -> str:
         o, v = self.operands, self.vector
-        return PRELUDE + self._element() + f"""
+        return (
+            PRELUDE
+            + self._element()
+            + f"""
 extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *o.parameters()])}) {{
   const i64 first = (i64)blockIdx.x * {BLOCK * v * self.unroll};
   const bool whole = first + {BLOCK * v * self.unroll} <= n{self._aligned()};
-  {self._body("first + (i64)(u * %d + threadIdx.x) * %d" % (BLOCK, v), "n", v)}
+  {self._body(f"first + (i64)(u * {BLOCK} + threadIdx.x) * {v}", "n", v)}
 }}
 """
+        )
 
     def _aligned(self) -> str:
         """Whether pointers lie on multiples of what is read at once."""
@@ -86,10 +90,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *
         results = " ".join(f"{value_type(d)} r{k};" for k, d in enumerate(o.out_dtypes))
         call = f"element({', '.join([*values, *(f'r{k}' for k in range(len(o.out_dtypes)))])});"
         kept = " ".join(f"y{k}[u].at[v] = {stored(f'r{k}', d)};" for k, d in enumerate(o.out_dtypes))
-        put = " ".join(
-            f"*(fb_vec<{memory_type(d)}, {v}>*)(out{k} + at) = y{k}[u];"
-            for k, d in enumerate(o.out_dtypes)
-        )
+        put = " ".join(f"*(fb_vec<{memory_type(d)}, {v}>*)(out{k} + at) = y{k}[u];" for k, d in enumerate(o.out_dtypes))
         put_single = " ".join(f"out{k}[at + v] = y{k}[u].at[v];" for k in range(len(o.out_dtypes)))
         groups = f"#pragma unroll\n  for (int u = 0; u < {self.unroll}; ++u)"
         each = f"#pragma unroll\n    for (int v = 0; v < {v}; ++v)"
@@ -135,7 +136,10 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map({", ".join(["i64 n", *
         kept = " ".join(f"y{k}.at[v] = {stored(f'r{k}', d)};" for k, d in enumerate(o.out_dtypes))
         outs, ins = [p for p in o.pointers if p[0] == "o"], [p for p in o.pointers if p[0] == "i"]
         parameters = ", ".join(["const geometry g", "i64 groups", *o.parameters()])
-        return PRELUDE + self._element() + f"""
+        return (
+            PRELUDE
+            + self._element()
+            + f"""
 struct geometry {{ {layout.fields()} }};
 extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) {{
   const i64 first = (i64)blockIdx.x * {BLOCK * unroll} + threadIdx.x;
@@ -157,6 +161,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_strided({parameters}) 
   }}
 }}
 """
+        )
 
     def layout(self, narrow: bool) -> Layout:
         return Layout("dim", self.operands.pointers, self.recipe.rank, narrow)

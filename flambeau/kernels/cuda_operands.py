@@ -52,9 +52,7 @@ def device_function(name: str, roots: tuple[Expr, ...], in_dtypes: tuple[dtype, 
     return _finished(name, writer, arguments, results)
 
 
-def _complex_function(
-    name: str, roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], outs: tuple[dtype, ...]
-) -> str:
+def _complex_function(name: str, roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], outs: tuple[dtype, ...]) -> str:
     writer = Function(name, ir.Kernel(name, [], []))
     for i in range(len(in_dtypes)):
         writer.symbols.update({f"a{i}{part}": f"a{i}{part}" for part in ("", ".re", ".im")})

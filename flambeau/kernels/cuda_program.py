@@ -1,7 +1,7 @@
 """Any kernel as a program for NVIDIA GPUs: CUDA C++ text, and how it is launched.
 
-    run = make(kernel).bind(device)      # device: see cuda_operands.Device
-    run(*arguments)                      # what the kernel's parameters stand for: addresses, numbers, geometry as bytes
+run = make(kernel).bind(device)      # device: see cuda_operands.Device
+run(*arguments)                      # what the kernel's parameters stand for: addresses, numbers, geometry as bytes
 """
 
 from __future__ import annotations

@@ -173,8 +173,19 @@ static __device__ __forceinline__ acc_t take(acc_t a, {t} v, i64 index) {{  // i
         width = min(lanes, 32)
         take = f"sums[(u * {v} + v) % {chains}] = take(sums[(u * {v} + v) % {chains}], value, at + v);"
         return f"""
-extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const geometry g", "i64 results", "i64 count",
-        "i64 splits", "i64 share", "acc_t* partial", *o.parameters()])}) {{
+extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
+            ", ".join(
+                [
+                    "const geometry g",
+                    "i64 results",
+                    "i64 count",
+                    "i64 splits",
+                    "i64 share",
+                    "acc_t* partial",
+                    *o.parameters(),
+                ]
+            )
+        }) {{
   const int lane = threadIdx.x % {lanes};
   const i64 task = (i64)blockIdx.x * {per_block} + threadIdx.x / {lanes};
   const i64 result = {"task / splits" if shape.split else "task"}, piece = {"task % splits" if shape.split else "0"};
@@ -282,8 +293,20 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const 
         else:
             keep = self._store(kept, row, "outer", "column + v")
         return f"""
-extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({", ".join(["const geometry g", "i64 width", "i64 count",
-        "i64 splits", "i64 share", "i64 bits", "acc_t* partial", *o.parameters()])}) {{
+extern "C" __global__ void __launch_bounds__({BLOCK}) reduce({
+            ", ".join(
+                [
+                    "const geometry g",
+                    "i64 width",
+                    "i64 count",
+                    "i64 splits",
+                    "i64 share",
+                    "i64 bits",
+                    "acc_t* partial",
+                    *o.parameters(),
+                ]
+            )
+        }) {{
   __shared__ acc_t shared[{BLOCK * v}];
   const int tx = threadIdx.x & ((1 << bits) - 1), ty = threadIdx.x >> bits, rows = {BLOCK} >> bits;
   const i64 tiles = (width + ((i64){v} << bits) - 1) / ((i64){v} << bits);

@@ -16,8 +16,18 @@ from ..expr.node import Expr, const
 from . import ir
 from .cuda_teams import Pending, TeamFunction, lane_key
 from .cuda_values import loaded, memory_type, stored, value_type
+from .nest_analysis import (
+    Carried,
+    accesses,
+    assigned_in,
+    definitions,
+    loads_in,
+    names_in,
+    own_expressions,
+    place_of,
+    statements,
+)
 from .nest_constants import folded
-from .nest_analysis import Carried, accesses, assigned_in, definitions, loads_in, names_in, own_expressions, place_of, statements
 
 MOST = 96  # registers a thread may keep rows in
 
@@ -73,7 +83,9 @@ class RowFunction(TeamFunction):
     def _check_together(self, body: list[ir.Statement]) -> None:
         """Several teams of one warp walk together: nothing may lead them apart, and the last row may be written twice."""
         self.written = set(accesses(body).writes)
-        inside = {id(x) for s in statements(body) if isinstance(s, ir.For) and self._is_row(s) for x in statements(s.body)}
+        inside = {
+            id(x) for s in statements(body) if isinstance(s, ir.For) and self._is_row(s) for x in statements(s.body)
+        }
         for s in statements(body):
             if id(s) not in inside and any(b in self.written for b, _ in loads_in(*own_expressions(s))):
                 raise DoesNotFit("memory that is read and written")
@@ -138,7 +150,9 @@ class RowFunction(TeamFunction):
         if load:
             self.touch([(buffer, key)], [], buffer)
             start = self.value(base, dt.int64)
-            self._each_vector(f"{symbol}[k] = *(const {self._vector_type(buffer)}*)({self.symbols[buffer]} + ({start}) + j);")
+            self._each_vector(
+                f"{symbol}[k] = *(const {self._vector_type(buffer)}*)({self.symbols[buffer]} + ({start}) + j);"
+            )
         return row
 
     def _vector_type(self, buffer: ir.Buffer) -> str:
@@ -155,7 +169,9 @@ class RowFunction(TeamFunction):
         if row.dirty:
             self.touch([], [(row.buffer, row.key)], row.buffer)
             start = self.value(row.base, dt.int64)
-            self._each_vector(f"*({self._vector_type(row.buffer)}*)({self.symbols[row.buffer]} + ({start}) + j) = {row.symbol}[k];")
+            self._each_vector(
+                f"*({self._vector_type(row.buffer)}*)({self.symbols[row.buffer]} + ({start}) + j) = {row.symbol}[k];"
+            )
             row.dirty = False
 
     def _drop(self, rows: list[Held]) -> None:
@@ -238,7 +254,7 @@ class RowFunction(TeamFunction):
                 for buffer, key, _, _ in self._row_accesses(loop):
                     rows.add((buffer, key))
                     inside[buffer] = inside.get(buffer, 0) + 1
-        for place, row in list(self.held.items()):
+        for row in list(self.held.values()):
             buffer = row.buffer
             here = len(touched.reads.get(buffer, ())) + len(touched.writes.get(buffer, ()))
             fits = all(p in self.held for p in rows if p[0] is buffer) and inside.get(buffer, 0) == here
@@ -285,12 +301,14 @@ class RowFunction(TeamFunction):
         self._give_up(direct)
         for buffer, key in list(self.held):  # rows that may overlap one that is written here
             others = [u for u in usable if u[0] is buffer and u != (buffer, key)]
-            if (buffer in written or self.held[buffer, key].dirty) and others and not all(self._distinct((buffer, key), u) for u in others):
+            if (
+                (buffer in written or self.held[buffer, key].dirty)
+                and others
+                and not all(self._distinct((buffer, key), u) for u in others)
+            ):
                 self._drop([self.held[buffer, key]])
         self._load_rows(s, found, usable)
-        self.touch(
-            [(b, None) for b in direct.reads], [(b, None) for b in direct.writes], s
-        )
+        self.touch([(b, None) for b in direct.reads], [(b, None) for b in direct.writes], s)
         self._write_loop(s, carried)
 
     def _distinct(self, a: Any, b: Any) -> bool:
@@ -374,7 +392,8 @@ class StreamFunction(RowFunction):
         apart = all(self._distinct(a, b) for a in rows for b in rows if a != b and a[0] is b[0])
         plain = {buffer for buffer, key, _, _ in found if key is None}
         usable = {r for r in rows if not (r[0] in written and (r[0] in plain or not apart))}
-        known, current = definitions(s.body), {}
+        known = definitions(s.body)
+        current: dict[Any, Held] = {}
         for buffer, key, index, _ in found:
             if (buffer, key) in usable:
                 base = _without(index, s.name, known)
@@ -402,7 +421,9 @@ class StreamFunction(RowFunction):
             here = [f for f in found if f[0] is place[0] and f[1] == place[1]]
             certain = any(isinstance(x, ir.Store) and any(x.index is f[2] for f in here) for x in s.body)
             if any(not f[3] for f in here) or not certain:
-                self.line(f"{kind} {row.symbol} = *(const {kind}*)({self.symbols[row.buffer]} + ({places[place]}) + j);")
+                self.line(
+                    f"{kind} {row.symbol} = *(const {kind}*)({self.symbols[row.buffer]} + ({places[place]}) + j);"
+                )
             else:
                 self.line(f"{kind} {row.symbol};")
         self.line("#pragma unroll")

@@ -17,7 +17,18 @@ from . import ir
 from .cuda_values import constant, memory_type, value_type
 from .emit_cuda import Function, identifier
 from .nest_analysis import (
-    Carried, Place, accesses, assigned_in, definitions, exposed, is_free, loads_in, names_in, own_expressions, place_of, statements,
+    Carried,
+    Place,
+    accesses,
+    assigned_in,
+    definitions,
+    exposed,
+    is_free,
+    loads_in,
+    names_in,
+    own_expressions,
+    place_of,
+    statements,
 )  # fmt: skip
 
 BLOCK = 256
@@ -138,7 +149,9 @@ class TeamFunction(Function):
         self.team_block(body, set())
         if not self.loops_shared_out:
             raise NotForTeams("no loop can be shared out")
-        header = f'extern "C" __global__ void __launch_bounds__({self.threads()}) {self.name}({", ".join(parameters)}) {{'
+        header = (
+            f'extern "C" __global__ void __launch_bounds__({self.threads()}) {self.name}({", ".join(parameters)}) {{'
+        )
         self.source = "\n".join([header, *self.frame(), *declarations, *self.lines, "}", ""])
         return self
 
@@ -176,7 +189,9 @@ class TeamFunction(Function):
             self.shared_lines.append(f"  __shared__ {t} {symbol}[{buffer.local_size}];")
         else:
             self.shared_lines.append(f"  __shared__ {t} {symbol}_all[{buffer.local_size * teams}];")
-            self.shared_lines.append(f"  {t}* {symbol} = {symbol}_all + (threadIdx.x / {self.team}) * {buffer.local_size};")
+            self.shared_lines.append(
+                f"  {t}* {symbol} = {symbol}_all + (threadIdx.x / {self.team}) * {buffer.local_size};"
+            )
 
     # --- what the team does together
 
@@ -265,7 +280,9 @@ class TeamFunction(Function):
             self._again(s.body, body_live, [], s)
             teams = f"(i64)gridDim.x * {self.threads() // self.team}"
             mine = f"((i64)blockIdx.x * {self.threads() // self.team} + (threadIdx.x / {self.team}))"
-            self._loop(f"i64 {i} = {start} + {mine} * ({step})", f"{i} < {stop}", f"{i} += {teams} * ({step})", s, body_live)
+            self._loop(
+                f"i64 {i} = {start} + {mine} * ({step})", f"{i} < {stop}", f"{i} += {teams} * ({step})", s, body_live
+            )
             return
         carried = is_free(s, live)
         if carried is not None:
@@ -292,6 +309,7 @@ class TeamFunction(Function):
         inner = {x.buffer for x in statements(s.body) if isinstance(x, ir.DeclareLocal)}
         if inner & self.owned:
             raise NotForTeams("an array of one thread")
+
         def key(index: Any) -> Any:
             return lane_key(s, place_of(index, known), changing)
 

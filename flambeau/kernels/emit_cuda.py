@@ -18,7 +18,7 @@ from ..expr.node import Expr, walk
 from ..expr.typing import infer, operand_dtype
 from . import complex_nests, cuda_values, ir
 from .cuda_values import PRELUDE, constant, convert, memory_type, value_type
-from .nest_analysis import assigned_in, expressions, exposed, statements
+from .nest_analysis import assigned_in, exposed, expressions, statements
 
 THREADS = 256
 
@@ -63,7 +63,9 @@ def launches(kernel: ir.Kernel) -> list[Launch]:
     def cut(body: list[ir.Statement], parallel: bool) -> None:
         missing = exposed(body)[0] & lost
         if missing:
-            raise NotImplementedError(f"'{min(missing)}' is computed between two parallel loops and used after the second")
+            raise NotImplementedError(
+                f"'{min(missing)}' is computed between two parallel loops and used after the second"
+            )
         parts.append(Launch(f"{name}_{len(parts)}", body, parallel))
 
     def flush() -> None:

@@ -198,7 +198,9 @@ class LoopKernel:
             placed = f" where = {tensors[0]}.device\n if where is not cpu:\n"
             if only_tensors:  # written out: small kernels wait for this
                 key = f"(where, {''.join(d + ', ' for d in dtypes)})"
-                placed += f"  run = compiled({key})\n  if run is not None and {there}: return run({', '.join(passed)})\n"
+                placed += (
+                    f"  run = compiled({key})\n  if run is not None and {there}: return run({', '.join(passed)})\n"
+                )
             placed += f"  return elsewhere(where, {names})\n"
         source = (
             f"def entry({names}):\n{placed}"

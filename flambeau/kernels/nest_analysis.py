@@ -267,11 +267,8 @@ def is_free(loop: ir.For, live: set[str]) -> list[Carried] | None:
 
 
 def _leaves(body: list[ir.Statement]) -> bool:
-    """Whether a `break` or `continue` of the loop itself stands in its body."""
-    for s in body:
-        if isinstance(s, ir.Break) or (isinstance(s, ir.If) and _leaves([*s.then, *s.otherwise])):
-            return True
-    return False
+    """Whether a `break` of the loop itself stands in its body."""
+    return any(isinstance(s, ir.Break) or (isinstance(s, ir.If) and _leaves([*s.then, *s.otherwise])) for s in body)
 
 
 __all__ = [

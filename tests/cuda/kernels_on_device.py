@@ -195,7 +195,10 @@ def _() -> None:
             x, y = torch.randn(n, device="cuda").to(d), torch.randn(n, device="cuda").to(d)
             out = torch.empty_like(x)
             mapped(arg(0) * arg(1) + 1.0, out, x, y)()
-            close(out, torch.addcmul(torch.ones_like(x), x, y) if d == torch.float64 else (x.float() * y.float() + 1).to(d))
+            close(
+                out,
+                torch.addcmul(torch.ones_like(x), x, y) if d == torch.float64 else (x.float() * y.float() + 1).to(d),
+            )
             mapped(arg(0) + arg(1), out[1:], x[1:], y[:-1]) if n > 1 else None
     x = torch.randn(5001, device="cuda")
     out = torch.empty(5000, device="cuda")
@@ -236,13 +239,33 @@ def _() -> None:
         report(f"gelu {d}", mapped(gelu, out, x), lambda: torch.nn.functional.gelu(x), 2 * size * BIG)
         report(f"exp {d}", mapped(F.exp(arg(0)), out, x), lambda: torch.exp(x, out=out), 2 * size * BIG)
         m, v = x.view(8192, 8192), y[:8192]
-        report(f"add row {d}", mapped(arg(0) + arg(1), out.view(8192, 8192), m, v), lambda: torch.add(m, v, out=out.view(8192, 8192)), 2 * size * BIG)
+        report(
+            f"add row {d}",
+            mapped(arg(0) + arg(1), out.view(8192, 8192), m, v),
+            lambda: torch.add(m, v, out=out.view(8192, 8192)),
+            2 * size * BIG,
+        )
         c = v.view(8192, 1)
-        report(f"add column {d}", mapped(arg(0) + arg(1), out.view(8192, 8192), m, c), lambda: torch.add(m, c, out=out.view(8192, 8192)), 2 * size * BIG)
-        report(f"transposed copy {d}", mapped(arg(0), out.view(8192, 8192), m.t()), lambda: out.view(8192, 8192).copy_(m.t()), 2 * size * BIG)
+        report(
+            f"add column {d}",
+            mapped(arg(0) + arg(1), out.view(8192, 8192), m, c),
+            lambda: torch.add(m, c, out=out.view(8192, 8192)),
+            2 * size * BIG,
+        )
+        report(
+            f"transposed copy {d}",
+            mapped(arg(0), out.view(8192, 8192), m.t()),
+            lambda: out.view(8192, 8192).copy_(m.t()),
+            2 * size * BIG,
+        )
         four = x.view(64, 64, 128, 128)
         turned = out.view(64, 128, 128, 64)
-        report(f"NCHW to NHWC {d}", mapped(arg(0), turned, four.permute(0, 2, 3, 1)), lambda: turned.copy_(four.permute(0, 2, 3, 1)), 2 * size * BIG)
+        report(
+            f"NCHW to NHWC {d}",
+            mapped(arg(0), turned, four.permute(0, 2, 3, 1)),
+            lambda: turned.copy_(four.permute(0, 2, 3, 1)),
+            2 * size * BIG,
+        )
 
 
 @case("reductions")
@@ -292,7 +315,9 @@ def _() -> None:
         report(f"max {d}", reduced(x, (0,), "max", d, dt.float32)[1], lambda: x.amax(), size)
         report(f"argmax of rows {d}", reduced(m, (1,), "argmax", torch.int64, dt.float32)[1], lambda: m.argmax(1), size)
         four = x.view(64, 64, 128, 128)
-        report(f"sum over NHW {d}", reduced(four, (0, 2, 3), "sum", d, dt.float32)[1], lambda: four.sum((0, 2, 3)), size)
+        report(
+            f"sum over NHW {d}", reduced(four, (0, 2, 3), "sum", d, dt.float32)[1], lambda: four.sum((0, 2, 3)), size
+        )
 
 
 @case("rows")
@@ -325,8 +350,26 @@ def _() -> None:
         close(grad_x, x2.grad, rtol=1e-3, atol=1e-3)
         close(partial.sum(0)[0], w2.grad, rtol=1e-3, atol=1e-2)
         target = torch.randint(0, n, (rows,), device="cuda")
-        result, stats, soft = torch.empty(1, device="cuda"), torch.empty(3 * rows + 3, device="cuda"), torch.empty_like(x)
-        looped(loss.cross_entropy_rows, result, stats, soft, x, target, None, rows, n, -100, 0.0, reduction="mean", smooth=False)()
+        result, stats, soft = (
+            torch.empty(1, device="cuda"),
+            torch.empty(3 * rows + 3, device="cuda"),
+            torch.empty_like(x),
+        )
+        looped(
+            loss.cross_entropy_rows,
+            result,
+            stats,
+            soft,
+            x,
+            target,
+            None,
+            rows,
+            n,
+            -100,
+            0.0,
+            reduction="mean",
+            smooth=False,
+        )()
         close(result[0], torch.nn.functional.cross_entropy(x, target), rtol=1e-4, atol=1e-5)
 
 
@@ -336,18 +379,47 @@ def _() -> None:
         for rows, n in ((65536, 1024), (8192, 8192), (1 << 20, 64), (1024, 50304)):
             x = torch.randn(rows, n, device="cuda").to(d)
             out, size = torch.empty_like(x), 2 * x.numel() * x.element_size()
-            report(f"softmax {rows}x{n} {d}", looped(softmax.softmax_rows, out, x, rows, n), lambda: torch.softmax(x, 1), size)
+            report(
+                f"softmax {rows}x{n} {d}",
+                looped(softmax.softmax_rows, out, x, rows, n),
+                lambda: torch.softmax(x, 1),
+                size,
+            )
             w = torch.randn(n, device="cuda").to(d)
             mean, rstd = torch.empty(rows, device="cuda"), torch.empty(rows, device="cuda")
-            report(f"layer_norm {rows}x{n} {d}", looped(layer_norm.layer_norm, out, mean, rstd, x, w, w, rows, n, 1e-5), lambda: torch.nn.functional.layer_norm(x, (n,), w, w), size)
+            report(
+                f"layer_norm {rows}x{n} {d}",
+                looped(layer_norm.layer_norm, out, mean, rstd, x, w, w, rows, n, 1e-5),
+                lambda: torch.nn.functional.layer_norm(x, (n,), w, w),
+                size,
+            )
     x = torch.randn(8192, 50304, device="cuda")
     target = torch.randint(0, 50304, (8192,), device="cuda")
     result, stats, soft = torch.empty(1, device="cuda"), torch.empty(3 * 8192 + 3, device="cuda"), torch.empty_like(x)
-    mine = looped(loss.cross_entropy_rows, result, stats, soft, x, target, None, 8192, 50304, -100, 0.0, reduction="mean", smooth=False)
+    mine = looped(
+        loss.cross_entropy_rows,
+        result,
+        stats,
+        soft,
+        x,
+        target,
+        None,
+        8192,
+        50304,
+        -100,
+        0.0,
+        reduction="mean",
+        smooth=False,
+    )
     report("cross_entropy 8192x50304", mine, lambda: torch.nn.functional.cross_entropy(x, target), 2 * 4 * x.numel())
     four = torch.randn(64, 512, 32, 32, device="cuda")
     out = torch.empty_like(four)
-    report("softmax columns", looped(softmax.softmax_columns, out, four, 64, 512, 1024), lambda: torch.softmax(four, 1), 8 * four.numel())
+    report(
+        "softmax columns",
+        looped(softmax.softmax_columns, out, four, 64, 512, 1024),
+        lambda: torch.softmax(four, 1),
+        8 * four.numel(),
+    )
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ class Module:
 
         def run(grid: int, block: int, *values: Any) -> None:
             assert len(values) == len(kinds), f"{name} takes {len(kinds)} values, not {len(values)}"
-            assert 0 < block <= 1024 and 0 < grid
+            assert 0 < block <= 1024 and grid > 0
             self.device.launches.append((name, grid, block))
             passed = [converted(v, kind) for v, kind in zip(values, kinds)]
             native(ctypes.c_uint(grid), ctypes.c_uint(block), ctypes.c_int(self.device.reverse), *passed)

@@ -32,7 +32,13 @@ import cuda_on_cpu  # noqa: E402
 needs_compiler = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler")
 rng = np.random.default_rng(0)
 X, Y = arg(0), arg(1)
-KINDS = {np.dtype("f4"): float32, np.dtype("f8"): float64, np.dtype("i8"): int64, np.dtype("?"): bool_, np.dtype("c8"): complex64}
+KINDS = {
+    np.dtype("f4"): float32,
+    np.dtype("f8"): float64,
+    np.dtype("i8"): int64,
+    np.dtype("?"): bool_,
+    np.dtype("c8"): complex64,
+}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +81,7 @@ def reduction(combine, shape, dims, kind=float32, out=None, final=None):
     spread = [0] * len(shape)
     for d, stride in zip(kept, np.empty(out_shape, "i1").strides):
         spread[d] = stride
-    strides = [s for s in np.empty(shape, "i1").strides]
+    strides = list(np.empty(shape, "i1").strides)
     plan = geometry.plan_reduction(shape, [spread, strides], dims, combine.startswith("arg"))
     made = Reduction(X, combine, final, (kind,), out or kind, kind, plan.kept_rank, plan.reduced_rank, plan.kinds)
     return ReduceProgram(made, plan.inner), array("q", plan.geometry).tobytes(), out_shape
@@ -148,7 +154,9 @@ def test_which_loops_are_shared_out():
             for j in simd(n):
                 out[i * n + j] = last
 
-    loops = [s for s in statements(mixed.lower(float32, float32, int, int).body) if hasattr(s, "parallel") and not s.parallel]
+    loops = [
+        s for s in statements(mixed.lower(float32, float32, int, int).body) if hasattr(s, "parallel") and not s.parallel
+    ]
     assert [is_free(s, {"total", "last"}) is not None for s in loops] == [True, False, True, False, True]
 
 
@@ -210,7 +218,9 @@ def test_complex_numbers_and_means(devices):
     program.bind(devices[0])(numbers, address(out), address(z))
     np.testing.assert_allclose(out, z.sum(0), rtol=1e-5)
     square = np.empty_like(z)
-    MapProgram(Map((X * X + 1j,), (complex64,), (complex64,), "cc", 1)).bind(devices[0])(300, address(square), address(z))
+    MapProgram(Map((X * X + 1j,), (complex64,), (complex64,), "cc", 1)).bind(devices[0])(
+        300, address(square), address(z)
+    )
     np.testing.assert_allclose(square, z * z + 1j, rtol=1e-5)
     x = rng.normal(size=(50, 6)).astype("f4")
     program, numbers, _ = reduction("sum", (50, 6), (1,), final=arg(0) / arg(1))
@@ -288,7 +298,18 @@ def test_what_stands_between_parallel_loops_is_done_by_one_block(devices):
     rows, n = 20, 30
     target = rng.integers(0, n, rows)
     target[3] = -100
-    operands = (zeros(rows), zeros(3 * rows + 3), zeros(rows, n), normal(rows, n), target, normal(n), rows, n, -100, 0.1)
+    operands = (
+        zeros(rows),
+        zeros(3 * rows + 3),
+        zeros(rows, n),
+        normal(rows, n),
+        target,
+        normal(n),
+        rows,
+        n,
+        -100,
+        0.1,
+    )
     same(devices, loss.cross_entropy_rows, (0, 1, 2), operands, 1e-3, reduction="mean", smooth=True)
     rows, channels = 70, 6
     operands = (

@@ -10,7 +10,6 @@ from flambeau.kernels import cuda_values, emit_cuda
 from flambeau.kernels.library import softmax
 from flambeau.kernels.loops import inf, like, loop_kernel, prange
 
-
 # --- text ------------------------------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,9 @@ from flambeau.backends import nvidia
 from flambeau.ops import on_cuda  # noqa: F401
 from flambeau.ops.index import sort as sort_operators
 from flambeau.ops.index import unique as unique_operators
-from flambeau.ops.nn.embedding import embedding_dense_backward
+from flambeau.ops.nn.embedding import embedding_dense_backward, renorm_rows
 from flambeau.ops.on_cuda import launching, scan, sorting
+from flambeau.ops.reduce.agreement import xor_of_bits
 from flambeau.ops.reduce.histogram import counts_of
 from flambeau.ops.shape.rearrange import _counted_indices
 
@@ -101,7 +102,11 @@ def test_distinct_elements_counts_and_repeats():
     x = ft.from_numpy(rng.integers(0, 9, (6, 5)).astype("f4"))
     x[2] = x[0]
     operators = [(unique_operators.unique_elements, (), "any"), (unique_operators.distinct_neighbours, (), "any")]
-    operators += [(op, (d,), "cpu") for d in (0, 1) for op in (unique_operators.unique_slices, unique_operators.distinct_neighbour_slices)]
+    operators += [
+        (op, (d,), "cpu")
+        for d in (0, 1)
+        for op in (unique_operators.unique_slices, unique_operators.distinct_neighbour_slices)
+    ]
     for operator, dim, here in operators:
         found, expected = (kernel(operator, where)(x, *dim, True, True) for where in ("cuda", here))
         for a, b in zip(found, expected, strict=True):
@@ -109,3 +114,18 @@ def test_distinct_elements_counts_and_repeats():
     index, weights = ft.from_numpy(rng.integers(0, 9, 40)), ft.rand(40)
     close(kernel(counts_of)(index, weights, 12), ft.bincount(index, weights, 12))
     close(kernel(_counted_indices)(ft.tensor([2, 0, 3])), ft.tensor([0, 0, 2, 2, 2]))
+    for test in (ft.tensor([1.0, 3.0]), ft.arange(30)):
+        for invert in (False, True):
+            out = ft.empty(6, 5, dtype=ft.bool)
+            kernel(unique_operators.is_among)(out, x, test, False, invert)
+            close(out, ft.isin(x, test, invert=invert))
+    wide = ft.rand(4, 7, dtype=ft.float64)
+    found, expected = ft.empty(4, dtype=ft.uint64), ft.empty(4, dtype=ft.uint64)
+    kernel(xor_of_bits)(found, wide, (1,), (4,))
+    kernel(xor_of_bits, "cpu")(expected, wide, (1,), (4,))
+    close(found.view(ft.int64), expected.view(ft.int64))
+    table = ft.randn(6, 4)
+    other = table.clone()
+    kernel(renorm_rows)(table, ft.tensor([1, 1, 3]), 1.0, 2.0)
+    kernel(renorm_rows, "cpu")(other, ft.tensor([1, 1, 3]), 1.0, 2.0)
+    close(table, other)

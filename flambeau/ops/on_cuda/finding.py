@@ -1,15 +1,16 @@
-"""Distinct elements, counts, repeated indices and windows at random places on NVIDIA GPUs, made of sorts, scans, searches and scatters there.
+"""Distinct elements, membership, counts, repeated indices and windows at random places on NVIDIA GPUs, made of sorts, scans, searches and scatters there.
 
 The host waits where a shape depends on values, and nowhere else."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor, empty, numel_of
-from ...kernels.library.counting import count_numbers
+from ...kernels.library.counting import count_between, count_numbers
 from ..creation.filled import fill_raw
 from ..index import unique as unique_operators
 from ..index.index_vector import fill_at, fill_shared_at_
@@ -17,12 +18,15 @@ from ..index.indexing import put_raw, put_shared_
 from ..index.masked import fill_shared_
 from ..index.positions import true_positions
 from ..index.sort import sorted_along, stably_sorted_along
+from ..machinery.dtype_rules import number_dtype
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense
 from ..machinery.record import lookup
+from ..nn.embedding import renorm_rows
 from ..nn.max_pool import pool_by_table
 from ..nn.max_pool_more import _FRACTIONAL, _whole
-from ..reduce.histogram import counts_of
+from ..reduce.agreement import xor_of_bits
+from ..reduce.histogram import counts_of, even_counts
 from ..shape.rearrange import _counted_indices
 
 
@@ -108,6 +112,33 @@ def _(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
     return _distinct_slices(input, dim, True, inverse, counts)
 
 
+# -- membership --------------------------------------------------------------------------------------------------------
+
+_FEW = 16  # test elements that are compared one by one
+
+
+@unique_operators.is_among.on("cuda")
+def _(out: Any, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> None:
+    where = out.device
+    tensors: list[Any] = []
+    for x in (elements, test_elements):
+        given = isinstance(x, Tensor)
+        tensors.append(bare(x) if given else _function("full")((), x, dtype=number_dtype(x), device=where))
+    common = _function("result_type")(*tensors)
+    left, right = (t.to(common) for t in tensors)
+    right = right.reshape(-1)
+    count = right.shape[0]
+    if count <= _FEW:
+        found = _function("zeros")(out.shape, dtype=dt.bool_, device=where)
+        for k in range(count):
+            found = found | (left == right.select(0, k))
+    else:
+        ordered, _ = sorted_along(right, 0, False)
+        places = _function("searchsorted")(ordered, left.reshape(-1)).clamp(max=count - 1)
+        found = ordered.index_select(0, places).reshape(left.shape) == left
+    raw_copy(out, ~found if invert else found)
+
+
 # -- counting ----------------------------------------------------------------------------------------------------------
 
 
@@ -128,7 +159,36 @@ def _(input: Any, weights: Any, minlength: int) -> Tensor:
     return sums.scatter_add_(0, bare(input).to(dt.int64), bare(weights).to(kind)) if n else sums
 
 
-# -- repeated indices ----------------------------------------------------------------------------------
+@even_counts.on("cuda")
+def _(out: Tensor, input: Any, bins: int, low: float, high: float) -> None:
+    x: Any = dense(bare(input))
+    n = numel_of(x.shape)
+    if low == high and n:
+        low, high = float(x.amin().item()), float(x.amax().item())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
+    counts: Any = fill_raw(empty((bins + 1,), dt.int64, out.device), 0)
+    if n:
+        count_between(counts, x, None, n, bins, low, high)
+    raw_copy(out, counts.narrow(0, 0, bins))
+
+
+@xor_of_bits.on("cuda")
+def _(out: Any, input: Any, dims: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    kept = [d for d in range(len(input.shape)) if d not in dims]
+    bits = bare(input).view(dt.int64).permute([*kept, *dims])
+    n = numel_of(tuple(input.shape[d] for d in dims))
+    rows = bits.reshape(-1, n) if n else bits.new_zeros((numel_of(out.shape), 1))
+    while rows.shape[1] > 1:
+        half, rest = rows.shape[1] // 2, rows.shape[1] % 2
+        joined = rows.narrow(1, 0, half) ^ rows.narrow(1, half, half)
+        rows = _function("cat")([joined, rows.narrow(1, 2 * half, 1)], 1) if rest else joined
+    raw_copy(out, rows.reshape(shape).view(dt.uint64))
+
+
+# -- rows of tables, repeated indices ----------------------------------------------------------------------------------
 
 
 @_counted_indices.on("cuda")
@@ -137,6 +197,20 @@ def _(repeats: Any) -> Tensor:
     total = int(ends[-1].item()) if repeats.shape[0] else 0
     places = _function("arange")(total, device=repeats.device)
     return _function("searchsorted")(ends, places, right=True).to(repeats.dtype)
+
+
+@renorm_rows.on("cuda")
+def _(input: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    rows, table = _function("unique")(bare(indices)), bare(input)
+    if not rows.shape[0]:
+        return
+    if not 0 <= int(rows[0].item()) <= int(rows[-1].item()) < input.shape[0]:
+        raise IndexError("index out of range in self")
+    picked = table.index_select(0, rows)
+    norms = picked.to(dt.float64).norm(norm_type, 1, True)
+    scale = (max_norm / (norms + 1e-7)).where(norms > max_norm, norms.new_full((), 1.0))
+    table.index_copy_(0, rows, picked * scale.to(picked.dtype))
+    input._bump("embedding_renorm_")
 
 
 # -- fractional pooling ------------------------------------------------------------------------------------------------

@@ -352,7 +352,10 @@ def _best_rows(input: Tensor, dim: int, k: int, largest: bool) -> tuple[Tensor, 
         if pieces > 1 and n - (pieces - 1) * length < k:  # every piece must have k elements: none is made up
             pieces = 1
             length = n
-        found = empty((*rows.shape[:-1], pieces * k), rows.dtype, where), empty((*rows.shape[:-1], pieces * k), dt.int64, where)
+        found = (
+            empty((*rows.shape[:-1], pieces * k), rows.dtype, where),
+            empty((*rows.shape[:-1], pieces * k), dt.int64, where),
+        )
         given = 0 if places is None else address(places)
         choose(count * pieces, 512, address(found[0]), address(found[1]), address(values), given, n, k, pieces, length)
         values, places = found
@@ -367,7 +370,7 @@ def _best_rows(input: Tensor, dim: int, k: int, largest: bool) -> tuple[Tensor, 
 @operators.topk_along.on("cuda")
 def _(out: list[Tensor], input: Tensor, k: int, dim: int, largest: bool) -> None:
     n = input.shape[dim] if input.shape else 1
-    if _SHORT < n and 0 < k <= _SHORT and 4 * k <= n:
+    if n > _SHORT and 0 < k <= _SHORT and 4 * k <= n:
         for to, best in zip(out, _best_rows(input, dim, k, largest)):
             raw_copy(to, best.movedim(-1, dim))  # type: ignore[attr-defined]
         return
@@ -405,7 +408,18 @@ def _select(values: Tensor, index: Tensor, input: Tensor, dim: int, k: int, what
     ordered, order, n = _sorted_rows(input, dim, False)
     count = numel_of(values.shape)
     run = function(element_text(input.dtype) + _TAKE, "take_kth", "qqqqqqqi", input.device)
-    run(blocks_for(count, 256), 256, address(values), address(index), address(ordered), address(order), count, n, k, _WHAT[what])
+    run(
+        blocks_for(count, 256),
+        256,
+        address(values),
+        address(index),
+        address(ordered),
+        address(order),
+        count,
+        n,
+        k,
+        _WHAT[what],
+    )
 
 
 @operators.kth_along.on("cuda")
