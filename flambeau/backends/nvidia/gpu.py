@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.backend import Backend
@@ -35,7 +36,7 @@ class CudaBackend(Backend):
         self.memories = [DeviceMemory(i) for i in range(self.device_count)]
         for index, memory in enumerate(self.memories):
             device("cuda", index).memory = memory
-        self.generators: dict[int, Any] = {}
+        self.generators: dict[int | None, Any] = {}
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
         self._peers: set[tuple[int, int]] = set()
@@ -52,6 +53,15 @@ class CudaBackend(Backend):
                 f" {self.device_count - 1}"
             )
         return device("cuda", index) if where.index is None else where
+
+    @contextlib.contextmanager
+    def chosen(self, where: device) -> Iterator[None]:
+        """Inside, "cuda" means this device, in this thread."""
+        before = threads.choose(where.index or 0)
+        try:
+            yield
+        finally:
+            threads.choose(before)
 
     def memory(self, where: device) -> DeviceMemory:
         return self.memories[where.index or 0]
@@ -221,6 +231,9 @@ class CudaBackend(Backend):
     # -- random numbers ---------------------------------------------------------------------------------------------
 
     def generator(self, where: device) -> Any:
+        found = self.generators.get(where.index)
+        if found is not None:
+            return found
         index = self.indexed(where).index or 0
         if index not in self.generators:
             made = self.generators[index] = CudaGenerator(device("cuda", index))

@@ -17,7 +17,7 @@ from . import driver, threads
 
 Kinds = tuple  # per parameter: "q" a 64-bit number or address, "d" double, "f" float, "i" int32, or N bytes by value
 
-_LETTERS = {"q": ctypes.c_uint64, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int32}
+_LETTERS: dict[str, Any] = {"q": ctypes.c_uint64, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int32}
 
 
 _WORDS = 14  # of a descriptor, before the values that are fixed

@@ -65,6 +65,23 @@ graph.replay()
 assert r.tolist() != drawn
 assert graph.pool() and fl.cuda.memory_stats()["allocation.all.current"] > 0
 
+class Shift(fl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = fl.nn.Parameter(fl.ones(2, 3))
+
+    def forward(self, x):
+        seen.append(x.device.index)
+        return x + self.shift
+
+seen = []
+model = fl.nn.DataParallel(Shift().cuda())
+batch = fl.zeros(4, 3).cuda()
+assert model(batch).tolist() == [[1.0] * 3] * 4 and sorted(seen) == [0, 1]
+model(batch).sum().backward()
+assert model.module.shift.grad.tolist() == [[2.0] * 3] * 2
+assert list(model.state_dict()) == ["module.shift"]
+
 try:
     fl.empty(1 << 30, device="cuda")
     raise SystemExit("there is not so much memory")
