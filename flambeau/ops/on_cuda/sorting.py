@@ -22,7 +22,7 @@ from ..machinery.memory import dense
 from .launching import address, blocks_for, element_text, function
 from .scan import scan
 
-_SHORT = 2048  # rows up to this long are sorted in shared memory
+_SHORT = 4096  # rows up to this long are sorted in shared memory
 _THREADS = 256
 _ITEMS = {False: 16, True: 8}  # of a thread: keys of up to 32 bits, of 64
 _EXPONENT = {dt.float16: 0x7C00, dt.bfloat16: 0x7F80, dt.float32: 0x7F800000, dt.float64: 0x7FF0000000000000}
@@ -286,7 +286,7 @@ def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> 
     text = source(rows.dtype, descending)
     if n <= _SHORT:
         padded = max(2, 1 << (n - 1).bit_length())
-        together = max(1, min(_SHORT // 2 // padded, count))
+        together = max(1, min(1024 // padded, count))
         threads = max(32, min(1024, padded * together // 2))
         run = function(text, "sort_short", "qqqqiii", rows.device)
         run(-(-count // together), threads, address(values), address(index), address(rows), count, n, padded, together)
