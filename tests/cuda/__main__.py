@@ -10,6 +10,8 @@ All other options are the judge's own (see its --help); tensors are moved to the
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 import types
 import unittest
@@ -59,34 +61,54 @@ def onto(judge: Any, where: str) -> None:
     target.__init__, target.from_np, target.to_np, bridge.conv = started, moved_there, moved_back, converted
 
 
+def in_processes(judge: Any, arguments: list[str]) -> None:
+    """Let the judge's workers be programs of their own: a driver that a process has started cannot be used in its forks, and
+    PyTorch's databases start it."""
+
+    class Program(judge.Worker):
+        def __init__(self, opt: Any, tasks: Any, log: str, others: Any = ()):
+            self.progress = judge.Progress()
+            asked, self.w = os.pipe()
+            self.r, told = os.pipe()
+            command = [sys.executable, "-W", "ignore", "-m", "tests.cuda", *arguments, "--worker", f"{asked},{told}"]
+            self.process = subprocess.Popen(command, pass_fds=(asked, told), cwd=_ROOT)
+            self.pid = self.process.pid
+            os.close(asked)
+            os.close(told)
+            self.buf, self.task, self.since, self.count = b"", None, 0, 0
+
+    judge.Worker = Program
+
+
 def main() -> int:
-    arguments, path, where = sys.argv[1:], None, "cuda"
-    for name in ("--judge", "--device"):
-        if name in arguments:
-            at = arguments.index(name)
-            value = arguments.pop(at + 1)
-            arguments.pop(at)
-            path, where = (Path(value), where) if name == "--judge" else (path, value)
-    found = path or next((p for p in _PLACES if p.exists()), None)
+    arguments = sys.argv[1:]
+    own = {"--judge": "", "--device": "cuda", "--worker": ""}
+    given = list(arguments)
+    for name in own:
+        if name in given:
+            at = given.index(name)
+            own[name] = given.pop(at + 1)
+            given.pop(at)
+    found = Path(own["--judge"]) if own["--judge"] else next((p for p in _PLACES if p.exists()), None)
     if found is None:
         print("the judge, opinfo_check.py, is not here: name it with --judge", file=sys.stderr)
         return 2
-    sys.argv = [str(found), "--mem-gb", "0", *arguments]
+    sys.argv = [str(found), "--mem-gb", "0", "--recycle", "1000000", *given]
     prepare_torch()
     judge = load_judge(found)
-    onto(judge, where)
+    onto(judge, own["--device"])
+    if own["--worker"]:
+        asked, told = map(int, own["--worker"].split(","))
+        judge.run_tasks = lambda opt, tasks, log, _: judge.worker_main(opt, tasks, asked, told, judge.Progress(), log)
+    else:
+        in_processes(judge, arguments)
     return judge.main()
 
 
 def prepare_torch() -> None:
-    """PyTorch computes on the CPU here. It must not start the driver: the judge's workers are forked, and a driver that was started
-    before cannot be used in them."""
+    """What the judge needs of PyTorch, which computes on the CPU here."""
     if importlib.util.find_spec("expecttest") is None:  # PyTorch's test helpers import it; the databases do not use it
         sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase)  # type: ignore[assignment]
-    import torch
-
-    torch.cuda.is_available = lambda: False
-    torch.cuda.device_count = lambda: 0
     from torch.testing._internal.opinfo.core import OpInfo
 
     if not hasattr(OpInfo, "has_nondeterministic_output"):  # it came with PyTorch 2.13
