@@ -20,12 +20,8 @@ ALONE = 1024  # threads that run what stands outside parallel loops
 WORTH_A_TEXT = 1 << 16  # elements from which a length of rows gets a text of its own
 LONG_ROW = 4096  # elements from which a row is read as vectors even if it does not fit into registers
 MOST_TEXTS = 16  # of one launch
-LONG_BLOCKS = 2  # on each multiprocessor, of those that take long rows
-_WARP_FROM, _BLOCK_FROM, _LONG_FROM = (
-    24,
-    2048,
-    1 << 16,
-)  # elements of an iteration that a warp, a block, a large block is worth
+CACHE = 40 << 20  # bytes of rows that are worked on at a time
+_WARP_FROM, _BLOCK_FROM = 24, 2048  # elements of an iteration that a warp, a block is worth
 
 
 class LoopProgram:
@@ -133,8 +129,6 @@ class Part:
             return written, blocks, BLOCK
         block = BLOCK if team == 32 else team
         blocks = 16 * processors if self.count is None else min(-(-self.count // (block // team)), 1 << 20)
-        if team == ALONE:  # few rows at a time: what is read again is still in the cache
-            blocks = min(blocks, LONG_BLOCKS * processors)
         return written, max(blocks, 1), block
 
     def _work(self, scalars: dict[str, Any]) -> tuple[int | None, Any]:
@@ -163,7 +157,9 @@ class Part:
         if written is None:
             return None
         per_block = written.threads() // written.team
-        most = LONG_BLOCKS * processors if isinstance(written, StreamFunction) else 1 << 20
+        most = 1 << 20
+        if isinstance(written, StreamFunction):  # few rows at a time: what is read again is still in the cache
+            most = processors * max(1, min(2, CACHE // (written.row_bytes * processors)))
         return written, min(-(-self.count // per_block), most), written.threads()
 
     def counting(self) -> set[str]:
@@ -206,6 +202,7 @@ class Part:
             if vector * itemsize <= 16 and length % vector == 0:
                 try:
                     written = StreamFunction(self.launch.name, self.kernel).prepare(ALONE, False).hold(length, vector)
+                    written.row_bytes = length * itemsize
                     written.text(body)
                     return written
                 except (DoesNotFit, NotForTeams):
@@ -219,18 +216,16 @@ class Part:
         if work < _WARP_FROM and many:
             return 1
         if work >= _BLOCK_FROM or (count is not None and count < 4 * processors and work >= 256):
-            large = self._large(work)
+            large = self._large()
             return large if self.function(large) is not None else 1
         if work < 4:
             return 1
         return 32 if self.function(32) is not None else BLOCK if self.function(BLOCK) is not None else 1
 
-    def _large(self, work: int) -> int:
-        """Threads of a block that takes one iteration: as many as its arrays have elements, or more the longer its rows are."""
+    def _large(self) -> int:
+        """Threads of a block that takes one iteration: as many as its arrays have elements."""
         arrays = [s.buffer.local_size for s in statements(self.launch.statements) if isinstance(s, ir.DeclareLocal)]
-        if arrays and max(arrays) <= 64:
-            return 64
-        return ALONE if work >= _LONG_FROM and not arrays else BLOCK
+        return 64 if arrays and max(arrays) <= 64 else BLOCK
 
 
 __all__ = ["LoopProgram"]

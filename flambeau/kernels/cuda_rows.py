@@ -63,6 +63,7 @@ class RowFunction(TeamFunction):
         self.rows_held = 0
         self.once: dict[str, Expr] = {}
         self.written: set[ir.Buffer] = set()
+        self.row_bytes = 1
         return self
 
     def text(self, body: list[ir.Statement]) -> TeamFunction:

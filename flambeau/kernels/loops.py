@@ -46,6 +46,8 @@ from .loops_language import *  # noqa: F403
 from .scalar_function import ScalarFunction as _ScalarFunction
 from .scalar_function import describe_constant, fingerprint
 
+ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on other devices, whose memory is slower than their arithmetic
+
 Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
 _compiler: Compiler | None = None
 _compiler_chosen = False
@@ -261,6 +263,8 @@ class LoopKernel:
         bindings = {n: _binding(n, kind, self) for n, kind in zip(self.positional, kinds)}
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.function)
+        if where is not cpu and ON_HOST in self.constants:
+            known = {**known, ON_HOST: False}
         described = [(n, describe_constant(v)) for n, v in known.items()]
         key = f"loop kernel {self._fingerprint} {self.may_alias} {kinds} {described}"
         if where is not cpu:

@@ -176,6 +176,8 @@ def reduced(x: torch.Tensor, dims: tuple[int, ...], combine: str, out_dtype: Any
 
 def looped(kernel: Any, *operands: Any, **constants: Any) -> Callable[[], None]:
     kinds = [DTYPES[o.dtype] if isinstance(o, torch.Tensor) else type(o) if o is not None else None for o in operands]
+    if "on_host" in kernel.kernel.constants:
+        constants["on_host"] = False
     run = cuda_program.make(kernel.lower(*kinds, **constants)).bind(gpu)
     values = [o.data_ptr() if isinstance(o, torch.Tensor) else o for o in operands if o is not None]
     return lambda: run(*values)
