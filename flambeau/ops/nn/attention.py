@@ -302,11 +302,13 @@ def scaled_dot_product_attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     given = query.dtype
     fused = attention_kernels["flash"] and dropout_p == 0
-    wide = given if fused and _flash_takes(query, key, value, attn_mask, enable_gqa) else opmath(given)
+    takes = fused and _flash_takes(query, key, value, attn_mask, enable_gqa)
+    wide = given if takes else opmath(given)
     if wide is not given:
         query, key, value = query.to(wide), key.to(wide), value.to(wide)
         attn_mask = attn_mask.to(wide) if attn_mask is not None and attn_mask.dtype is given else attn_mask
-    if fused and _flash_takes(query, key, value, attn_mask, enable_gqa):
+        takes = fused and _flash_takes(query, key, value, attn_mask, enable_gqa)
+    if takes:
         result = flash_attention(query, key, value, attn_mask, factor, is_causal)
     elif not attention_kernels["math"]:
         raise RuntimeError(
