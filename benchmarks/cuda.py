@@ -194,13 +194,13 @@ def _large_gpt(lib: Any) -> Any:
 
 
 TRAIN: dict[str, Make] = {
+    "ResNet-18, 32x32, batch 256": _classification(models.resnet18, (256, 3, 32, 32), _sgd),
+    "GPT, 12 layers, d=768, T=1024, batch 16, bfloat16 autocast": _sequence(_large_gpt, (16, 1024), 50304, _adam, "bf16"),
     "MLP 784-256-128-10, batch 64": _classification(models.mlp, (64, 784), _adam),
     "CNN, 28x28, batch 64": _classification(lambda lib: models.cnn(lib, 0.0), (64, 1, 28, 28), _sgd),
-    "ResNet-18, 32x32, batch 256": _classification(models.resnet18, (256, 3, 32, 32), _sgd),
-    "ResNet-18, 32x32, batch 256, bfloat16 autocast": _classification(models.resnet18, (256, 3, 32, 32), _sgd, "bf16"),
-    "GPT, 4 layers, d=128, T=128, batch 12": _sequence(models.gpt, (12, 128), 65, _adam),
-    "GPT, 12 layers, d=768, T=1024, batch 16, bfloat16 autocast": _sequence(_large_gpt, (16, 1024), 50304, _adam, "bf16"),
     "LSTM, 2 layers, 256, T=35, batch 20": _sequence(models.language_lstm, (35, 20), 1000, _sgd),
+    "GPT, 4 layers, d=128, T=128, batch 12": _sequence(models.gpt, (12, 128), 65, _adam),
+    "ResNet-18, 32x32, batch 256, bfloat16 autocast": _classification(models.resnet18, (256, 3, 32, 32), _sgd, "bf16"),
 }
 
 
@@ -305,7 +305,7 @@ PARTS: dict[str, tuple[str, Callable[[], list[tuple[str, str]]]]] = {
     "host": ("Flambeau | PyTorch | ratio", lambda: run(HOST, host_seconds, 1000, 5)),
     "kernels": ("Flambeau | PyTorch | ratio", lambda: run(KERNELS, device_seconds, 10, 5)),
     "curves": ("PyTorch's loss | Flambeau's loss | largest distance", curves),
-    "train": ("Flambeau | PyTorch | ratio", lambda: run(TRAIN, wall_seconds, 10, 5)),
+    "train": ("Flambeau | PyTorch | ratio", lambda: run(TRAIN, wall_seconds, 5, 3)),
 }
 
 
