@@ -458,7 +458,7 @@ def _broadcast_coalesced(
         return
     for indices in assign_by_size(tensors, [buffer_size])[0]:
         parts = [tensors[i] for i in indices]
-        flat = empty((sum(p.numel() for p in parts),), parts[0].dtype)
+        flat = empty((sum(p.numel() for p in parts),), parts[0].dtype, parts[0].device)
         starts = list(itertools.accumulate([0, *(p.numel() for p in parts)]))
         pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]  # type: ignore[misc]
         if process_group.rank() == src:
