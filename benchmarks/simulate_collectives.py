@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 SIZES = {"8 B": 8, "1 MB": 1 << 20, "100 MB": 100_000_000}
-CHUNK = 1 << 19  # bytes of a piece in a pipelined tree
+LEAST, CHUNK = 1 << 13, 1 << 19  # bytes of a piece in a pipelined tree: 16 pieces, if these allow
 
 
 @dataclass
@@ -82,7 +82,7 @@ def tree(nodes: Nodes, nbytes: int) -> float:
     """Two binary trees, each for half of the bytes, so that every node is inside one and a leaf of the other: pieces go up, are
     added on the way, and go down again. A node receives every byte twice, and a piece need not wait for the next one."""
     depth, network = int(math.log2(nodes.count)), nodes.network
-    pieces = max(1, math.ceil(nbytes / CHUNK))
+    pieces = max(1, min(math.ceil(nbytes / LEAST), max(16, math.ceil(nbytes / CHUNK))))
     piece = nbytes / pieces
     up, down = np.zeros(depth), np.zeros(depth)  # when a level has passed its last piece on
     at = 0.0

@@ -17,6 +17,7 @@ from typing import Any
 from ..core.device import cpu
 from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
+from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
 from ..futures import Future
 from .options import NO_TIMEOUT, DebugLevel, get_debug_level
@@ -97,10 +98,10 @@ class ProcessGroup:
         self.ranks = list(ranks)
         self.group_name, self.group_desc = group_name, group_desc
         self.bound_device_id: Any = None
-        self._order = threading.RLock()  # held by the operation that runs
+        self._order = new_lock()  # held by the operation that runs
         self._pending: queue.SimpleQueue = queue.SimpleQueue()
         self._unfinished = 0
-        self._counting = threading.Lock()
+        self._counting = new_lock()
         self._thread: threading.Thread | None = None
         self._monitored = 0
         self._sequence = 0
