@@ -172,7 +172,5 @@ def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
     if params.backend == "c10d":
         return importlib.import_module(f"{__package__}.c10d_rendezvous").create_handler(params)
     if params.backend in ("etcd", "etcd-v2"):
-        raise NotImplementedError(
-            f"the rendezvous backend {params.backend} is not there yet: use c10d, which needs no server"
-        )
+        return importlib.import_module(f"{__package__}.c10d_rendezvous").create_etcd_handler(params)
     raise ValueError(f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?")
