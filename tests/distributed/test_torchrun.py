@@ -295,3 +295,26 @@ def test_a_node_leaves_and_the_other_goes_on(tmp_path):
     stop.write_text("")
     code, _, err = finish(first)
     assert code == 0, err
+
+
+EXAMPLE = ROOT / "examples" / "distributed" / "train.py"
+
+
+def test_the_example_goes_on_from_its_checkpoint(tmp_path):
+    """Ranks that torchrun starts, then ranks as Slurm starts them: the second ones find nothing left to do."""
+    path, script = str(tmp_path / "checkpoint.pt"), EXAMPLE.read_text()
+    code, out, err = finish(
+        start(["--standalone", "--nproc-per-node", "2"], script.replace("checkpoint.pt", path), tmp_path)
+    )
+    assert code == 0, err
+    losses = [float(line.rpartition(" ")[2]) for line in out.splitlines()]
+    assert len(losses) == 5 and losses[-1] < 0.5 * losses[0]
+    port, tasks = str(torchrun_port()), []
+    for rank in range(2):
+        place = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **place}
+        command = [sys.executable, "-m", "flambeau", str(EXAMPLE), path]
+        tasks.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    assert [finish(task)[:2] for task in tasks] == [(0, "")] * 2
