@@ -92,8 +92,9 @@ def test_logs(tmp_path):
     (folder,) = logs.glob("*/attempt_0")
     assert (folder / "0" / "stdout.log").read_text() == "out 0\n"
     assert (folder / "1" / "stderr.log").read_text() == "pear\n"
-    code, out, _ = finish(start([*arguments[:3], "--local-ranks-filter", "1"], TALKING, tmp_path))
-    assert out == "out 1\n"
+    filtered = [*arguments[:3], "--local-ranks-filter", "1", "-t", "1"]
+    code, out, _ = finish(start(filtered, TALKING, tmp_path, TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="<rank ${rank}> "))
+    assert out == "<rank 1> out 1\n"
 
 
 GROWING = """

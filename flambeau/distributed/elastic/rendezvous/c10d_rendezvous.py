@@ -84,7 +84,7 @@ class C10dRendezvous(RendezvousHandler):
         self.store = PrefixStore(f"torch.rendezvous.{params.run_id}", store)
         self.params, self.run_id = params, params.run_id
         self.node = f"{socket.getfqdn()}_{os.getpid()}_{os.urandom(4).hex()}"
-        self.join_timeout = float(params.get("join_timeout", params.get("timeout", 600)))
+        self.join_timeout = float(params.get("join_timeout", 600))
         self.last_call = float(params.get("last_call_timeout", 30))
         interval = float(params.get("keep_alive_interval", 5))
         self.patience = interval * float(params.get("keep_alive_max_attempt", 3))
