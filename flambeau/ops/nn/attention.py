@@ -18,6 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
 from ..machinery.plan import NATIVE
+from ..machinery.quirks import Quirks
 from .dropout import dropout
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
@@ -35,6 +36,7 @@ def _like_weights(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> 
             (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
         ),
     },
+    batching="each",
 )
 def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
     """The gradient of attention_weights with respect to the scores."""
@@ -58,7 +60,8 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
 @internal(
     layout=lambda scores, mask, scale, causal: (scores.shape, scores.dtype, scores.device),
     grads={"scores": _scores_grad, "mask": _mask_grad},
-    label="SafeSoftmaxBackward0",
+    quirks=Quirks(label="SafeSoftmaxBackward0"),
+    batching="each",
 )
 def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
@@ -131,7 +134,7 @@ def _gradients_layout(
     return [_layout(t, t.shape[3]) for t in (query, key, value)]
 
 
-@internal(layout=_gradients_layout)
+@internal(layout=_gradients_layout, batching="each")
 def flash_gradients(
     g: Tensor,
     out: Tensor,
@@ -184,7 +187,8 @@ def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: f
     layout=_flash_layout,
     saves=("logs",),
     grads={("query", "key", "value"): _flash_gradients},
-    label="ScaledDotProductFlashAttentionForCpuBackward0",
+    quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
+    batching="each",
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
@@ -272,7 +276,7 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="lower")
 def scaled_dot_product_attention(
     query: Any,
     key: Any,
