@@ -10,7 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from .. import fx as _fx  # noqa: F401  the whole rooms before their parts: see naming.load
+from .. import library as _library  # noqa: F401
+from ..fx import experimental as _experimental  # noqa: F401
 from ..fx._pytree import register_pytree_flatten_spec
+from ..library import aten as _aten  # noqa: F401
 from ..nn import Module
 from ..utils import _pytree as pytree
 from . import dynamic_shapes as _dynamic_shapes

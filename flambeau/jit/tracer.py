@@ -21,7 +21,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from . import cleanup, operators, recursive
+from . import cleanup, enabled, operators, recursive
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Function
@@ -780,8 +780,6 @@ def trace(
 
     >>> traced = trace(lambda x: x * 2, torch.ones(3))
     """
-    from . import enabled  # noqa: PLC0415  modules, classes and functions need one another
-
     if not enabled():
         return func
     if isinstance(func, (ScriptModule, ScriptFunction)):
