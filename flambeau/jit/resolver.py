@@ -16,8 +16,12 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
+<<<<<<< HEAD
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..library.operator import Operator
+=======
+from ..library.operator import OperatorFace
+>>>>>>> main
 from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
@@ -200,8 +204,8 @@ class Resolver:
         mark = mark_of(thing)
         if known is not None and mark is None:
             return known[1]()
-        if isinstance(thing, Operator):
-            return BuiltinFunction(thing.schema.name)
+        if isinstance(thing, OperatorFace):
+            return BuiltinFunction(thing.op.name)
         if isinstance(thing, python_types.ModuleType):
             return _Namespace(thing) if thing is torch.nn.functional else PythonModule(thing)
         if isinstance(thing, type):

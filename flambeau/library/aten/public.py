@@ -75,7 +75,7 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):
         return formulas.recorded(recorder, op, function, args, kwargs)
-    if getattr(op, "kind", "") != "composite":
+    if getattr(op, "kind", "") != "composite" and "::" not in key:  # a user's operator is what its kernel does
         raise NotImplementedError(
             f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
         )
