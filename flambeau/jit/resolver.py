@@ -16,12 +16,8 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
-<<<<<<< HEAD
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
-from ..library.operator import Operator
-=======
 from ..library.operator import OperatorFace
->>>>>>> main
 from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
