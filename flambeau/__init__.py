@@ -142,7 +142,7 @@ has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp
 _PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_ops", "_tensor", "_utils")
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]

@@ -92,7 +92,7 @@ class Function:
         from . import tracer  # noqa: PLC0415  modules, classes and functions need one another
 
         if tracer.active() is not None:
-            return tracer.active().call_script(self, args, kwargs)  # type: ignore[union-attr]
+            return tracer.active().call_script(self, args, kwargs)
         values = self.bind(args, kwargs)
         try:
             result = self.run(values)

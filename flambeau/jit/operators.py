@@ -189,7 +189,7 @@ def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
     if space == "torchvision":
         from . import vision_operators  # noqa: PLC0415  modules, classes and functions need one another
 
-        return vision_operators.TABLE.get(name)
+        return vision_operators.TABLE.get(name)  # type: ignore[attr-defined]
     owner = getattr(torch.ops, space, None)
     function = getattr(owner, name, None)
     return None if function is None else _calling(function, schema)

@@ -1,6 +1,6 @@
 """Functional forms of the layers: every operator declared in the namespace "nn.functional"."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import ops
 
@@ -19,3 +19,7 @@ def _name(functions: dict[str, Any], elsewhere: dict[str, Any]) -> None:
 
 _name(_functions, ops.namespace("torch"))
 globals().update(_functions)
+
+if TYPE_CHECKING:  # names that are put here when the module is imported
+
+    def __getattr__(name: str) -> Any: ...

@@ -70,7 +70,7 @@ bind_methods()
 bind_operators()
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """`torch.ops.aten`, imported when first used."""
     if name == "aten":
         return _importlib.import_module("flambeau.library.aten").aten

@@ -518,4 +518,4 @@ def reduce_raw(out: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, i
         count = out.new_full(out.shape, 1 if include_self else 0, dtype=dt.int64)
         scatter_raw(count, dim, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
         count.clamp_(min=1)
-        raw_copy(out, out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor"))  # type: ignore[operator]
+        raw_copy(out, out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor"))

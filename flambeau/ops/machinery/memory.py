@@ -66,7 +66,7 @@ def without_gaps(x: Tensor) -> Tensor:
     if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
         return x
     copy = empty_strided(x.shape, channels_last_strides(x.shape), x.dtype, x.device)
-    return copy.copy_(x._bare_alias())  # type: ignore[attr-defined]
+    return copy.copy_(x._bare_alias())
 
 
 def bare(x: Tensor) -> Tensor:
@@ -91,4 +91,4 @@ def is_computed(x: Tensor) -> bool:
 
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
-    return (x if x.device is cpu else x.cpu())._array()  # type: ignore[attr-defined]
+    return (x if x.device is cpu else x.cpu())._array()

@@ -302,6 +302,6 @@ def multilabel_soft_margin_loss(
     reduction = read_reduction(reduction, size_average, reduce)
     loss = logits(input, target, reduction="none")
     if weight is not None:
-        loss = loss * weight  # type: ignore[operator]
+        loss = loss * weight
     classes = len(input.shape) - 1
     return reduce_loss(loss.sum(classes) / input.shape[classes], reduction)

@@ -40,7 +40,7 @@ from .varying_samplers import (
 
 
 def _zeros(g: Tensor, like: Tensor) -> Tensor:
-    return g.new_zeros(like.shape)  # type: ignore[attr-defined]
+    return g.new_zeros(like.shape)
 
 
 # -- bernoulli --------------------------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def _check_deviation(std: Any) -> None:
 def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor:
     """Noise, times std, plus mean, each step rounded: PyTorch's order of operations."""
     if not isinstance(std, Tensor):
-        return fill(t, generator, Normal(0.0, std)).add_(mean)  # type: ignore[attr-defined]
-    return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)  # type: ignore[attr-defined]
+        return fill(t, generator, Normal(0.0, std)).add_(mean)
+    return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)
 
 
 def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
