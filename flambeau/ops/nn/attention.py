@@ -16,7 +16,7 @@ from ...kernels.library import flash_attention as flash
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
 from ..machinery.quirks import Quirks
 from .dropout import dropout
@@ -58,7 +58,7 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
 
 
 @internal(
-    layout=lambda scores, mask, scale, causal: (scores.shape, scores.dtype, scores.device),
+    layout=like_first,
     grads={"scores": _scores_grad, "mask": _mask_grad},
     quirks=Quirks(label="SafeSoftmaxBackward0"),
     batching="each",
@@ -216,10 +216,19 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
     # Unpacked, because this is asked for every token that a text generator writes.
-    (batch, heads, rows, dim), (key_batch, shared, source, key_dim), (*of_value, value_dim) = query.shape, key.shape, value.shape
+    (batch, heads, rows, dim), (key_batch, shared, source, key_dim), (*of_value, value_dim) = (
+        query.shape,
+        key.shape,
+        value.shape,
+    )
     if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
-    if of_value != [key_batch, shared, source] or batch != key_batch or dim != key_dim or (heads != shared and not grouped):
+    if (
+        of_value != [key_batch, shared, source]
+        or batch != key_batch
+        or dim != key_dim
+        or (heads != shared and not grouped)
+    ):
         return False
     if mask is None:
         return True
