@@ -60,7 +60,7 @@ def _compiled_function(function: Callable) -> Callable:
     def eager(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    eager._torchdynamo_orig_callable = function
+    eager._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
     return eager
 
 

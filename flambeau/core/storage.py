@@ -336,7 +336,7 @@ class UntypedStorage:
                 f"Not available for '{self.device.type}' device type: there are no bytes to look at"
             )
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
-        block._storage = self
+        block._storage = self  # type: ignore[attr-defined]
         return block
 
     def share_memory_(self) -> UntypedStorage:
