@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,10 @@ _allocate = allocator.allocate
 _release = allocator.release
 _free_blocks = allocator.free_blocks
 _free = at_once(free)
+
+
+# Who wants to know of new storages (`made`) and of looks at their bytes (`looked`): recordings of whole steps. See `watch`.
+watchers: list[Any] = []
 
 
 class _NoAddress:
@@ -335,6 +341,8 @@ class UntypedStorage:
             raise NotImplementedError(
                 f"Not available for '{self.device.type}' device type: there are no bytes to look at"
             )
+        if watchers:
+            tell_looked()
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self
         return block
@@ -432,6 +440,43 @@ class UntypedStorage:
         if self.device is not cpu:
             return (UntypedStorage, (self.size_bytes, self.device))
         return (_storage_from_bytes, (self.numpy().tobytes(),))
+
+
+def tell_looked() -> None:
+    """The host looks at bytes of a tensor."""
+    for watcher in watchers:
+        watcher.looked()
+
+
+def is_zero(address: int, nbytes: int) -> bool:
+    """Whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
+    error, so that a recording may go on as if it were zero and test again when it is run."""
+    for watcher in watchers:
+        watcher.tested(address, nbytes)
+    return not any(ctypes.string_at(address, nbytes))
+
+
+_plain_init = UntypedStorage.__init__
+
+
+def _told_init(self: UntypedStorage, nbytes: int = 0, device: Device = cpu) -> None:
+    _plain_init(self, nbytes, device)
+    for watcher in watchers:
+        watcher.made(self)
+
+
+@contextlib.contextmanager
+def watch(watcher: Any) -> Iterator[None]:
+    """Inside, `watcher` is told of every storage that is made and of every look at bytes, in all threads. While nobody watches
+    that costs nothing, because the class gets another constructor for as long."""
+    watchers.append(watcher)
+    UntypedStorage.__init__ = _told_init  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        watchers.remove(watcher)
+        if not watchers:
+            UntypedStorage.__init__ = _plain_init  # type: ignore[method-assign]
 
 
 def _check_buffer(length: int, order: str | None, count: int, offset: int, width: int) -> None:

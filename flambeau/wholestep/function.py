@@ -1,0 +1,589 @@
+"""A compiled function: which recording fits a call, and when to record again.
+
+The first call with arguments of a kind runs as it is (it may fill caches and make the state of optimizers), the second is recorded
+while it runs, and the third runs the recording *and* the function, and compares: only a recording that gave the same values is used
+from then on. What cannot be recorded keeps running as it is, for a reason that `explain()` tells and one warning says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ..backends.cpu import heavy, jit, native_call, threads
+from ..core import modes, settings
+from ..core.casts import casts
+from ..core.device import cpu, default_device
+from ..core.generator import Generator
+from ..core.graph import grad_mode, unusual
+from ..core.promotion import get_default_dtype
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, new_tensor
+from ..nn.modules import module as module_room
+from ..nn.parameter import Parameter
+from . import passes
+from .guards import ATOMS, AutogradItem, Guard, TensorItem, layout_of
+from .program import Program, Stale
+from .reach import Reach, Unreachable
+from .recorder import NotRecordable, Recorder
+from .results import Header, Results
+
+_GLOBAL_HOOKS = [
+    getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+_TRIES = 4  # recordings that a function gets which changes Python's state
+_LIMIT = 8  # recordings for different arguments and states
+
+
+class _Recording(threading.local):
+    """Whether this thread records, or runs a function whose calls should not be compiled."""
+
+    on = False
+
+
+recording = _Recording()
+available = jit.available() and native_call.supported()
+stance = ["default"]  # what `compiler.set_stance` says
+generation = [0]  # counts resets: recordings of an earlier one are not used
+
+
+class Arguments:
+    """The tensors among the arguments of a call, and a key of everything else about them."""
+
+    __slots__ = ("tensors", "key", "objects")
+
+    def __init__(self, args: tuple, kwargs: dict):
+        self.tensors: list[Tensor] = []
+        self.objects: list[Any] = []  # that are neither tensors nor plain values
+        parts = [self._describe(a) for a in args]
+        if kwargs:
+            parts.append(tuple([(name, self._describe(value)) for name, value in kwargs.items()]))
+        self.key = (*parts, self._shared())
+
+    def _describe(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
+            self.tensors.append(value)
+            meta = value._autograd
+            if value.is_sparse:
+                return "sparse"
+            history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
+            base = value._base is not None and value._base.requires_grad
+            return kind, value.shape, value._strides, value.dtype, value.device, history, base
+        if kind in ATOMS:
+            return kind, value if value == value else repr(value)
+        if kind is tuple or kind is list:
+            return kind, tuple([self._describe(v) for v in value])
+        if kind is dict:
+            return kind, tuple([(k, self._describe(v)) for k, v in value.items()])
+        self.objects.append(value)
+        return "object", id(value)
+
+    def _shared(self) -> Any:
+        """Which tensors share memory, and how far from each other they begin."""
+        tensors = self.tensors
+        if len(tensors) < 2:
+            return None
+        seen: dict[int, int] = {}
+        found = []
+        for i, t in enumerate(tensors):
+            at = getattr(t._storage, "ptr", 0) or 0
+            first = seen.setdefault(at, i)
+            if first != i and at:
+                found.append((first, i, t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize))
+        return tuple(found)
+
+
+def settings_key() -> tuple:
+    """The switches that decide what operators do."""
+    cast = (casts.dtype, casts.cache_enabled) if casts.active else None
+    state = settings._State
+    return (
+        grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
+        heavy._use_onednn, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        threading.get_ident(), os.getpid(), generation[0],
+    )  # fmt: skip
+
+
+class Unfit:
+    """Arguments for which the function runs as it is, and why."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+
+class GradSlot:
+    """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
+
+    def __init__(self, holder: Any, header: Header | None):
+        self.holder, self.header = holder, header
+        self.tensor: Tensor | None = None
+        self.counts = (0, 0)
+
+
+class Recorded:
+    """One recording that can be run."""
+
+    def __init__(self, program: Program, guard: Guard, results: Results, make: Callable, grads: list[GradSlot]):
+        self.program, self.guard, self.make, self.grads = program, guard, make, grads
+        self.slots = results.slots
+        self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
+        self.argument_bumps: list[tuple[int, int]] = []
+        self.options: list[Any] = []
+        self.checked = False
+        self.calls = 0
+        self.state_addresses: frozenset[int] = frozenset()
+        self.only_grads = {s.header.slot for s in grads if s.header is not None}
+        self.seconds = 0.0
+        self.trail: list[tuple[str, str]] = []
+        self.lock = threading.Lock()
+        self.differentiable: Any = None
+
+    def fits(self, given: Arguments) -> str:
+        """Why the recording cannot be used for this call, or nothing."""
+        for t in given.tensors:
+            if t._storage.ptr in self.state_addresses:
+                return "an argument shares memory with a parameter or a buffer"
+        return self.guard.difference()
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run(self, tensors: list[Tensor]) -> Any:
+        made, reused = self._storages()
+        self.program.run(tensors, made, self._options())
+        self._leave(tensors, made, reused)
+        self.calls += 1
+        return self.make(tensors, made)
+
+    def _options(self) -> list[dict[str, Any]]:
+        return [o() for o in self.options]
+
+    def _storages(self) -> tuple[list[UntypedStorage], bool]:
+        """Memory for the results. Gradients that nobody but their leaf holds are written where they are."""
+        grads = self.grads
+        made: list[Any] = [None] * len(self.slots)
+        reused = True
+        for slot in grads:
+            header = slot.header
+            if header is None:
+                continue
+            held = slot.tensor
+            if (
+                held is not None
+                and type(slot.holder) is not int
+                and slot.holder.grad is held
+                and (sys.getrefcount(held), sys.getrefcount(held._storage)) == slot.counts
+                and held._autograd is None
+            ):
+                made[header.slot] = held._storage
+            else:
+                slot.tensor, reused = None, False
+        for i, slot in enumerate(self.slots):
+            if made[i] is None:
+                made[i] = UntypedStorage(slot.size)
+        return made, reused
+
+    def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
+        """What eager would have left behind besides values in memory."""
+        for storage, count in self.bumps:
+            storage.version += count
+        for i, count in self.argument_bumps:
+            tensors[i]._storage.version += count
+        if not reused or any(s.header is None for s in self.grads):
+            for slot in self.grads:
+                if type(slot.holder) is int:
+                    tensors[slot.holder]._ensure_autograd().grad = None if slot.header is None else slot.header.make(made)
+                elif slot.header is None:
+                    slot.holder.grad = None
+                elif slot.tensor is None:
+                    slot.tensor = slot.holder.grad = slot.header.make(made)
+                    held = slot.tensor
+                    slot.counts = sys.getrefcount(held) , sys.getrefcount(held._storage) - 1
+
+    # -- the first run ----------------------------------------------------------------------------------------------
+    def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
+        """Run the recording, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
+        graph = self.program.graph
+        written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
+        kept = []
+        for index in written:
+            buffer = graph.buffers[index]
+            if buffer.source == "state" or index in self.program.arguments:
+                address = buffer.address
+                if index in self.program.arguments:
+                    i, shift = self.program.arguments[index]
+                    address = tensors[i].data_ptr() - shift
+                kept.append((address, ctypes.string_at(address, buffer.size)))
+        marks = [(g, g.position()) for g in graph.generators]
+        made = [UntypedStorage(slot.size) for slot in self.slots]
+        problem = ""
+        try:
+            self.program.run(tensors, made, self._options())
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        after = [ctypes.string_at(address, len(old)) for address, old in kept]
+        for address, old in kept:
+            ctypes.memmove(address, old, len(old))
+        for g, mark in marks:
+            g.rewind(mark)
+        result = run()
+        if not problem:
+            problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
+        self.checked = not problem
+        return problem, result
+
+    def _compare(self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]) -> str:
+        for address, new in kept:
+            if ctypes.string_at(address, len(new)) != new and not _close(address, new):
+                return f"a state of {len(new)} bytes came out differently"
+        ours, theirs = tensors_in(self.make(tensors, made)), tensors_in(result)
+        for a, b in zip(ours, theirs):
+            if not _equal(a, b):
+                return f"a result of shape {list(b.shape)} came out differently"
+        for slot in self.grads:
+            held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
+            if slot.header is not None and not _equal(slot.header.make(made), held):
+                return f"a gradient of shape {list(slot.header.shape)} came out differently"
+        return ""
+
+
+def _written(step: Any) -> list[Any]:
+    return step.writes() if hasattr(step, "writes") else [r for r in step.refs() if r.buffer >= 0]
+
+
+def _cells(graph: Any) -> set[int]:
+    return {r.buffer for u in graph.updates for refs in u.scalars for r in refs}
+
+
+def _equal(a: Tensor, b: Any) -> bool:
+    """Whether two tensors have the same bits, or nan in the same places and otherwise the same bits."""
+    if b is None or a.shape != b.shape or a.dtype is not b.dtype:
+        return False
+    with modes_off():
+        x, y = a.detach().contiguous(), b.detach().contiguous()
+        size = x.numel() * x.dtype.itemsize
+        if not size or ctypes.string_at(x.data_ptr(), size) == ctypes.string_at(y.data_ptr(), size):
+            return True
+        if not (x.dtype.is_floating_point or x.dtype.is_complex):
+            return False
+        wide = x.double() if x.dtype.is_floating_point else x
+        other = y.double() if x.dtype.is_floating_point else y
+        rtol = 1e-9 if x.dtype.itemsize == 8 else 2e-5 if x.dtype.itemsize == 4 else 1e-2
+        scale = float(other.abs().max().nan_to_num(0.0, 0.0, 0.0)) if x.dtype.is_floating_point else 1.0
+        return bool(wide.isclose(other, rtol=rtol, atol=rtol * max(scale, 1e-6), equal_nan=True).all())
+
+
+def _close(address: int, new: bytes) -> bool:
+    """Whether memory that holds float32 numbers is as good as equal."""
+    if len(new) % 4:
+        return False
+    import numpy as np
+
+    a = np.frombuffer(ctypes.string_at(address, len(new)), np.float32).astype(np.float64)
+    b = np.frombuffer(new, np.float32).astype(np.float64)
+    fine = np.isfinite(a) & np.isfinite(b)
+    scale = float(np.abs(a[fine]).max(initial=0.0))
+    return bool(np.allclose(a, b, rtol=2e-5, atol=2e-5 * max(scale, 1e-6), equal_nan=True))
+
+
+class modes_off:  # noqa: N801 - reads like a keyword
+    """Inside, nothing is recorded or cast."""
+
+    def __enter__(self) -> None:
+        self.before, grad_mode.enabled = grad_mode.enabled, False
+        self.cast, casts.active = casts.active, False
+
+    def __exit__(self, *exc: Any) -> None:
+        grad_mode.enabled, casts.active = self.before, self.cast
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+class CompiledFunction:
+    """Calls `function`, by recordings where they fit."""
+
+    def __init__(self, function: Callable, options: dict[str, Any], name: str = ""):
+        self.function, self.options = function, options
+        self.name = name or getattr(function, "__qualname__", type(function).__name__)
+        self.fullgraph = bool(options.get("fullgraph"))
+        self.limit = options.get("recompile_limit") or _LIMIT
+        self.found: dict[tuple, Any] = {}
+        self.causes: list[str] = []  # why there was another recording
+        self.reasons: list[str] = []  # why calls run as they are
+        self.tries = 0
+        self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
+        self.seconds = 0.0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.given_up or recording.on or not available or unusual or any(_GLOBAL_HOOKS) or stance[0] == "force_eager":
+            return self.function(*args, **kwargs)
+        stack = modes.own.stack
+        if stack and (len(stack) > 1 or not stack[0].stays):
+            return self.function(*args, **kwargs)
+        try:
+            given = Arguments(args, kwargs)
+            key = (given.key, settings_key())
+            entry = self.found.get(key)
+        except TypeError:  # an argument that cannot be hashed
+            return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None:  # the first call of this kind
+            self.found[key] = 1
+            return self._as_it_is(args, kwargs)
+        if type(entry) is Unfit:
+            return self._as_it_is(args, kwargs)
+        cause = ""
+        if type(entry) is list:
+            for recorded in entry:
+                cause = recorded.fits(given)
+                if not cause:
+                    return self._run(recorded, given, args, kwargs, key)
+            self.causes.append(cause)
+        return self._record(given, key, args, kwargs)
+
+    def _as_it_is(self, args: tuple, kwargs: dict) -> Any:
+        return self.function(*args, **kwargs)
+
+    def _eager(self, args: tuple, kwargs: dict, why: str) -> Any:
+        self._say(why)
+        return self.function(*args, **kwargs)
+
+    def _say(self, why: str) -> None:
+        if why not in self.reasons:
+            self.reasons.append(why)
+            if self.fullgraph:
+                raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+            if len(self.reasons) == 1:
+                warnings.warn(f"{self.name} is not compiled, it runs as it is: {why}", UserWarning, stacklevel=4)
+
+    def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
+        if not recorded.lock.acquire(blocking=False):
+            return self.function(*args, **kwargs)  # it runs already, further out
+        try:
+            if not recorded.checked:
+                problem, result = recorded.check(given.tensors, lambda: self._as_it_is(args, kwargs))
+                if problem:
+                    self.found[key] = Unfit(problem)
+                    self._say(problem)
+                return result
+            return recorded.run(given.tensors)
+        except Stale as problem:
+            self.found[key] = Unfit(str(problem))
+        finally:
+            recorded.lock.release()
+        return self._eager(args, kwargs, self.found[key].why)
+
+    # -- recording --------------------------------------------------------------------------------------------------
+    def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
+        entry = self.found.get(key)
+        if sum(len(e) for e in self.found.values() if type(e) is list) >= self.limit:
+            self.given_up = f"there are {self.limit} recordings already; the last cause was: {(self.causes or ['new arguments'])[-1]}"
+            return self._eager(args, kwargs, self.given_up)
+        started = time.perf_counter()
+        try:
+            reach = Reach().explore([(self.name, self.function), *((f"argument {type(o).__name__}", o) for o in given.objects)])
+        except Unreachable as problem:
+            self.found[key] = Unfit(str(problem))
+            return self._eager(args, kwargs, str(problem))
+        recorder = Recorder()
+        try:
+            prepared = _Prepared(reach, recorder, given)
+        except NotRecordable as problem:
+            self.found[key] = Unfit(str(problem))
+            return self._eager(args, kwargs, str(problem))
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        try:
+            with recorder.recording():
+                result = self.function(*args, **kwargs)
+        finally:
+            recording.on, casts.cache = False, cache
+        try:
+            recorded = prepared.finish(result)
+        except _Changes as problem:  # it may be the last time: state that is made once
+            self.tries += 1
+            if self.tries >= _TRIES:
+                self.found[key] = Unfit(str(problem))
+                self._say(str(problem))
+            return result
+        except NotRecordable as problem:
+            self.found[key] = Unfit(str(problem))
+            self._say(str(problem))
+            return result
+        recorded.seconds = time.perf_counter() - started
+        self.seconds += recorded.seconds
+        self.found[key] = [*(entry if type(entry) is list else ()), recorded]
+        return result
+
+
+class _Changes(NotRecordable):
+    """The function changes Python's state."""
+
+
+class _Prepared:
+    """Everything as it is before the recorded call, to be compared with what it is afterwards."""
+
+    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments):
+        self.reach, self.recorder, self.given = reach, recorder, given
+        self.state = [t for _, t in reach.tensors.values()]
+        self.guard = Guard(reach.items)
+        self.grads_before = {id(t): t.grad if t.is_leaf else None for t in [*self.state, *given.tensors]}
+        self.storages: dict[int, UntypedStorage] = {}
+        for t in self.state:
+            self._know(t)
+            if t.is_leaf and t.grad is not None and not t.grad.is_sparse:
+                self._know(t.grad)
+        own = {s.ptr for s in self.storages.values()}
+        self.arguments: dict[int, tuple[int, int]] = {}
+        for i, t in enumerate(given.tensors):
+            self._argument(i, t, own)
+        self.versions = [(s, s.version) for s in self.storages.values()]
+        self.argument_versions = [t._storage.version for t in given.tensors]
+        self.headers = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+
+    def _know(self, t: Tensor) -> None:
+        self.storages[id(t._storage)] = t._storage
+        self.recorder.know(t._storage, "state")
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        if t.is_sparse or t.device is not cpu:
+            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
+        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
+            raise NotRecordable("an argument has hooks")
+        if t.requires_grad and not t.is_leaf and grad_mode.enabled:
+            raise NotRecordable("an argument has a history")
+        if t.is_leaf and t.grad is not None:
+            self._know(t.grad)
+        if not t._storage.ptr:
+            return
+        buffer = self.recorder.know(t._storage, ("argument", i))
+        if buffer is not None and buffer.index not in self.arguments:
+            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+
+    # -- afterwards -------------------------------------------------------------------------------------------------
+    def finish(self, result: Any) -> Recorded:
+        recorder = self.recorder
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        known = {**{id(t): t for t in self.state}, **self.reach.seen}
+        results = Results(recorder.memory, self.given.tensors, known)
+        grads = self._grads(results)
+        self._unchanged()
+        make = results.maker(result)
+        if results.live:
+            raise NotRecordable("it returns a tensor whose graph is to be walked outside")
+        graph = recorder.graph
+        self._guard_grads(graph)
+        buffers = [s.buffer for s in results.slots]
+        self._only_known(graph)
+        trail = passes.run(graph, set(buffers))
+        program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
+        recorded = Recorded(program, self.guard, results, make, grads)
+        recorded.trail = trail
+        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
+        after = [t._storage.version for t in self.given.tensors]
+        recorded.argument_bumps = [
+            (i, new - old)
+            for i, (old, new) in enumerate(zip(self.argument_versions, after))
+            if new != old and self._first(i)
+        ]
+        recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
+        recorded.options = [(lambda o=u.options: o) for u in graph.updates]
+        return recorded
+
+    def _first(self, i: int) -> bool:
+        """Whether no earlier argument has the same storage."""
+        tensors = self.given.tensors
+        return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
+
+    def _grads(self, results: Results) -> list[GradSlot]:
+        """Which gradients the function has set."""
+        found = []
+        holders: list[Any] = [*self.state, *range(len(self.given.tensors))]
+        for holder in holders:
+            t = self.given.tensors[holder] if type(holder) is int else holder
+            if not t.is_leaf:
+                continue
+            before, after = self.grads_before[id(t)], t.grad
+            if before is after:
+                continue
+            if after is None:
+                found.append(GradSlot(holder, None))
+                continue
+            if after.is_sparse or after.requires_grad or type(after) is not Tensor:
+                raise NotRecordable("it makes a gradient that is sparse or has a history")
+            header = results.header(after)
+            if header is None:
+                raise NotRecordable("a gradient shares memory with something that existed before")
+            found.append(GradSlot(holder, header))
+        return found
+
+    def _unchanged(self) -> None:
+        """Nothing but gradients may have changed."""
+        for item in self.reach.items:
+            if isinstance(item, AutogradItem):
+                before, now = item.seen, item._state()
+                if before[:5] != now[:5]:
+                    raise _Changes(f"it changes Python's state: {item.difference()}")
+                continue
+            problem = item.difference()
+            if problem:
+                raise _Changes(f"it changes Python's state: {problem}")
+        for item in self.headers:
+            problem = item.difference()
+            if problem:
+                raise _Changes(f"it changes an argument: {problem}")
+
+    def _guard_grads(self, graph: Any) -> None:
+        """A gradient that the function reads must stay where it is."""
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        extra: list[Any] = []
+        for t in [*self.state, *self.given.tensors]:
+            before = self.grads_before[id(t)]
+            if before is None or before.is_sparse or not before._storage.ptr:
+                continue
+            buffers = [b for b in graph.buffers if b.storage is before._storage]
+            if any(b.index in used for b in buffers):
+                if any(t is a for a in self.given.tensors):
+                    raise NotRecordable("it adds to the gradient of an argument")
+                extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+        if extra:
+            self.guard = Guard([*self.reach.items, *extra])
+            for item in self.reach.items:
+                pass
+
+    def _only_known(self, graph: Any) -> None:
+        for step in graph.steps:
+            for ref in step.refs():
+                if ref.buffer >= 0 and graph.buffers[ref.buffer].source == "new" and graph.buffers[ref.buffer].storage is not None:
+                    raise NotRecordable("it uses memory of unknown origin")
+
+
+class _GradItem(TensorItem):
+    """A leaf's gradient is a certain tensor."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor, grad: Tensor):
+        super().__init__("a gradient", grad)
+        self.leaf = leaf
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return None
+
+    def difference(self) -> str:
+        meta = self.leaf._autograd
+        return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
+
+
+__all__ = ["CompiledFunction", "available", "recording"]
