@@ -7,6 +7,7 @@ from then on. What cannot be recorded keeps running as it is, for a reason that 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ from ..backends.cpu import heavy, jit, native_call, threads
 from ..core import modes, settings
 from ..core.casts import casts
 from ..core.device import cpu, default_device
-from ..core.generator import Generator
+from ..core.generator import default_generator
 from ..core.graph import grad_mode, unusual
 from ..core.promotion import get_default_dtype
 from ..core.storage import UntypedStorage
@@ -27,11 +28,13 @@ from ..core.tensor import Tensor, new_tensor
 from ..nn.modules import module as module_room
 from ..nn.parameter import Parameter
 from . import passes
+from .comparing import close, equal
 from .guards import ATOMS, AutogradItem, Guard, TensorItem, layout_of
 from .program import Program, Stale
 from .reach import Reach, Unreachable
 from .recorder import NotRecordable, Recorder
-from .results import Header, Results
+from .differentiable import Derivative, FunctionNode
+from .results import Header, Results, leaves_of, replaced, saved_storages, spent
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -142,7 +145,8 @@ class Recorded:
         self.seconds = 0.0
         self.trail: list[tuple[str, str]] = []
         self.lock = threading.Lock()
-        self.differentiable: Any = None
+        self.derivative: Derivative | None = None
+        self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
 
     def fits(self, given: Arguments) -> str:
         """Why the recording cannot be used for this call, or nothing."""
@@ -157,7 +161,13 @@ class Recorded:
         self.program.run(tensors, made, self._options())
         self._leave(tensors, made, reused)
         self.calls += 1
-        return self.make(tensors, made)
+        return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
+
+    def _with_history(self, tensors: list[Tensor], made: list[UntypedStorage]) -> Any:
+        """The results, with a node that knows their derivative."""
+        assert self.derivative is not None
+        saved = [made[s] if type(s) is int else s for s in self.saves]
+        return self.make(tensors, made, FunctionNode(self.derivative, tensors, saved))
 
     def _options(self) -> list[dict[str, Any]]:
         return [o() for o in self.options]
@@ -196,7 +206,8 @@ class Recorded:
         if not reused or any(s.header is None for s in self.grads):
             for slot in self.grads:
                 if type(slot.holder) is int:
-                    tensors[slot.holder]._ensure_autograd().grad = None if slot.header is None else slot.header.make(made)
+                    grad = None if slot.header is None else slot.header.make(made)
+                    tensors[slot.holder]._ensure_autograd().grad = grad
                 elif slot.header is None:
                     slot.holder.grad = None
                 elif slot.tensor is None:
@@ -218,7 +229,7 @@ class Recorded:
                     i, shift = self.program.arguments[index]
                     address = tensors[i].data_ptr() - shift
                 kept.append((address, ctypes.string_at(address, buffer.size)))
-        marks = [(g, g.position()) for g in graph.generators]
+        marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
         made = [UntypedStorage(slot.size) for slot in self.slots]
         problem = ""
         try:
@@ -229,7 +240,7 @@ class Recorded:
         for address, old in kept:
             ctypes.memmove(address, old, len(old))
         for g, mark in marks:
-            g.rewind(mark)
+            g.set_state_bytes(mark)
         result = run()
         if not problem:
             problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
@@ -238,15 +249,15 @@ class Recorded:
 
     def _compare(self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]) -> str:
         for address, new in kept:
-            if ctypes.string_at(address, len(new)) != new and not _close(address, new):
+            if ctypes.string_at(address, len(new)) != new and not close(address, new):
                 return f"a state of {len(new)} bytes came out differently"
-        ours, theirs = tensors_in(self.make(tensors, made)), tensors_in(result)
+        ours, theirs = tensors_in(self.make(tensors, made, None)), tensors_in(result)
         for a, b in zip(ours, theirs):
-            if not _equal(a, b):
+            if not equal(a, b):
                 return f"a result of shape {list(b.shape)} came out differently"
         for slot in self.grads:
             held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
-            if slot.header is not None and not _equal(slot.header.make(made), held):
+            if slot.header is not None and not equal(slot.header.make(made), held):
                 return f"a gradient of shape {list(slot.header.shape)} came out differently"
         return ""
 
@@ -257,48 +268,6 @@ def _written(step: Any) -> list[Any]:
 
 def _cells(graph: Any) -> set[int]:
     return {r.buffer for u in graph.updates for refs in u.scalars for r in refs}
-
-
-def _equal(a: Tensor, b: Any) -> bool:
-    """Whether two tensors have the same bits, or nan in the same places and otherwise the same bits."""
-    if b is None or a.shape != b.shape or a.dtype is not b.dtype:
-        return False
-    with modes_off():
-        x, y = a.detach().contiguous(), b.detach().contiguous()
-        size = x.numel() * x.dtype.itemsize
-        if not size or ctypes.string_at(x.data_ptr(), size) == ctypes.string_at(y.data_ptr(), size):
-            return True
-        if not (x.dtype.is_floating_point or x.dtype.is_complex):
-            return False
-        wide = x.double() if x.dtype.is_floating_point else x
-        other = y.double() if x.dtype.is_floating_point else y
-        rtol = 1e-9 if x.dtype.itemsize == 8 else 2e-5 if x.dtype.itemsize == 4 else 1e-2
-        scale = float(other.abs().max().nan_to_num(0.0, 0.0, 0.0)) if x.dtype.is_floating_point else 1.0
-        return bool(wide.isclose(other, rtol=rtol, atol=rtol * max(scale, 1e-6), equal_nan=True).all())
-
-
-def _close(address: int, new: bytes) -> bool:
-    """Whether memory that holds float32 numbers is as good as equal."""
-    if len(new) % 4:
-        return False
-    import numpy as np
-
-    a = np.frombuffer(ctypes.string_at(address, len(new)), np.float32).astype(np.float64)
-    b = np.frombuffer(new, np.float32).astype(np.float64)
-    fine = np.isfinite(a) & np.isfinite(b)
-    scale = float(np.abs(a[fine]).max(initial=0.0))
-    return bool(np.allclose(a, b, rtol=2e-5, atol=2e-5 * max(scale, 1e-6), equal_nan=True))
-
-
-class modes_off:  # noqa: N801 - reads like a keyword
-    """Inside, nothing is recorded or cast."""
-
-    def __enter__(self) -> None:
-        self.before, grad_mode.enabled = grad_mode.enabled, False
-        self.cast, casts.active = casts.active, False
-
-    def __exit__(self, *exc: Any) -> None:
-        grad_mode.enabled, casts.active = self.before, self.cast
 
 
 def tensors_in(value: Any) -> list[Tensor]:
@@ -368,19 +337,36 @@ class CompiledFunction:
     def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
         if not recorded.lock.acquire(blocking=False):
             return self.function(*args, **kwargs)  # it runs already, further out
+        derivative = recorded.derivative
+        run = self._as_it_is if derivative is None else functools.partial(self._differentiably, derivative, given)
         try:
+            if derivative is not None and derivative.problem:
+                self.found[key] = Unfit(derivative.problem)
+                self._say(derivative.problem)
+                return self._as_it_is(args, kwargs)
+            if derivative is not None and derivative.program is None:
+                return run(args, kwargs)  # until a backward pass has shown what the derivative is
             if not recorded.checked:
-                problem, result = recorded.check(given.tensors, lambda: self._as_it_is(args, kwargs))
+                problem, result = recorded.check(given.tensors, lambda: run(args, kwargs))
                 if problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
                 return result
+            if derivative is not None and not derivative.checked:
+                return run(args, kwargs)
             return recorded.run(given.tensors)
         except Stale as problem:
             self.found[key] = Unfit(str(problem))
         finally:
             recorded.lock.release()
         return self._eager(args, kwargs, self.found[key].why)
+
+    def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
+        """Run the function as it is, with a node in front of its graph that learns the derivative."""
+        table = cut(given)
+        result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        live = [t for t in tensors_in(result) if t.grad_fn is not None and not spent(t.grad_fn)]
+        return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
@@ -395,17 +381,21 @@ class CompiledFunction:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
         recorder = Recorder()
+        table = cut(given)
+        inside = given if not table else Arguments(replaced(args, table), replaced(kwargs, table))
         try:
-            prepared = _Prepared(reach, recorder, given)
+            prepared = _Prepared(reach, recorder, inside)
         except NotRecordable as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
         recording.on, cache, casts.cache = True, casts.cache, {}
         try:
             with recorder.recording():
-                result = self.function(*args, **kwargs)
+                result = self.function(*replaced(args, table), **replaced(kwargs, table))
         finally:
             recording.on, casts.cache = False, cache
+        if table:
+            prepared.pass_on(given.tensors)
         try:
             recorded = prepared.finish(result)
         except _Changes as problem:  # it may be the last time: state that is made once
@@ -413,15 +403,53 @@ class CompiledFunction:
             if self.tries >= _TRIES:
                 self.found[key] = Unfit(str(problem))
                 self._say(str(problem))
-            return result
+            return uncut(given, table, result)
         except NotRecordable as problem:
             self.found[key] = Unfit(str(problem))
             self._say(str(problem))
-            return result
+            return uncut(given, table, result)
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
+        if recorded.derivative is None:
+            return replaced(result, {id(alias): given.tensors[i] for i, alias in enumerate(inside.tensors)})
+        return attached(recorded.derivative, given, table, result, prepared.live)
+
+
+def cut(given: Arguments) -> dict[int, Tensor]:
+    """Arguments with a history, and leaves in their place: what happens inside a function ends there."""
+    if not grad_mode.enabled:
+        return {}
+    table: dict[int, Tensor] = {}
+    for t in given.tensors:
+        if not t.is_leaf:
+            table[id(t)] = t._bare_alias()
+            table[id(t)].requires_grad = True
+    return table
+
+
+def attached(derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]) -> Any:
+    """The result of a function that ran as it is, with one node in front of its graph."""
+    tensors = given.tensors
+    node = FunctionNode(derivative, tensors, saved_storages(live), live)
+    inside = [table.get(id(t), t) for t in tensors]
+    node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+    wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
+    wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
+    return replaced(result, wrapped)
+
+
+def uncut(given: Arguments, table: dict[int, Tensor], result: Any) -> Any:
+    """The result of a function that ran with leaves in place of its arguments, connected with their history again."""
+    if not table:
         return result
+    live = [t for t in tensors_in(result) if t.grad_fn is not None]
+    inside = [table.get(id(t), t) for t in given.tensors]
+    leaves = leaves_of(live)
+    positions = {id(t): i for i, t in enumerate(inside)}
+    derivative = Derivative([positions.get(id(leaf), leaf) for leaf in leaves], live, {}, 0)
+    derivative.problem = "it is not recorded"
+    return attached(derivative, given, table, result, live)
 
 
 class _Changes(NotRecordable):
@@ -460,8 +488,6 @@ class _Prepared:
             raise NotRecordable("an argument shares memory with a parameter or a buffer")
         if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
             raise NotRecordable("an argument has hooks")
-        if t.requires_grad and not t.is_leaf and grad_mode.enabled:
-            raise NotRecordable("an argument has a history")
         if t.is_leaf and t.grad is not None:
             self._know(t.grad)
         if not t._storage.ptr:
@@ -480,8 +506,8 @@ class _Prepared:
         grads = self._grads(results)
         self._unchanged()
         make = results.maker(result)
-        if results.live:
-            raise NotRecordable("it returns a tensor whose graph is to be walked outside")
+        self.live = results.live
+        derivative, saves = self._derivative(results)
         graph = recorder.graph
         self._guard_grads(graph)
         buffers = [s.buffer for s in results.slots]
@@ -490,6 +516,7 @@ class _Prepared:
         program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
         recorded = Recorded(program, self.guard, results, make, grads)
         recorded.trail = trail
+        recorded.derivative, recorded.saves = derivative, saves
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
         after = [t._storage.version for t in self.given.tensors]
         recorded.argument_bumps = [
@@ -500,6 +527,32 @@ class _Prepared:
         recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
         recorded.options = [(lambda o=u.options: o) for u in graph.updates]
         return recorded
+
+    def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
+        """What stands for the graph behind the results, where there is one, and the memory that it reads."""
+        if not results.live:
+            return None, []
+        positions = {id(t): i for i, t in enumerate(self.given.tensors)}
+        state = {id(t) for t in self.state}
+        leaves: list[Any] = []
+        for leaf in leaves_of(results.live):
+            if id(leaf) not in positions and id(leaf) not in state:
+                raise NotRecordable("it makes leaves of its own")
+            leaves.append(positions.get(id(leaf), leaf))
+        saved = saved_storages(results.live)
+        saves = [slot if slot is not None else self._standing(s) for slot, s in zip(results.keep(saved), saved)]
+        return Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
+
+    def _standing(self, storage: UntypedStorage) -> UntypedStorage:
+        """A storage of the state; for that of an argument, which comes with each call, something empty."""
+        return storage if id(storage) in self.storages else UntypedStorage(0)
+
+    def pass_on(self, originals: list[Tensor]) -> None:
+        """Gradients that arrived at leaves which stand for arguments with a history go on from there."""
+        for t, leaf in zip(originals, self.given.tensors):
+            if t is not leaf and leaf.grad is not None:
+                t.backward(leaf.grad)
+                self.recorder.problems.append("it differentiates an argument that has a history")
 
     def _first(self, i: int) -> bool:
         """Whether no earlier argument has the same storage."""

@@ -139,7 +139,8 @@ class Graph:
     steps: list[Any] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
-    generators: list[Any] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)  # whose engines native calls use
+    draws: list[Any] = field(default_factory=list)  # all that random numbers come from
 
     def text(self) -> str:
         """The steps, one a line."""

@@ -193,10 +193,15 @@ class Program:
         self.block = np.array([*map(_signed, self.words), 0], np.int64)
         base = self.block.ctypes.data
         rows = []
+        named = [name for _, name, _ in self._patches]
+        calls = [s if isinstance(s, Call) else s.again for s in self.graph.steps if isinstance(s, (Call, Test))]
+        for ref in [r for c in calls if c is not None for r in c.refs()]:
+            if ref.buffer >= 0 and ref.buffer not in self.offsets and self.graph.buffers[ref.buffer].source != "state":
+                named.append(self._name_of(ref.buffer))
+        for name in dict.fromkeys(named):
+            self._value[name] = len(self.names)
+            self.names.append(name)
         for word, name, offset in self._patches:
-            if name not in self._value:
-                self._value[name] = len(self.names)
-                self.names.append(name)
             rows += [base + 8 * word, self._value[name], offset]
         steps = [w for caller, function, at in self.instructions for w in (caller, function, base + 8 * at)]
         self.steps = np.array([*map(_signed, steps), 0], np.int64)

@@ -95,7 +95,7 @@ class Reach:
         for kinds, visit in _VISITORS:
             if isinstance(value, kinds):
                 visit(self, what, value)
-                if visit in _CONTAINERS and hasattr(value, "__dict__"):
+                if visit in _CONTAINERS and type(value) not in _KNOWN_BASES and hasattr(value, "__dict__"):
                     self._object(what, value)  # a class of a user's
                 return
         if isinstance(value, type):
@@ -303,7 +303,7 @@ _VISITORS: list[tuple[Any, Callable]] = [
 
 _CONTAINERS = (Reach._dict, Reach._list, Reach._tuple, Reach._collection)
 _KNOWN_BASES = (object, dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
-                BaseException, Exception, ValueError, RuntimeError, TypeError, KeyError, enum.Enum)  # fmt: skip
+                BaseException, Exception, ValueError, RuntimeError, TypeError, KeyError, enum.Enum, types.SimpleNamespace)  # fmt: skip
 
 
 @functools.lru_cache(4096)

@@ -17,7 +17,7 @@ from ..backends.cpu import jit, native_call
 from ..backends.cpu.onednn import direct, plan, sequence
 from ..core import modes, storage
 from ..core.device import cpu
-from ..core.generator import Generator
+from ..core.generator import Generator, default_generator
 from ..core.tensor import Tensor
 from ..optim.fused import Update as FusedUpdate
 from ..ops.index.bad_index import bad_index
@@ -110,7 +110,7 @@ class Recorder(modes.Mode):
             native_call.recorder.value = None
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        if op.kind == "composite":
+        if op.kind == "composite" or (op.kind == "random" and not op.draws):
             with self:
                 stack = modes.own.stack
                 if stack[0].stays and stack[0] is not self:
@@ -153,6 +153,7 @@ class Recorder(modes.Mode):
     def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
         found: list[Generator] = []
         mapped((args, kwargs), Generator, found.append)
+        self.graph.draws += [g for g in found or [default_generator] if g not in self.graph.draws]
         if len(found) != 1:
             leaf.problem = "it draws random numbers"
             return

@@ -39,7 +39,7 @@ _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
 signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
-_RUNTIME = ("flambeau_num_threads", "flambeau_parallel")
+_RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
 _CTYPES = {
