@@ -29,6 +29,13 @@ _free = at_once(free)
 watchers: list[Any] = []
 
 
+def set_bytes(address: int, value: int, nbytes: int) -> None:
+    """Set bytes of the host's memory to one value."""
+    for watcher in watchers:
+        watcher.filled(address, value, nbytes)
+    ctypes.memset(address, value, nbytes)
+
+
 class _NoAddress:
     """The address of memory that is not there: zero to whoever compares, an error for whoever would compute on it. So a kernel that
     is given a meta tensor beside others stops before the call."""
@@ -64,6 +71,8 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if here is there:
         if here is cpu:
+            if watchers:
+                tell_looked()
             ctypes.memmove(destination, source, nbytes)
         else:
             backend_of(here).copy(destination, source, nbytes, here)
@@ -381,7 +390,7 @@ class UntypedStorage:
 
     def fill_(self, value: int) -> UntypedStorage:
         if self.device is cpu:
-            ctypes.memset(self.ptr, value, self.size_bytes)
+            set_bytes(self.ptr, value, self.size_bytes)
         elif self.device.type != "meta" and self.size_bytes:
             backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
         return self

@@ -391,6 +391,9 @@ class _Collector:
     def tested(self, address: int, size: int) -> None:
         pass
 
+    def filled(self, address: int, value: int, size: int) -> None:
+        pass
+
 
 def _bits(value: float, size: int) -> int:
     return struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]

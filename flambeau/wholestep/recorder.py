@@ -204,6 +204,16 @@ class Recorder(modes.Mode):
         else:
             self.leaf.problem = self.leaf.problem or "it works on the host"
 
+    def filled(self, address: int, value: int, size: int) -> None:
+        """Bytes are set to a value."""
+        if threading.get_ident() != self.thread:
+            return
+        place = self.memory.find(address)
+        if place is None or self.leaf is None:
+            self._problem("a fill of unknown memory")
+            return
+        self.leaf.steps.append(Launch(self.leaf.name, _MEMSET, "pil", [place, value, size]))
+
     def tested(self, address: int, size: int) -> None:
         """An operator tests a number in which a kernel reports errors."""
         if threading.get_ident() != self.thread:
@@ -304,6 +314,7 @@ class Recorder(modes.Mode):
         return pointers == len(used.positions) + 2 + len(used.states)
 
 
+_MEMSET = ctypes.cast(ctypes.CDLL(None).memset, ctypes.c_void_p).value or 0
 _CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 
