@@ -27,9 +27,10 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..nn.modules import module as module_room
 from ..nn.parameter import Parameter
+from ..optim.elementwise import ElementwiseOptimizer
 from . import passes
 from .comparing import close, equal
-from .guards import ATOMS, AutogradItem, Guard, TensorItem, layout_of
+from .guards import ATOMS, AutogradItem, DictItem, GroupItem, Guard, TensorItem, layout_of, observe
 from .program import Program, Stale
 from .reach import Reach, Unreachable
 from .recorder import NotRecordable, Recorder
@@ -306,6 +307,9 @@ class CompiledFunction:
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
         if entry is None:  # the first call of this kind
+            if len(self.found) >= 8 * self.limit:
+                self.given_up = "its arguments are of a new kind again and again"
+                return self._eager(args, kwargs, self.given_up)
             self.found[key] = 1
             return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
@@ -462,7 +466,7 @@ class _Prepared:
     def __init__(self, reach: Reach, recorder: Recorder, given: Arguments):
         self.reach, self.recorder, self.given = reach, recorder, given
         self.state = [t for _, t in reach.tensors.values()]
-        self.guard = Guard(reach.items)
+        self.observed = observe(reach.items)
         self.grads_before = {id(t): t.grad if t.is_leaf else None for t in [*self.state, *given.tensors]}
         self.storages: dict[int, UntypedStorage] = {}
         for t in self.state:
@@ -514,7 +518,8 @@ class _Prepared:
         self._only_known(graph)
         trail = passes.run(graph, set(buffers))
         program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
-        recorded = Recorded(program, self.guard, results, make, grads)
+        options = self._live_options(graph)
+        recorded = Recorded(program, Guard(self.observed), results, make, grads)
         recorded.trail = trail
         recorded.derivative, recorded.saves = derivative, saves
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
@@ -525,7 +530,7 @@ class _Prepared:
             if new != old and self._first(i)
         ]
         recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
-        recorded.options = [(lambda o=u.options: o) for u in graph.updates]
+        recorded.options = options
         return recorded
 
     def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
@@ -610,16 +615,43 @@ class _Prepared:
                 if any(t is a for a in self.given.tensors):
                     raise NotRecordable("it adds to the gradient of an argument")
                 extra += [TensorItem("a gradient", before), _GradItem(t, before)]
-        if extra:
-            self.guard = Guard([*self.reach.items, *extra])
-            for item in self.reach.items:
-                pass
+        self.observed += observe(extra)
+
+    def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
+        """Where the options of updates come from in each call: the optimizer's groups, whose numbers may change. Where the function
+        itself looks at groups, or a group is used otherwise, they are what they were."""
+        found: list[Callable[[], dict[str, Any]]] = []
+        for update in graph.updates:
+            item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
+            found.append((lambda item=item: item.options) if item is not None else (lambda u=update: u.options))
+        return found
+
+    def _group_item(self, update: Any) -> GroupItem | None:
+        for optimizer in self.reach.optimizers:
+            for group in optimizer.param_groups:
+                if not isinstance(optimizer, ElementwiseOptimizer) or not _is_ours(optimizer):
+                    continue
+                if not update.parameters <= {id(p) for p in group["params"]}:
+                    continue
+                options = optimizer._options(group)
+                if options != update.options:
+                    return None
+                for k, (item, rows) in enumerate(self.observed):
+                    if isinstance(item, DictItem) and item.held is group:
+                        if not isinstance(item, GroupItem):
+                            self.observed[k] = (GroupItem(item.what, group, optimizer, options), rows)
+                        return self.observed[k][0]  # type: ignore[return-value]
+        return None
 
     def _only_known(self, graph: Any) -> None:
         for step in graph.steps:
             for ref in step.refs():
                 if ref.buffer >= 0 and graph.buffers[ref.buffer].source == "new" and graph.buffers[ref.buffer].storage is not None:
                     raise NotRecordable("it uses memory of unknown origin")
+
+
+def _is_ours(optimizer: Any) -> bool:
+    return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 class _GradItem(TensorItem):

@@ -130,6 +130,7 @@ class Update(NamedTuple):
     dtypes: tuple
     options: dict[str, Any]  # as they were when it was recorded
     names: tuple[str, ...]  # of the options that are numbers
+    parameters: frozenset[int]  # their ids
 
 
 @dataclass(eq=False)

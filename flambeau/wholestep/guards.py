@@ -210,17 +210,49 @@ def layout_of(t: Any) -> Any:
     return t.shape, t._strides, t.dtype, t.requires_grad
 
 
+class GroupItem(DictItem):
+    """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
+
+    __slots__ = ("optimizer", "options", "choices")
+
+    def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
+        super().__init__(what, group, tuple(k for k, v in group.items() if type(v) not in (int, float)))
+        self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
+
+    def difference(self) -> str:
+        found = super().difference()
+        if found:
+            return found
+        options = self.optimizer._options(self.held)
+        if _choices(options) != self.choices:
+            return f"an option of {self.what} was switched on or off"
+        self.options = options
+        return ""
+
+
+def _choices(options: dict[str, Any]) -> tuple:
+    """What of the options decides the formula."""
+    return tuple((k, None if type(v) in (int, float) else (type(v), v)) for k, v in options.items())
+
+
+Observed = list[tuple[Item, Any]]
+
+
+def observe(items: list[Item]) -> Observed:
+    """Items with the words that lie in memory now."""
+    return [(item, item.rows()) for item in items]
+
+
 class Guard:
     """Items, and the table of words that the native loop compares."""
 
-    def __init__(self, items: list[Item]):
-        self.items = items
+    def __init__(self, observed: Observed):
+        self.items = [item for item, _ in observed]
         self.slow: list[Item] = []
         self.spans: list[tuple[Item, int, int]] = []
         self.owner: list[int] = []
         words: list[int] = []
-        for item in items:
-            rows = item.rows()
+        for item, rows in observed:
             if rows is None:
                 self.slow.append(item)
                 continue
@@ -347,5 +379,5 @@ SLOTS_ARE_KNOWN = _slots_are_known()
 _TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN else []
 _POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 
-__all__ = ["ATOMS", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
-           "TensorItem", "layout_of", "same"]  # fmt: skip
+__all__ = ["ATOMS", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+           "TensorItem", "layout_of", "observe", "same"]  # fmt: skip

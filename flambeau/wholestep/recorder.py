@@ -304,7 +304,8 @@ class Recorder(modes.Mode):
         self.graph.steps += steps
         scalars = tuple(tuple(held.place for held in row) for row in given[2 : 2 + count])
         kinds = tuple(row[0].layout[2] for row in given[2 : 2 + count])
-        self.graph.updates.append(Update(used.prologue, scalars, kinds, dict(options), names))
+        parameters = frozenset(map(id, args[0]))
+        self.graph.updates.append(Update(used.prologue, scalars, kinds, dict(options), names, parameters))
         return result
 
     @staticmethod

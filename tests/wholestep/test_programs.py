@@ -172,7 +172,7 @@ def test_optimizers(name):
                 optimizer.param_groups[0]["lr"] *= 0.9
     twins.call(lambda: (flambeau.randn(5, 4), flambeau.randn(5, 2)), 2)
     if name not in ("LBFGS", "Adafactor"):  # these read values
-        assert twins.native >= 1, twins.compiled.explain()
+        assert twins.native >= (1 if name == "Muon" else 4), twins.compiled.explain()
 
 
 @pytest.mark.parametrize("training", [True, False])
