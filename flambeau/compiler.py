@@ -176,7 +176,14 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     return [name for name, tag in BACKENDS.items() if tag not in (exclude_tags or ())]
 
 
-_STANCES = ("default", "eager_then_compile", "aot_eager_then_compile", "force_eager", "eager_on_recompile", "fail_on_recompile")
+_STANCES = (
+    "default",
+    "eager_then_compile",
+    "aot_eager_then_compile",
+    "force_eager",
+    "eager_on_recompile",
+    "fail_on_recompile",
+)
 
 
 class set_stance:  # noqa: N801 - PyTorch's name

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autograd.engine import run_backward
 from ..core.dtype import uint8
-from ..core.graph import RETRY_MESSAGE, AutogradState, Node, gradient_edge, grad_mode
+from ..core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
 from . import passes
@@ -80,7 +80,9 @@ class Derivative:
             self.problem = str(problem)
         return found
 
-    def _finish(self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list) -> None:
+    def _finish(
+        self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
+    ) -> None:
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
         results = Results(recorder.memory, grads, {})
@@ -90,7 +92,9 @@ class Derivative:
         graph = recorder.graph
         self.slots = results.slots
         used = {r.buffer for s in graph.steps for r in s.refs()}
-        self.watched = [b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None]
+        self.watched = [
+            b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None
+        ]
         self.trail = passes.run(graph, {s.buffer for s in results.slots})
         self.program = Program(graph, arguments, [s.buffer for s in results.slots])
 
@@ -112,7 +116,13 @@ class Derivative:
 class FunctionNode(Node):
     """From the results of a compiled function to the leaves that it read."""
 
-    def __init__(self, derivative: Derivative, tensors: list[Tensor], saved: list[UntypedStorage], live: list[Tensor] | None = None):
+    def __init__(
+        self,
+        derivative: Derivative,
+        tensors: list[Tensor],
+        saved: list[UntypedStorage],
+        live: list[Tensor] | None = None,
+    ):
         self.derivative = derivative
         self.leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
         super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in self.leaves))
@@ -150,6 +160,7 @@ class FunctionNode(Node):
             return tuple(derivative.record(self, given))
         found = self.eager(given)
         if derivative.program is not None and not derivative.checked:
+            derivative.program.poison([])
             derivative.compare(derivative.run(self, given), found)
         return tuple(found)
 

@@ -33,7 +33,7 @@ def caller(signature: str) -> int:
         lines.append(f"  %v{i} = load {kind}, ptr %at{i}")
         arguments.append(f"{kind} %v{i}")
     return jit._support(
-        f"define i64 @launch(ptr %function, ptr %block) {{\n"
+        "define i64 @launch(ptr %function, ptr %block) {\n"
         + "\n".join(lines)
         + f"\n  call void %function({', '.join(arguments)})\n  ret i64 0\n}}\n",
         "launch",

@@ -24,17 +24,17 @@ from ..core.generator import default_generator
 from ..core.graph import grad_mode, unusual
 from ..core.promotion import get_default_dtype
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, new_tensor
+from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.parameter import Parameter
 from ..optim.elementwise import ElementwiseOptimizer
 from . import passes
 from .comparing import close, equal
+from .differentiable import Derivative, FunctionNode
 from .guards import ATOMS, AutogradItem, DictItem, GroupItem, Guard, TensorItem, layout_of, observe
 from .program import Program, Stale
 from .reach import Reach, Unreachable
 from .recorder import NotRecordable, Recorder
-from .differentiable import Derivative, FunctionNode
 from .results import Header, Results, leaves_of, replaced, saved_storages, spent
 
 _GLOBAL_HOOKS = [
@@ -52,6 +52,7 @@ class _Recording(threading.local):
 
 recording = _Recording()
 available = jit.available() and native_call.supported()
+_one_at_a_time = threading.Lock()
 stance = ["default"]  # what `compiler.set_stance` says
 generation = [0]  # counts resets: recordings of an earlier one are not used
 
@@ -94,13 +95,23 @@ class Arguments:
         if len(tensors) < 2:
             return None
         seen: dict[int, int] = {}
-        found = []
+        found: list[Any] = []
+        if any(t._storage.owner is not None for t in tensors if not t.is_sparse) and self._overlapping():
+            found.append(id(self))  # unlike any other call
         for i, t in enumerate(tensors):
             at = getattr(t._storage, "ptr", 0) or 0
             first = seen.setdefault(at, i)
             if first != i and at:
-                found.append((first, i, t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize))
+                found.append(
+                    (first, i, t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize)
+                )
         return tuple(found)
+
+    def _overlapping(self) -> bool:
+        """Whether the memory of two tensors overlaps, though their storages begin at different places."""
+        storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
+        spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
+        return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
 
 
 def settings_key() -> tuple:
@@ -142,7 +153,7 @@ class Recorded:
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
-        self.only_grads = {s.header.slot for s in grads if s.header is not None}
+        self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
         self.trail: list[tuple[str, str]] = []
         self.lock = threading.Lock()
@@ -152,9 +163,15 @@ class Recorded:
     def fits(self, given: Arguments) -> str:
         """Why the recording cannot be used for this call, or nothing."""
         for t in given.tensors:
-            if t._storage.ptr in self.state_addresses:
+            storage = t._storage
+            if storage.ptr in self.state_addresses or (storage.owner is not None and self._in_state(storage)):
                 return "an argument shares memory with a parameter or a buffer"
         return self.guard.difference()
+
+    def _in_state(self, storage: UntypedStorage) -> bool:
+        """Whether memory that belongs to something else overlaps that of the state."""
+        end = storage.ptr + storage.size_bytes
+        return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
 
     # -- running ----------------------------------------------------------------------------------------------------
     def run(self, tensors: list[Tensor]) -> Any:
@@ -214,7 +231,7 @@ class Recorded:
                 elif slot.tensor is None:
                     slot.tensor = slot.holder.grad = slot.header.make(made)
                     held = slot.tensor
-                    slot.counts = sys.getrefcount(held) , sys.getrefcount(held._storage) - 1
+                    slot.counts = sys.getrefcount(held), sys.getrefcount(held._storage) - 1
 
     # -- the first run ----------------------------------------------------------------------------------------------
     def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
@@ -232,6 +249,7 @@ class Recorded:
                 kept.append((address, ctypes.string_at(address, buffer.size)))
         marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
         made = [UntypedStorage(slot.size) for slot in self.slots]
+        self.program.poison(made)
         problem = ""
         try:
             self.program.run(tensors, made, self._options())
@@ -248,7 +266,9 @@ class Recorded:
         self.checked = not problem
         return problem, result
 
-    def _compare(self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]) -> str:
+    def _compare(
+        self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]
+    ) -> str:
         for address, new in kept:
             if ctypes.string_at(address, len(new)) != new and not close(address, new):
                 return f"a state of {len(new)} bytes came out differently"
@@ -295,7 +315,14 @@ class CompiledFunction:
         self.seconds = 0.0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.given_up or recording.on or not available or unusual or any(_GLOBAL_HOOKS) or stance[0] == "force_eager":
+        if (
+            self.given_up
+            or recording.on
+            or not available
+            or unusual
+            or any(_GLOBAL_HOOKS)
+            or stance[0] == "force_eager"
+        ):
             return self.function(*args, **kwargs)
         stack = modes.own.stack
         if stack and (len(stack) > 1 or not stack[0].stays):
@@ -380,7 +407,9 @@ class CompiledFunction:
             return self._eager(args, kwargs, self.given_up)
         started = time.perf_counter()
         try:
-            reach = Reach().explore([(self.name, self.function), *((f"argument {type(o).__name__}", o) for o in given.objects)])
+            reach = Reach().explore(
+                [(self.name, self.function), *((f"argument {type(o).__name__}", o) for o in given.objects)]
+            )
         except Unreachable as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
@@ -392,12 +421,20 @@ class CompiledFunction:
         except NotRecordable as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
+        if not _one_at_a_time.acquire(blocking=False):
+            return self.function(*args, **kwargs)  # another thread is recording
         recording.on, cache, casts.cache = True, casts.cache, {}
+        seed = default_generator.state_bytes()
         try:
             with recorder.recording():
                 result = self.function(*replaced(args, table), **replaced(kwargs, table))
         finally:
             recording.on, casts.cache = False, cache
+            _one_at_a_time.release()
+        if settings_key() != key[1]:
+            recorder.problems.append("it changes settings")
+        if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
+            recorder.problems.append("it changes the state of the random number generator")
         if table:
             prepared.pass_on(given.tensors)
         try:
@@ -432,7 +469,9 @@ def cut(given: Arguments) -> dict[int, Tensor]:
     return table
 
 
-def attached(derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]) -> Any:
+def attached(
+    derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]
+) -> Any:
     """The result of a function that ran as it is, with one node in front of its graph."""
     tensors = given.tensors
     node = FunctionNode(derivative, tensors, saved_storages(live), live)
@@ -530,6 +569,7 @@ class _Prepared:
             if new != old and self._first(i)
         ]
         recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
+        recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
         recorded.options = options
         return recorded
 
@@ -646,7 +686,11 @@ class _Prepared:
     def _only_known(self, graph: Any) -> None:
         for step in graph.steps:
             for ref in step.refs():
-                if ref.buffer >= 0 and graph.buffers[ref.buffer].source == "new" and graph.buffers[ref.buffer].storage is not None:
+                if (
+                    ref.buffer >= 0
+                    and graph.buffers[ref.buffer].source == "new"
+                    and graph.buffers[ref.buffer].storage is not None
+                ):
                     raise NotRecordable("it uses memory of unknown origin")
 
 

@@ -102,7 +102,9 @@ class CollectionItem(Item):
         self.what, self.held, self.seen = what, held, list(held)
 
     def rows(self) -> list[tuple[int, int]] | None:
-        return [_word(id(self.held) + _SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
+        return (
+            [_word(id(self.held) + _SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
+        )
 
     def difference(self) -> str:
         now = list(self.held)

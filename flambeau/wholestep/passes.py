@@ -154,20 +154,22 @@ def _compatible(first: Loop, second: Loop) -> bool:
     """Whether every element of the second loop needs only what the first has done at the same element."""
     written = {p[0].buffer for p in first.results}
     read = {p[0].buffer for p, _ in first.reads if type(p) is tuple}
-    for p, d in second.reads:
+    for p, _ in second.reads:
         if type(p) is tuple and p[0].buffer in written and p not in first.results:
             return False
     for p in second.results:
         if p[0].buffer in written and (p not in first.results or first.results[p][1] is not second.results[p][1]):
             return False
-        if p[0].buffer in read and any(type(q) is tuple and q[0].buffer == p[0].buffer and q != p for q, _ in first.reads):
+        if p[0].buffer in read and any(
+            type(q) is tuple and q[0].buffer == p[0].buffer and q != p for q, _ in first.reads
+        ):
             return False
     for p in [*first.results, *second.results]:
         if 0 in [s for s, n in zip(p[1], second.sizes if len(p[1]) == len(second.sizes) else first.sizes) if n > 1]:
             return False  # a result that all elements of a dimension share
     touched = [p for p, _ in second.reads if type(p) is tuple] + list(second.results)
     shares = any(p in first.results for p in touched) or bool(
-        {p for p, _ in first.reads if type(p) is tuple} & {p for p in touched}
+        {p for p, _ in first.reads if type(p) is tuple} & set(touched)
     )
     return shares  # else nothing is gained
 

@@ -21,7 +21,7 @@ from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
 from ..core.tensor import new_tensor
 from . import driver
-from .graph import Call, Graph, Held, Launch, Number, Ref, Test, mapped
+from .graph import Call, Graph, Held, Number, Ref, Test, mapped
 
 _ALIGNMENT = 64
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
@@ -241,6 +241,12 @@ class Program:
             needed |= {r.buffer for r in step.refs()} - made
         return needed
 
+    def poison(self, made: list[UntypedStorage]) -> None:
+        """Fill all memory of the program's own with garbage: what nobody writes shall not look right by chance."""
+        for storage, size in ((self.arena, self.arena_size), *((s, s.size_bytes) for s in made)):
+            if size:
+                ctypes.memset(storage.ptr, 0xCB, size)
+
     # -- running ----------------------------------------------------------------------------------------------------
     def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
         """Run every step: on these arguments, into these storages for the results, with these options of the updates."""
@@ -396,7 +402,9 @@ class _Collector:
 
 
 def _bits(value: float, size: int) -> int:
-    return struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]
+    return (
+        struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]
+    )
 
 
 def _signed(word: int) -> int:

@@ -261,7 +261,11 @@ class Reach:
 
     def _methods(self, cls: type, made: bool) -> None:
         """The code and the attributes of a class of a user's."""
-        if _trusted(cls.__module__) or cls.__module__.partition(".")[0] in (*_PURE_MODULES, "builtins") or cls is object:
+        if (
+            _trusted(cls.__module__)
+            or cls.__module__.partition(".")[0] in (*_PURE_MODULES, "builtins")
+            or cls is object
+        ):
             return
         if (id(cls), made) in self.seen:
             return

@@ -19,8 +19,8 @@ from ..core import modes, storage
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
 from ..core.tensor import Tensor
-from ..optim.fused import Update as FusedUpdate
 from ..ops.index.bad_index import bad_index
+from ..optim.fused import Update as FusedUpdate
 from .graph import Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
 
 
@@ -291,7 +291,9 @@ class Recorder(modes.Mode):
         finally:
             storage.watchers[:] = watchers
             self.leaf = None
-        numbers = used.prologue(*(values[0] if count else ()), *(options[n] for n in names))[count:] if not problem else ()
+        numbers = (
+            used.prologue(*(values[0] if count else ()), *(options[n] for n in names))[count:] if not problem else ()
+        )
         steps = [s for s in leaf.steps if isinstance(s, Launch) and self._is_update(s, used, len(numbers))]
         if problem or leaf.problem:
             call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem)

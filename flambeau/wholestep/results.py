@@ -202,7 +202,10 @@ def held_storages(node: Node) -> list[UntypedStorage]:
     if isinstance(node, AccumulateGrad):
         return []
     found: list[UntypedStorage] = []
-    fields = [*vars(node).values(), *(getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ()))]
+    fields = [
+        *vars(node).values(),
+        *(getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ())),
+    ]
     pending = [f for f in fields if not isinstance(f, Node)]
     while pending:
         value = pending.pop()

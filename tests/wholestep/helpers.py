@@ -18,7 +18,9 @@ def same(a: Any, b: Any, where: str = "") -> None:
         for name in ("shape", "dtype", "requires_grad", "is_leaf"):
             assert getattr(a, name) == getattr(b, name), f"{where}.{name}: {getattr(a, name)} and {getattr(b, name)}"
         assert a.stride() == b.stride(), where
-        flambeau.testing.assert_close(a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True, msg=f"{where}: {a} and {b}")
+        flambeau.testing.assert_close(
+            a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True, msg=f"{where}: {a} and {b}"
+        )
     elif isinstance(a, (list, tuple)):
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b)):

@@ -20,7 +20,10 @@ def vector(n: int = 6):
     return lambda: (flambeau.randn(n),)
 
 
-def settled(build, make=vector()):
+SIX = vector()
+
+
+def settled(build, make=SIX):
     """Twins that have come to native calls."""
     twins = Twins(build)
     twins.call(make, SETTLED)
@@ -128,7 +131,15 @@ def test_arguments_that_are_no_tensors():
         return function, None
 
     twins = settled(build, lambda: (flambeau.ones(3), 2, "abc"))
-    for args in ((3, "abc"), (3.0, "abc"), (True, "abc"), (2, "abcd"), (2, "abc", (1, 3)), (2, "abc", (1,)), (float("nan"), "")):
+    for args in (
+        (3, "abc"),
+        (3.0, "abc"),
+        (True, "abc"),
+        (2, "abcd"),
+        (2, "abc", (1, 3)),
+        (2, "abc", (1,)),
+        (float("nan"), ""),
+    ):
         twins.call(lambda args=args: (flambeau.ones(3), *args), 3)
 
 
@@ -363,7 +374,9 @@ def test_results_that_are_kept_do_not_change():
     kept = []
     for _ in range(8):
         loss = compiled(*batch())
-        kept.append((loss, loss.item(), [p.grad for p in model.parameters()], [p.grad.tolist() for p in model.parameters()]))
+        kept.append(
+            (loss, loss.item(), [p.grad for p in model.parameters()], [p.grad.tolist() for p in model.parameters()])
+        )
     for loss, value, grads, values in kept:
         assert loss.item() == value
         assert [g.tolist() for g in grads] == values
@@ -446,3 +459,99 @@ def test_foreign_functions_are_not_compiled():
         with pytest.warns(UserWarning, match="not compiled"):
             for _ in range(3):
                 twins(flambeau.ones(2))
+
+
+def test_seeds_and_settings_that_the_function_changes():
+    def seeding(x):
+        flambeau.manual_seed(3)
+        return x * 2
+
+    def switching(x):
+        flambeau.set_default_dtype(
+            flambeau.float64 if flambeau.get_default_dtype() is flambeau.float32 else flambeau.float32
+        )
+        return x * 2
+
+    Twins(lambda: (seeding, None)).call(vector(), 6)
+    try:
+        compiled = flambeau.compile(switching)
+        for i in range(6):
+            assert compiled(flambeau.ones(2)) is not None
+            assert flambeau.get_default_dtype() is (flambeau.float32 if i % 2 else flambeau.float64)
+    finally:
+        flambeau.set_default_dtype(flambeau.float32)
+
+
+def test_tensors_made_of_numbers():
+    twins = Twins(lambda: ((lambda x: x[:2] + flambeau.tensor([1.0, 2.0]) + flambeau.as_tensor([3, 4])), None))
+    twins.call(vector(), 6)
+
+
+def test_memory_shared_through_numpy():
+    import numpy as np
+
+    memory = np.zeros(10, np.float32)
+
+    def build():
+        def function(x, y):
+            x.add_(1)
+            return y * 2
+
+        return function, None
+
+    def make():
+        memory[:] = 0
+        return flambeau.from_numpy(memory[:6]), flambeau.from_numpy(memory[4:])
+
+    def apart():
+        memory[:] = 0
+        return flambeau.from_numpy(memory[:5]), flambeau.from_numpy(memory[5:])
+
+    twins = Twins(build)
+    for make_one in (apart, make, apart):
+        twins.call(make_one, 5)
+
+
+def test_threads_have_recordings_of_their_own():
+    import threading
+
+    step, (model, _) = model_and_step()
+    compiled = flambeau.compile(lambda x: model[0](x).detach().sum())
+    failures = []
+
+    def work():
+        for _ in range(30):
+            x = flambeau.randn(8, 6)
+            if abs(compiled(x).item() - model[0](x).sum().item()) > 1e-3:
+                failures.append(x)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_explain_and_reset():
+    compiled = flambeau.compile(lambda x: (x + 1).relu() * 2)
+    for _ in range(5):
+        compiled(flambeau.ones(3))
+    text = flambeau.compiler.show(compiled)
+    assert "recording 0" in text and "1 native calls" in text and "fusing loops" in text
+    flambeau.compiler.reset()
+    assert compiled(flambeau.ones(3)).tolist() == [4, 4, 4]
+    told = flambeau._dynamo.explain(lambda x: x * 2)(flambeau.ones(2))
+    assert told.graph_count == 1 and told.graph_break_count == 0
+
+
+def test_compile_of_a_module_in_place():
+    model = nn.Linear(3, 2)
+    expected = model(flambeau.ones(1, 3))
+    model.compile()
+    for _ in range(5):
+        assert model(flambeau.ones(1, 3)).equal(expected)
+    with flambeau.no_grad():
+        for _ in range(5):
+            assert model(flambeau.ones(1, 3)).equal(expected)
+    assert "recording 0" in model._compiled_call_impl.explain()

@@ -99,7 +99,17 @@ def test_random_programs(seed):
 
 ROWS = [
     row
-    for name in ("LINEAR", "CONVOLUTION", "POOLING", "NORMALIZATION", "ACTIVATION", "DROPOUT", "PADDING", "RECURRENT", "OTHER")
+    for name in (
+        "LINEAR",
+        "CONVOLUTION",
+        "POOLING",
+        "NORMALIZATION",
+        "ACTIVATION",
+        "DROPOUT",
+        "PADDING",
+        "RECURRENT",
+        "OTHER",
+    )
     for row in getattr(layer_table, name, [])
     if row[1]
 ]
