@@ -210,9 +210,9 @@ class Recorded:
                 made[header.slot] = held._storage
             else:
                 slot.tensor, reused = None, False
-        for i, slot in enumerate(self.slots):
+        for i, one in enumerate(self.slots):
             if made[i] is None:
-                made[i] = UntypedStorage(slot.size)
+                made[i] = UntypedStorage(one.size)
         return made, reused
 
     def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
@@ -663,7 +663,7 @@ class _Prepared:
         found: list[Callable[[], dict[str, Any]]] = []
         for update in graph.updates:
             item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
-            found.append((lambda item=item: item.options) if item is not None else (lambda u=update: u.options))
+            found.append(functools.partial(getattr, update if item is None else item, "options"))
         return found
 
     def _group_item(self, update: Any) -> GroupItem | None:

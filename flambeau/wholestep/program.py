@@ -36,7 +36,7 @@ class Segment(NamedTuple):
     """Native steps that follow each other, or one call of an operator."""
 
     first: int
-    count: int
+    size: int
     call: Call | None
 
 
@@ -219,7 +219,7 @@ class Program:
         self.values_at, self.status_at = ctypes.addressof(self.values), ctypes.addressof(self.status)
         value = self._value.get
         self.argument_values = [
-            (value(("argument", b)), i, shift)
+            (self._value["argument", b], i, shift)
             for b, (i, shift) in self.arguments.items()
             if ("argument", b) in self._value
         ]
@@ -269,7 +269,7 @@ class Program:
     def _run(self) -> None:
         only = self.only
         if only is not None:
-            self.runner(self.steps_at, only.count, self.patches_at, self.patch_count, self.values_at, self.status_at)
+            self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
             if self.status.value:
                 self._fail(self.status.value - 1)
             return

@@ -64,7 +64,7 @@ class Memory:
 class _Leaf:
     """One operator that runs."""
 
-    def __init__(self, name: str, function: Callable | None):
+    def __init__(self, name: str, function: Callable):
         self.name, self.function = name, function
         self.steps: list[Any] = []
         self.makes: list[int] = []
@@ -117,7 +117,8 @@ class Recorder(modes.Mode):
                     return stack[0].handle(op, function, args, kwargs)
                 return modes.unwatched(function)(*args, **kwargs)
         if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
-            return self._update(op.impl, args, kwargs)
+            self._update(op.impl, args, kwargs)
+            return None
         if self.leaf is not None:  # a part of an operator that runs
             return function(*args, **kwargs)
         leaf = self.leaf = _Leaf(op.key or op.name, function)
@@ -265,7 +266,7 @@ class Recorder(modes.Mode):
         leaf.steps.append(launch)
 
     # -- optimizers -------------------------------------------------------------------------------------------------
-    def _update(self, update: FusedUpdate, args: tuple, options: dict) -> Any:
+    def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
         """The update of a list of parameters. What its kernels get by value is computed anew whenever the program runs."""
         used = update.variant(options)
         count = len(used.scalars)
@@ -287,7 +288,7 @@ class Recorder(modes.Mode):
         leaf = self.leaf = _Leaf(f"_fused_{update.name}", update.operator)
         storage.watchers[:] = []
         try:
-            result = update.update_lists(*args, **options)
+            update.update_lists(*args, **options)
         finally:
             storage.watchers[:] = watchers
             self.leaf = None
@@ -298,7 +299,7 @@ class Recorder(modes.Mode):
         if problem or leaf.problem:
             call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem)
             self.graph.steps.append(call)
-            return result
+            return
         position = len(self.graph.updates)
         for step in steps:
             first = len(step.arguments) - len(numbers)
@@ -308,7 +309,6 @@ class Recorder(modes.Mode):
         kinds = tuple(row[0].layout[2] for row in given[2 : 2 + count])
         parameters = frozenset(map(id, args[0]))
         self.graph.updates.append(Update(used.prologue, scalars, kinds, dict(options), names, parameters))
-        return result
 
     @staticmethod
     def _is_update(step: Launch, used: Any, numbers: int) -> bool:
