@@ -154,7 +154,9 @@ def contenders(name: str, torch_compile: bool) -> dict[str, Callable[[], Any]]:
     return found
 
 
-def measure(name: str, seconds: float, torch_compile: bool, clock: Callable[[], float]) -> tuple[dict[str, float], float]:
+def measure(
+    name: str, seconds: float, torch_compile: bool, clock: Callable[[], float]
+) -> tuple[dict[str, float], float]:
     """Median seconds per call, and how long the first three calls of the compiled function took."""
     steps = contenders(name, torch_compile)
     start = time.perf_counter()
@@ -178,7 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="a part of the names of the cases to run")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each case")
-    parser.add_argument("--torch-compile", action="store_true", help="also torch.compile, which takes a while to compile")
+    parser.add_argument(
+        "--torch-compile", action="store_true", help="also torch.compile, which takes a while to compile"
+    )
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
     given = parser.parse_args()
     count, clock = (1, time.thread_time) if given.busy else (2, time.perf_counter)

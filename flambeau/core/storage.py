@@ -457,11 +457,11 @@ def tell_looked() -> None:
         watcher.looked()
 
 
-def is_zero(address: int, nbytes: int) -> bool:
+def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
     """Whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
-    error, so that a recording may go on as if it were zero and test again when it is run."""
+    error (this one, or one that tells more), so that a recording may go on as if it were zero and test again when it is run."""
     for watcher in watchers:
-        watcher.tested(address, nbytes)
+        watcher.tested(address, nbytes, error)
     return not any(ctypes.string_at(address, nbytes))
 
 

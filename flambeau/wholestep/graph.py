@@ -82,6 +82,7 @@ class Test:
     place: Ref
     size: int
     again: Call | None = None
+    error: Exception | None = None  # to be raised, where it needs no second call
 
     def refs(self) -> Iterator[Ref]:
         return iter((self.place,))

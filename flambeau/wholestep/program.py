@@ -162,6 +162,8 @@ class Program:
 
     def _failing(self, test: Test) -> Callable[[], None]:
         def fail() -> None:
+            if test.error is not None:
+                raise type(test.error)(*test.error.args)
             assert test.again is not None
             self._call(test.again)
             raise RuntimeError(f"{test.name} reported an error that it does not report when called again")
@@ -394,7 +396,7 @@ class _Collector:
     def looked(self) -> None:
         pass
 
-    def tested(self, address: int, size: int) -> None:
+    def tested(self, address: int, size: int, error: Exception | None) -> None:
         pass
 
     def filled(self, address: int, value: int, size: int) -> None:

@@ -215,11 +215,14 @@ class Recorder(modes.Mode):
             return
         self.leaf.steps.append(Launch(self.leaf.name, _MEMSET, "pil", [place, value, size]))
 
-    def tested(self, address: int, size: int) -> None:
+    def tested(self, address: int, size: int, error: Exception | None) -> None:
         """An operator tests a number in which a kernel reports errors."""
         if threading.get_ident() != self.thread:
             return
         place = self.memory.find(address)
+        if place is not None and error is not None and self.leaf is None:
+            self.graph.steps.append(Test(str(error), place, size, error=error))
+            return
         if place is None or self.leaf is None:
             self._problem("a test of unknown memory")
             return

@@ -10,6 +10,7 @@ from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
+from ...core.storage import is_zero
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -87,6 +88,16 @@ def recording(x: Tensor) -> bool:
 def is_computed(x: Tensor) -> bool:
     """Whether there is memory to work on: not on the meta device."""
     return x.device is cpu
+
+
+def raise_if_set(flag: Tensor, error: Exception) -> None:
+    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
+    if flag.device is cpu:
+        fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
+    else:
+        fine = not flag.item()  # type: ignore[attr-defined]
+    if not fine:
+        raise error
 
 
 def values_on_host(x: Tensor) -> Any:
