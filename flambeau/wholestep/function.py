@@ -41,6 +41,7 @@ _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
+_TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
 _LIMIT = 8  # recordings for different arguments and states
 
 
@@ -190,6 +191,7 @@ class Recorded:
         self.state_addresses: frozenset[int] = frozenset()
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
+        self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
         self.trail: list[tuple[str, str]] = []
         self.lock = threading.Lock()
         self.derivative: Derivative | None = None
@@ -286,11 +288,17 @@ class Recorded:
         made = [UntypedStorage(slot.size) for slot in self.slots]
         self.program.poison(made)
         problem = ""
+        started = time.perf_counter()
         try:
             self.program.run(tensors, made, self._options())
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         after = [ctypes.string_at(address, len(old)) for address, old in kept]
+        contents = [ctypes.string_at(s.ptr, s.size_bytes) if s.ptr else b"" for s in made]
+        if not problem and self.program.only is not None and time.perf_counter() - started < _TIMED:
+            self.times = self.program.timed()
+        for storage, content in zip(made, contents):
+            ctypes.memmove(storage.ptr, content, len(content))
         for address, old in kept:
             ctypes.memmove(address, old, len(old))
         for g, mark in marks:
@@ -364,14 +372,14 @@ class CompiledFunction:
         if stack and (len(stack) > 1 or not stack[0].stays):
             return self.function(*args, **kwargs)
         last = self.last
-        if last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args):
-            if last.recorded.lock.acquire(blocking=False):
-                try:
-                    return last.recorded.run(args)
-                except Stale:
-                    self.last = None
-                finally:
-                    last.recorded.lock.release()
+        like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)
+        if last is not None and like_last and last.recorded.lock.acquire(blocking=False):
+            try:
+                return last.recorded.run(args)
+            except Stale:
+                self.last = None
+            finally:
+                last.recorded.lock.release()
         try:
             given = Arguments(args, kwargs)
             key = (given.key, settings_key())

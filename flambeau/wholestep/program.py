@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -86,6 +87,7 @@ class Program:
         self._patches: list[tuple[int, Any, int]] = []
         self.keep: list[Any] = []
         self.instructions: list[tuple[int, int, int]] = []  # caller, function, first word of the block
+        self.step_names: list[str] = []
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
         self.plans: list[Any] = []
@@ -106,7 +108,7 @@ class Program:
             elif isinstance(step, Test):
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step))
             else:
-                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None)
+                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step.name)
                 if step.plan is not None:
                     self._add_plan(step.plan)
         for position in range(len(self.graph.updates)):
@@ -115,8 +117,11 @@ class Program:
             self.segments.append(Segment(first, len(self.instructions) - first, None))
         self._fix()
 
-    def _add(self, caller: int, function: int, signature: str, arguments: list, failure: Any) -> None:
+    def _add(
+        self, caller: int, function: int, signature: str, arguments: list, failure: Any, name: str = "test"
+    ) -> None:
         self.instructions.append((caller, function, len(self.words)))
+        self.step_names.append(name)
         self.failures.append(failure)
         for letter, value in zip(signature, arguments):
             self.words.append(self._word(letter, value))
@@ -256,9 +261,9 @@ class Program:
         for slot, i, shift in self.argument_values:
             t = tensors[i]
             values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
-        for slot, storage in zip(self.result_values, made):
-            if slot is not None:
-                values[slot] = storage.ptr
+        for place, storage in zip(self.result_values, made):
+            if place is not None:
+                values[place] = storage.ptr
         if self.scratch or self.workspace is not None:
             self._bind_scratch()
         if self._cells or self.graph.updates:
@@ -288,6 +293,15 @@ class Program:
             fresh = 0
             if self.status.value:
                 self._fail(first + self.status.value - 1)
+
+    def timed(self) -> list[tuple[str, float]]:
+        """Run the native steps one by one, as in the last call: names and seconds. The caller undoes what they change."""
+        found = []
+        for i, name in enumerate(self.step_names):
+            started = time.perf_counter()
+            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+            found.append((name, time.perf_counter() - started))
+        return found
 
     def _draw(self) -> None:
         """Run with the generators locked, where their engines are now."""

@@ -107,10 +107,11 @@ class Reach:
     def _function(self, what: str, f: types.FunctionType) -> None:
         if f.__dict__.get("_torchdynamo_disable"):
             raise Unreachable(f"{what} is not to be compiled")
+        original = f.__dict__.get("_torchdynamo_orig_callable")
+        if original is not None:  # a compiled function: what is behind it counts
+            self._add(what, original)
+            return
         if _trusted(f.__module__):
-            original = f.__dict__.get("_torchdynamo_orig_callable")
-            if original is not None:
-                self._add(what, original)
             return
         self._code(what, f.__code__, f.__globals__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
@@ -128,14 +129,15 @@ class Reach:
         names = set(code.co_names)
         if names & _BY_COMPUTED_NAME:
             self.computed = True
-        known = [n for n in names if n in space]
+        loaded = _globals_of(code)
+        known = [n for n in loaded if n in space]
         if known:
             where = space.get("__name__", "globals")
             self.items.append(DictItem(f"globals of {where}", space, tuple(known)))
             for name in known:
                 self._add(f"{name}", space[name])
-        for name in names - set(known):
-            if name in _IMPURE_BUILTINS and hasattr(builtins, name) and _loads_global(code, name):
+        for name in loaded:
+            if name in _IMPURE_BUILTINS and name not in space and hasattr(builtins, name):
                 raise Unreachable(f"{what} calls {name}()")
         for instruction in dis.get_instructions(code):
             if instruction.opname == "IMPORT_NAME":
@@ -334,8 +336,14 @@ def _slots(cls: type) -> list[str]:
 
 
 @functools.lru_cache(4096)
-def _loads_global(code: types.CodeType, name: str) -> bool:
-    return any(i.argval == name and i.opname in ("LOAD_GLOBAL", "LOAD_NAME") for i in dis.get_instructions(code))
+def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """The global names that code reads or writes."""
+    found = (
+        i.argval
+        for i in dis.get_instructions(code)
+        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
+    )
+    return tuple(dict.fromkeys(found))
 
 
 __all__ = ["Reach", "Unreachable"]
