@@ -18,10 +18,12 @@ from typing import Any
 
 from ..backends.cpu import heavy, jit, native_call, threads
 from ..core import modes, settings
+from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu, default_device
 from ..core.generator import default_generator
 from ..core.graph import grad_mode, unusual
+from ..core.locks import new_lock
 from ..core.promotion import get_default_dtype
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -31,7 +33,19 @@ from ..optim.elementwise import ElementwiseOptimizer
 from . import passes
 from .comparing import close, equal
 from .differentiable import Derivative, FunctionNode
-from .guards import ATOMS, AutogradItem, DictItem, GroupItem, Guard, TensorItem, layout_of, observe
+from .guards import (
+    ATOMS,
+    GRADIENTS_ARE_KNOWN,
+    AutogradItem,
+    DictItem,
+    GroupItem,
+    Guard,
+    TensorItem,
+    Words,
+    gradient_rows,
+    layout_of,
+    observe,
+)
 from .program import Program, Stale
 from .reach import Reach, Unreachable
 from .recorder import NotRecordable, Recorder
@@ -42,6 +56,7 @@ _GLOBAL_HOOKS = [
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
+_LARGE_ARENA = 1 << 26
 _LIMIT = 8  # recordings for different arguments and states
 
 
@@ -53,7 +68,7 @@ class _Recording(threading.local):
 
 recording = _Recording()
 available = jit.available() and native_call.supported()
-_one_at_a_time = threading.Lock()
+_one_at_a_time = new_lock()
 stance = ["default"]  # what `compiler.set_stance` says
 generation = [0]  # counts resets: recordings of an earlier one are not used
 
@@ -189,11 +204,14 @@ class Recorded:
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
+        self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
+        self.others: list[int] = []
+        self.exclusive: Any = None
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
         self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
         self.trail: list[tuple[str, str]] = []
-        self.lock = threading.Lock()
+        self.busy = False  # whether it runs, further out: a recording belongs to one thread
         self.derivative: Derivative | None = None
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
 
@@ -229,8 +247,13 @@ class Recorded:
 
     def _storages(self) -> tuple[list[UntypedStorage], bool]:
         """Memory for the results. Gradients that nobody but their leaf holds are written where they are."""
+        if self.kept and self.exclusive.unchanged():
+            made = self.kept.copy()
+            for i in self.others:
+                made[i] = UntypedStorage(self.slots[i].size)
+            return made, True
         grads = self.grads
-        made: list[Any] = [None] * len(self.slots)
+        made = [None] * len(self.slots)
         reused = True
         for slot in grads:
             header = slot.header
@@ -269,6 +292,24 @@ class Recorded:
                     slot.tensor = slot.holder.grad = slot.header.make(made)
                     held = slot.tensor
                     slot.counts = sys.getrefcount(held), sys.getrefcount(held._storage) - 1
+                    del held
+            self._remember(made)
+
+    def _remember(self, made: list[UntypedStorage]) -> None:
+        """From now on one look at the words of the gradients says whether they can be written where they are."""
+        slots = [s for s in self.grads if s.header is not None]
+        self.kept = []
+        if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):
+            return
+        if len({s.header.slot for s in slots if s.header}) != len(slots):
+            return  # two gradients in one storage
+        rows: list[tuple[int, int]] = []
+        for s in slots:
+            rows += gradient_rows(s.tensor, s.holder._autograd)
+        mine = {s.header.slot for s in slots if s.header}
+        self.others = [i for i in range(len(made)) if i not in mine]
+        self.kept = [storage if i in mine else None for i, storage in enumerate(made)]
+        self.exclusive = Words(rows)
 
     # -- the first run ----------------------------------------------------------------------------------------------
     def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
@@ -307,6 +348,8 @@ class Recorded:
         if not problem:
             problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
         self.checked = not problem
+        if self.checked and self.program.arena_size > _LARGE_ARENA:
+            allocator.empty_cache()  # blocks that the arena stands for now
         return problem, result
 
     def _compare(
@@ -373,13 +416,14 @@ class CompiledFunction:
             return self.function(*args, **kwargs)
         last = self.last
         like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)
-        if last is not None and like_last and last.recorded.lock.acquire(blocking=False):
+        if last is not None and like_last and not last.recorded.busy:
+            last.recorded.busy = True
             try:
                 return last.recorded.run(args)
             except Stale:
                 self.last = None
             finally:
-                last.recorded.lock.release()
+                last.recorded.busy = False
         try:
             given = Arguments(args, kwargs)
             key = (given.key, settings_key())
@@ -388,8 +432,7 @@ class CompiledFunction:
             return self._eager(args, kwargs, "an argument cannot be compared")
         if entry is None:  # the first call of this kind
             if len(self.found) >= 8 * self.limit:
-                self.given_up = "its arguments are of a new kind again and again"
-                return self._eager(args, kwargs, self.given_up)
+                return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             self.found[key] = 1
             return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
@@ -399,6 +442,8 @@ class CompiledFunction:
             for recorded in entry:
                 cause = recorded.fits(given)
                 if not cause:
+                    if recorded is not entry[0]:  # the next call is probably like this one
+                        self.found[key] = [recorded, *(r for r in entry if r is not recorded)]
                     return self._run(recorded, given, args, kwargs, key)
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
@@ -419,8 +464,9 @@ class CompiledFunction:
                 warnings.warn(f"{self.name} is not compiled, it runs as it is: {why}", UserWarning, stacklevel=4)
 
     def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
-        if not recorded.lock.acquire(blocking=False):
-            return self.function(*args, **kwargs)  # it runs already, further out
+        if recorded.busy:
+            return self.function(*args, **kwargs)
+        recorded.busy = True
         derivative = recorded.derivative
         run = self._as_it_is if derivative is None else functools.partial(self._differentiably, derivative, given)
         try:
@@ -444,7 +490,7 @@ class CompiledFunction:
         except Stale as problem:
             self.found[key] = Unfit(str(problem))
         finally:
-            recorded.lock.release()
+            recorded.busy = False
         return self._eager(args, kwargs, self.found[key].why)
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
@@ -458,8 +504,10 @@ class CompiledFunction:
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
         entry = self.found.get(key)
         if sum(len(e) for e in self.found.values() if type(e) is list) >= self.limit:
-            self.given_up = f"there are {self.limit} recordings already; the last cause was: {(self.causes or ['new arguments'])[-1]}"
-            return self._eager(args, kwargs, self.given_up)
+            why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
+            if type(entry) is not list:
+                self.found[key] = Unfit(why)
+            return self._eager(args, kwargs, why)
         started = time.perf_counter()
         try:
             reach = Reach().explore(

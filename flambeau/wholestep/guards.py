@@ -291,6 +291,30 @@ class Guard:
         return ""
 
 
+class Words:
+    """Words of memory that should be what they were. Whoever makes one sees to it that the objects live."""
+
+    def __init__(self, rows: list[tuple[int, int]]):
+        self.table = np.array([*(w for row in rows for w in row), 0, 0], np.int64)
+        self.at, self.count = self.table.ctypes.data, len(rows)
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def unchanged(self) -> bool:
+        self.check(self.at, self.count, self.result_at)
+        return self.result.value == self.count
+
+
+def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
+    """What is so while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
+    are two, the gradient is the leaf's, and it has no history."""
+    storage = t._storage
+    rows = [(id(t), 2), (id(storage), 2)]
+    rows += [_word(id(t) + offset) for offset in _TENSOR_SLOTS]
+    return [*rows, _word(id(meta.__dict__) + _DICT_VERSION)]
+
+
 def _contents(cell: Any) -> Any:
     try:
         return cell.cell_contents
@@ -379,7 +403,8 @@ SETS_ARE_KNOWN = _sets_are_known()
 DICTS_HAVE_VERSIONS = _dicts_have_versions()
 SLOTS_ARE_KNOWN = _slots_are_known()
 _TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN else []
+GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
 _POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 
-__all__ = ["ATOMS", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
-           "TensorItem", "layout_of", "observe", "same"]  # fmt: skip
+__all__ = ["ATOMS", "GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+           "TensorItem", "layout_of", "Words", "gradient_rows", "observe", "same"]  # fmt: skip
