@@ -31,6 +31,10 @@ class Mode:
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
 
+    def handle_function(self, function: type, args: tuple) -> Any:
+        """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
+        return NotImplemented
+
     def __enter__(self) -> Any:
         own.stack.push(self)
         return self
