@@ -1,0 +1,8 @@
+"""What each ONNX operator computes: functions by their names, a file for each family."""
+
+from __future__ import annotations
+
+from . import elementwise, layers, pooling, reductions, recurrent, sequences, shapes, signals
+from .table import NODES, Call
+
+__all__ = ["NODES", "Call", "elementwise", "layers", "pooling", "recurrent", "reductions", "sequences", "shapes", "signals"]
