@@ -2,7 +2,8 @@
 
     python benchmarks/distributed.py                     # 2 ranks; needs torch==2.13.0 beside flambeau
     python benchmarks/distributed.py --ranks 4 --only all_reduce --seconds 0.5
-    python benchmarks/distributed.py --scaling 1,2,4     # Flambeau alone: all_reduce with more and more ranks
+    python benchmarks/distributed.py --scaling 1,2,4     # more and more ranks; beside gloo where torch is installed
+    python benchmarks/distributed.py --scaling 1,2,4 --mpi      # Flambeau's MPI engine alone, under mpiexec
     python benchmarks/distributed.py --timeline overlap.json    # when buckets travel, for chrome://tracing
 
 The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
@@ -11,9 +12,14 @@ The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
+import os
+import queue
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -46,6 +52,10 @@ def training_step(lib: Any, name: str) -> Callable[[], Any]:
     if name == "ResNet-18":
         model, x = models.resnet18(lib), lib.randn(8, 3, 32, 32)
         y = lib.randint(0, 10, (8,))
+    elif name == "MLP":
+        nn = lib.nn
+        model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+        x, y = lib.randn(64, 512), lib.randint(0, 10, (64,))
     else:
         model, x = models.gpt(lib), lib.randint(0, 65, (4, 128))
         y = lib.randint(0, 65, (4, 128))
@@ -80,11 +90,12 @@ def libraries(with_torch: bool) -> list[Any]:
 
 
 def rank_main(rank: int, size: int, folder: str, options: argparse.Namespace, results: Any) -> None:
-    libs = libraries(not options.scaling and not options.timeline)
+    libs = libraries(options.with_torch and not options.mpi and not options.timeline)
     for lib in libs:
         lib.set_num_threads(1)
         path = f"file://{folder}/{lib.__name__}"
-        lib.distributed.init_process_group("gloo", init_method=path, rank=rank, world_size=size)
+        backend = "mpi" if options.mpi else "gloo"
+        lib.distributed.init_process_group(backend, init_method=path, rank=rank, world_size=size)
     if options.timeline:
         results.put((rank, bucket_times(libs[-1])))
     else:
@@ -124,8 +135,8 @@ def cases(options: argparse.Namespace, size: int) -> list[tuple[str, Callable[[A
     for name in names:
         for label, count in SIZES.items():
             found.append((f"{name}, {label}", lambda lib, n=name, c=count: collective(lib, n, c, size)))  # type: ignore[misc]
-    if not options.scaling:
-        for name in ("ResNet-18", "GPT"):
+    for name in ("MLP", "GPT") if options.scaling else ("ResNet-18", "GPT"):
+        if not options.mpi:
             found.append((f"DDP step, {name}", lambda lib, n=name: training_step(lib, n)))  # type: ignore[misc]
     return [case for case in found if options.only in case[0]]
 
@@ -154,6 +165,18 @@ def bucket_times(lib: Any) -> list[dict[str, Any]]:
     return events
 
 
+def _next(results: Any, ranks: list) -> Any:
+    """The next result; an error when a rank has failed."""
+    while True:
+        try:
+            return results.get(timeout=1)
+        except queue.Empty:
+            if any(process.exitcode for process in ranks):
+                for process in ranks:
+                    process.kill()
+                raise SystemExit("a rank has failed") from None
+
+
 def run(size: int, options: argparse.Namespace) -> list:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
@@ -161,12 +184,51 @@ def run(size: int, options: argparse.Namespace) -> list:
         ranks = [context.Process(target=rank_main, args=(r, size, folder, options, results)) for r in range(size)]
         for process in ranks:
             process.start()
-        found = list(iter(results.get, None))
+        found = list(iter(lambda: _next(results, ranks), None))
         for process in ranks:
             process.join()
         while options.timeline and len(found) < size:
             found.append(results.get(timeout=10))
     return found
+
+
+def run_under_mpiexec(size: int, options: argparse.Namespace) -> list:
+    """The same in processes that mpiexec starts: rank 0 prints what it has measured."""
+    mpiexec = shutil.which("mpiexec") or str(Path(sys.executable).parent / "mpiexec")
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+    more = (
+        ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        if "Open MPI" in version or "OpenRTE" in version
+        else []
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        command = [mpiexec, "-n", str(size), *more, sys.executable, __file__, "--mpi", "--scaling", str(size)]
+        command += ["--only", options.only, "--seconds", str(options.seconds), "--folder", folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+class Printed:
+    """Takes results in the place of a queue, and prints them."""
+
+    @staticmethod
+    def put(result: Any) -> None:
+        if result is not None:
+            print(json.dumps(result), flush=True)
+
+
+def scaling(options: argparse.Namespace) -> None:
+    """A table of times by number of ranks."""
+    both = options.with_torch and not options.mpi
+    titles = [title for title, _ in cases(options, 1)]
+    engine = "MPI" if options.mpi else "Flambeau (PyTorch gloo)" if both else "Flambeau"
+    print(f"| ranks, {engine} | " + " | ".join(titles) + " |\n| --: |" + " --: |" * len(titles), flush=True)
+    for size in map(int, options.scaling.split(",")):
+        found = run_under_mpiexec(size, options) if options.mpi else run(size, options)
+        cells = [f"{shown(times[-1])} ({shown(times[0])})" if both else shown(times[-1]) for _, times in found]
+        print(f"| {size} | " + " | ".join(cells) + " |", flush=True)
 
 
 def shown(seconds: float) -> str:
@@ -178,17 +240,25 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each case")
-    parser.add_argument("--scaling", default="", help="numbers of ranks: Flambeau alone")
+    parser.add_argument("--scaling", default="", help="numbers of ranks")
+    parser.add_argument(
+        "--mpi", action="store_true", help="with --scaling: MPI instead of shared memory, started by mpiexec"
+    )
+    parser.add_argument("--folder", default="", help=argparse.SUPPRESS)
     parser.add_argument("--timeline", default="", help="write a trace of two training steps there")
     options = parser.parse_args()
+    options.with_torch = importlib.util.find_spec("torch") is not None
+    if options.folder:  # one of the processes that mpiexec has started
+        place = os.environ
+        rank = int(place.get("OMPI_COMM_WORLD_RANK") or place["PMI_RANK"])
+        rank_main(rank, int(options.scaling), options.folder, options, Printed())
+        return
     if options.timeline:
         events = [{**event, "pid": f"rank {rank}"} for rank, events in run(options.ranks, options) for event in events]
         Path(options.timeline).write_text(json.dumps(events))
         return
     if options.scaling:
-        print("| ranks | " + " | ".join(SIZES) + " |\n| --: |" + " --: |" * len(SIZES))
-        for size in map(int, options.scaling.split(",")):
-            print(f"| {size} | " + " | ".join(shown(times[0]) for _, times in run(size, options)) + " |", flush=True)
+        scaling(options)
         return
     print(f"| {options.ranks} ranks | PyTorch gloo | Flambeau | ratio |\n| --- | --: | --: | --: |")
     for title, (theirs, ours) in run(options.ranks, options):

@@ -112,6 +112,7 @@ _HOMES = {
     "_assert": "symbolic",
     "autocast": "amp",
     "compile": "compiler",
+    "cond": "library.higher_order",
     "install_as_torch": "posing",
     "load": "serialization",
     "save": "serialization",
@@ -139,7 +140,17 @@ _HOMES = {
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
-_PRIVATE_MODULES = ("_C", "__config__", "__future__", "_dynamo", "_inductor", "_ops", "_tensor", "_utils")
+_PRIVATE_MODULES = (
+    "_C",
+    "__config__",
+    "__future__",
+    "_dynamo",
+    "_higher_order_ops",
+    "_inductor",
+    "_ops",
+    "_tensor",
+    "_utils",
+)
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]

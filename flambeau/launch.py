@@ -110,6 +110,9 @@ def run(arguments: Sequence[str]) -> None:
     install_as_torch()
     export()
     sys.excepthook = _show_error
+    if "TORCHELASTIC_RUN_ID" in os.environ and isinstance(sys.stdout, io.TextIOWrapper):
+        # Workers share the agent's output, and `python -u` writes every argument of print() on its own: lines would mix.
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
     if what == "-m":
         _run_module(rest[0], rest[1:])
     elif what == "-c":

@@ -36,7 +36,7 @@ from .core.overrides import (
 )
 from .core.shadowing import PROTOCOL
 from .core.tensor import Tensor
-from .library.operator import Operator
+from .library.operator import OperatorFace
 from .ops import namespace
 
 __all__ = [
@@ -315,7 +315,7 @@ def _same_parameters(function: Callable) -> Callable:
 
 def resolve_name(f: Any) -> str | None:
     """The public name of an operator, such as "torch.add"; None for what is none."""
-    if isinstance(f, Operator):
+    if isinstance(f, OperatorFace):
         return str(f)
     try:
         known = _tensor_functions().get(f)

@@ -1,4 +1,4 @@
-"""The mode behind autocast: it casts an operator's arguments as its policy says, and runs it.
+"""The mode behind autocast: it casts an operator's arguments as its record says, and runs it.
 
 The mode is on the stack only while autocast is on in some thread, so without autocast operators pay nothing for it."""
 
@@ -16,7 +16,6 @@ from ..core.layout import preserve_format
 from ..core.modes import unwatched
 from ..core.tensor import Tensor
 from ..ops.creation.convert import convert
-from .policies import write_policies
 
 _convert = unwatched(convert)
 
@@ -26,9 +25,6 @@ class Casting(modes.Mode):
 
     stays = True
     parts = False
-
-    def __init__(self) -> None:
-        write_policies()
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         run = unwatched(function)

@@ -108,6 +108,10 @@ class Pass:
                     left = counts[child] = counts[child] - 1
                     if left == 0:
                         heapq.heappush(ready, (-child.sequence, child))
+        if modes.active:
+            leaves = [n.variable.grad for n in reachable if isinstance(n, AccumulateGrad)] if self.accumulates else []
+            for mode in list(modes.own.stack):
+                mode.gradients([*self.results, *leaves])
         return self.results
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:

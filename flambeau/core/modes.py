@@ -35,6 +35,9 @@ class Mode:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
         return NotImplemented
 
+    def gradients(self, found: list[Any]) -> None:
+        """Told what a backward pass that ran inside has found."""
+
     def __enter__(self) -> Any:
         own.stack.push(self)
         return self

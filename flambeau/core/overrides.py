@@ -22,8 +22,6 @@ _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
 FACE_CODES: set[CodeType] = set()  # the code of public functions
-# Functions that are about their argument being a tensor or not, and those that make one.
-_UNASKED = frozenset(["is_tensor", "is_storage", "tensor", "as_tensor", "asarray", "from_numpy"])
 
 
 class _Skip(threading.local):
@@ -205,6 +203,11 @@ def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeErr
     )
 
 
+def asks(op: Any) -> bool:
+    """Whether calls of an operator (or of a plain function that is `overridable`) ask their arguments."""
+    return not getattr(getattr(op, "quirks", None), "unasked", False)
+
+
 class _SubclassMode(modes.Mode):
     asks = True
     parts = False
@@ -212,13 +215,13 @@ class _SubclassMode(modes.Mode):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if kwargs or not _LOOKED_INTO.isdisjoint(map(type, args)):  # rare
             overriding = overriding_arguments(args, kwargs)
-            if overriding and not skip.next and op.name not in _UNASKED:
+            if overriding and not skip.next and asks(op):
                 return self.ask(function, overriding, args, kwargs)
         skip.next = False
         try:
             return function(*args, **kwargs)
         except Exception:
-            if op.name in _UNASKED or not discovers(args, kwargs):
+            if not asks(op) or not discovers(args, kwargs):
                 raise
         return self.ask(function, overriding_arguments(args, kwargs), args, kwargs)
 

@@ -135,8 +135,8 @@ def init_process_group(
     pg.bound_device_id = None if device_id is None else Device(device_id)
     _world.default_pg = pg
     try:
-        store.barrier("everybody is there", world_size, limit)
         _start_mpi(pg)
+        store.barrier("everybody is there", world_size, limit)  # after it, nobody needs the store for this any more
     except BaseException:
         _forget_all()
         raise

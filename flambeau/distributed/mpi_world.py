@@ -6,10 +6,12 @@ multiprocessing, Slurm, Kubernetes or a notebook can start the ranks, no mpiexec
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
 import socket
+import sys
 import threading
 from datetime import timedelta
 from typing import Any
@@ -96,6 +98,10 @@ def start(store: Store, rank: int, size: int) -> Any:
         else:
             _start_with_store(store, rank, size)
     _State.ranks = (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
+    if _State.ranks == (0, 1) and size > 1 and MPI.get_vendor()[0] == "Open MPI":
+        raise DistBackendError(
+            "Open MPI makes a world only of processes that its own mpiexec has started (MPICH: of any): start them so, or install mpich"
+        )
     if _State.ranks != (rank, size):
         raise DistBackendError(
             f"this process is rank {_State.ranks[0]} of {_State.ranks[1]} in an MPI world that exists already, and cannot become"
@@ -135,6 +141,14 @@ def _join_launched_world(MPI: Any) -> None:
     MPI.Init_thread(MPI.THREAD_MULTIPLE)
     MPI.COMM_WORLD.Barrier()
     _unlink_shared_memory()
+    atexit.register(_take_leave, MPI)
+
+
+def _take_leave(MPI: Any) -> None:
+    """mpiexec takes a process that ends without MPI_Finalize for one that has failed, and ends all others: so this is called at the
+    end of every process but one that ends by an error."""
+    if not hasattr(sys, "last_value") and not MPI.Is_finalized():
+        MPI.Finalize()
 
 
 def _unlink_shared_memory() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import multiprocessing.util
 import socket
 import struct
 import threading
@@ -23,6 +24,7 @@ from .store import DEFAULT_TIMEOUT, Store, Table, as_bytes
 
 _MOST_PARTS, _MOST_BYTES = 1 << 16, 1 << 31
 _PATIENCE_WITH_STRANGERS = 10.0
+_PATIENCE_AT_EXIT = 2.0
 _COUNT = struct.Struct("<I")
 
 
@@ -59,7 +61,10 @@ class _Server:
             ) from None
         self.port = self.listener.getsockname()[1]
         self.connections: set[socket.socket] = set()
+        self.asking: set[socket.socket] = set()  # connections with a request that has no answer yet
         threading.Thread(target=self._accept, name="store server", daemon=True).start()
+        # Runs in processes that multiprocessing forks, too, where atexit does not.
+        self._at_exit = multiprocessing.util.Finalize(None, self.finish, exitpriority=0)
 
     @staticmethod
     def _listen(port: int) -> socket.socket:
@@ -86,12 +91,22 @@ class _Server:
             connection.settimeout(None)
             while True:
                 command, *arguments = _receive(connection)
+                self.asking.add(connection)
                 _send(connection, self._answer(command, arguments))
+                self.asking.discard(connection)
         except (OSError, DistNetworkError, struct.error):
             pass  # the other side has gone, or talks nonsense: this connection is over
         finally:
+            self.asking.discard(connection)
             self.connections.discard(connection)
             connection.close()
+
+    def finish(self) -> None:
+        """Before the process ends: whoever has asked gets an answer. The last key of a barrier wakes the process that serves the
+        store as well as the others, and it must not be gone before they have heard of it."""
+        deadline = time.monotonic() + _PATIENCE_AT_EXIT
+        while self.asking and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def _answer(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
         handler = getattr(self, f"_do_{command.decode('ascii', 'replace')}", None)
@@ -147,6 +162,7 @@ class _Server:
         return [b"ok", str(self.table.length(key.decode())).encode()]
 
     def close(self) -> None:
+        self._at_exit.cancel()
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
@@ -156,7 +172,6 @@ class _Server:
 
 
 def errno_name(problem: OSError) -> str:
-
     return errno.errorcode.get(problem.errno or 0, "?")
 
 
@@ -199,6 +214,11 @@ class TCPStore(Store):
             if multi_tenant:
                 _shared_servers[server.port] = server
         return server
+
+    @property
+    def is_server(self) -> bool:
+        """Whether this process keeps the values."""
+        return self._server is not None
 
     def _joined(self, world_size: int | None, wait: bool) -> None:
         """Counts this process, and the master waits for the others."""

@@ -143,6 +143,8 @@ class Window:
             except RuntimeError:
                 missing = [rank for key, rank in keys.items() if not store.check([key])]
             dead = [r for r in self.peers.dead() if r in missing]
+            if dead and store.check([key for key, rank in keys.items() if rank in dead]):
+                continue  # they set their keys, and ended then
             if dead or (missing and time.monotonic() >= deadline):
                 raise Missing(dead or missing, bool(dead))
 
@@ -189,6 +191,7 @@ class Window:
     def _check(self, target: int, deadline: float) -> None:
         missing = [r for r in self._others if (self._words[self._indices[r]] - target) & 0x80000000]
         dead = [r for r in self.peers.dead() if r in missing]
+        dead = [r for r in dead if (self._words[self._indices[r]] - target) & 0x80000000]  # some came, and ended then
         if dead:
             self.give_up()
             raise Missing(dead, True)

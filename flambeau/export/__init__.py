@@ -22,6 +22,7 @@ from .exported_program import (
     ModuleCallSignature,
     ValueRange,
     default_decompositions,
+    holder,
 )
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 from .serialize import load, save
@@ -77,7 +78,7 @@ def export(
     entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, list(names)))
     entries = [ModuleCallEntry(path) for path, _ in mod.named_modules() if path]
     return ExportedProgram(
-        Module(),
+        holder(found.pieces),
         found.graph,
         found.signature,
         dict(mod.state_dict(keep_vars=True)),

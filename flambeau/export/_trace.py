@@ -104,8 +104,10 @@ class Recorder(GraphRecorder):
 
     def _describe(self, node: Node) -> None:
         node.meta["nn_module_stack"] = OrderedDict(self.stack)
+        if node.op == "get_attr":  # a branch of a choice
+            return
         node.meta["stack_trace"] = self.place()
-        name = self.calling or node.target.overloadpacket.__name__
+        name = self.calling or getattr(node.target, "overloadpacket", node.target).__name__
         node.meta["torch_fn"] = (f"{name}_{self.counts.get(name, 1)}", f"function.{name}")
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -143,6 +145,9 @@ class Recorder(GraphRecorder):
         self.inputs.insert(place, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), path))
         self.constants_found[path] = tensor
         return node
+
+    def branch_names(self, given: list[Node]) -> list[str]:
+        return [node.name for node in given]
 
     def before_cast(self, tensor: Tensor) -> None:
         """The type a tensor had is checked when the program runs: casts depend on it."""
@@ -232,7 +237,7 @@ class Trace:
             outputs, self.out_spec = pytree.tree_flatten(result)
             values = [recorder.argument(value) for value in outputs]
         recorder.graph.output(tuple(values))
-        self.graph = recorder.graph
+        self.graph, self.pieces = recorder.graph, recorder.pieces
         self.signature = ExportGraphSignature(recorder.inputs, [_output_spec(v) for v in values])
         self.outputs = values
 
@@ -269,7 +274,7 @@ def _output_spec(value: Any) -> OutputSpec:
 # -- sizes that change ----------------------------------------------------------------------------------------------------
 
 
-def _resized(leaf: Tensor, sizes: list[int]) -> Tensor:
+def resized(leaf: Tensor, sizes: list[int]) -> Tensor:
     """A tensor of other sizes with values of the same kind."""
     found = leaf.detach()
     for dim, size in enumerate(sizes):
@@ -284,7 +289,7 @@ def _run_with(module: Module, args: tuple, kwargs: dict, sizes: Sizes, values: d
     changed = list(leaves)
     for number, dims in sizes.of_leaf.items():
         wanted = [dims[d].value(values) if d in dims else s for d, s in enumerate(leaves[number].shape)]
-        changed[number] = _resized(leaves[number], wanted)
+        changed[number] = resized(leaves[number], wanted)
     return Trace(module, *pytree.tree_unflatten(changed, shape))
 
 
@@ -343,6 +348,9 @@ class Merger:
         for nodes in zip(*rows):
             if len({(n.op, n.target if n.op == "call_function" else n.name) for n in nodes}) != 1:
                 raise Unsupported(f"the program does something else for other sizes, from {nodes[0].format_node()} on")
+        for name, branch in self.traces[0].pieces.items():
+            _BranchMerger([t.pieces[name] for t in self.traces], self.runs, self.sizes).merge()
+            branch.recompile()
         changes: list[tuple[Node, tuple, dict]] = []
         for nodes in zip(*rows):
             self._shapes(list(nodes))
@@ -468,3 +476,25 @@ class Merger:
         node.meta["symbolic"] = value
         self.nodes[value] = node
         return node
+
+
+class _BranchMerger(Merger):
+    """Compares a branch of a choice: its sizes are those of its operands."""
+
+    def __init__(self, traces: list[Any], runs: list[dict[Symbol, int]], sizes: Sizes) -> None:
+        for branch in traces:
+            branch.pieces = {n: c for n, c in branch.named_children() if n.partition("_graph_")[0] in ("true", "false")}
+        super().__init__(traces, runs, sizes)
+
+    def _merge_outputs(self, nodes: list[Node]) -> None:
+        """A branch returns tensors only."""
+
+    def _symbol(self, symbol: Symbol) -> Node:
+        wanted = Expression.of(symbol)
+        for node in self.graph.nodes:
+            if wanted not in self.nodes and node.op == "placeholder" and wanted in node.meta.get("sizes", ()):
+                target = flambeau.ops.aten.sym_size.int
+                return self._add(target, (node, node.meta["sizes"].index(wanted)), wanted)
+        if wanted not in self.nodes:
+            raise Unsupported(f"no operand of the branch has the size {symbol}")
+        return self.nodes[wanted]

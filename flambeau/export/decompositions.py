@@ -25,7 +25,7 @@ from ..nn import Module
 from ..utils import _pytree as pytree
 from ._trace import EXAMPLES, Merger, other_sizes
 from .dynamic_shapes import Sizes
-from .exported_program import ExportedProgram
+from .exported_program import ExportedProgram, holder
 from .graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -507,6 +507,17 @@ class _Recorder(GraphRecorder):
         self.changed: dict[int, Tensor] = {}
         self.describe = self._take_over
 
+    def inner(self) -> GraphRecorder:
+        made = _Recorder(Graph(), Module(), self.table, self.functional)
+        made.source = self.source
+        return made
+
+    def branch_names(self, given: list[Node]) -> list[str]:
+        assert self.source is not None
+        branch = getattr(self.root, str(self.source.args[1].target))  # type: ignore[union-attr]
+        names = [str(node.target) for node in branch.graph.nodes if node.op == "placeholder"]
+        return names if len(names) == len(given) else [node.name for node in given]
+
     def _take_over(self, node: Node) -> None:
         if self.source is not None:
             for key in ("nn_module_stack", "stack_trace", "torch_fn"):
@@ -587,6 +598,8 @@ def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
     graph.output(pytree.tree_map(recorder.argument, outputs))
     graph._codegen, graph._tracer_cls = codegen, tracer
     graph.eliminate_dead_code()
+    for name, branch in recorder.pieces.items():
+        setattr(module, name, branch)
     module.graph = graph
 
 
@@ -615,7 +628,7 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
     if sizes.symbols:
         Merger(found, runs, sizes).merge()
     return ExportedProgram(
-        Module(),
+        found[0].branches,
         found[0].graph,
         found[0].signature,
         program.state_dict,
@@ -661,6 +674,11 @@ class _Found:
 
     graph: Graph
     signature: ExportGraphSignature
+    pieces: dict[str, GraphModule]
+
+    @property
+    def branches(self) -> Module:
+        return holder(self.pieces)
 
 
 def _run_functionally(
@@ -682,4 +700,4 @@ def _run_functionally(
         specs.append(OutputSpec(old.kind, argument, old.target))
     graph.output(tuple(results))
     graph.eliminate_dead_code()
-    return _Found(graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs))
+    return _Found(graph, ExportGraphSignature(list(program.graph_signature.input_specs), specs), recorder.pieces)

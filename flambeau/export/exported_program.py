@@ -275,9 +275,17 @@ def _parameter_names(program: ExportedProgram) -> list[str]:
     return [f"arg_{i}" for i in range(args.num_children)] + list(kwargs.context)
 
 
+def holder(branches: dict[str, Any]) -> Module:
+    """A module with the branches of choices, which a graph fetches as attributes."""
+    made = Module()
+    for name, branch in branches.items():
+        made.add_module(name, branch)
+    return made
+
+
 def unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
     """The program as a module that holds its parameters."""
-    root = Module()
+    root = holder(dict(program.graph_module.named_children()))
     graph = Graph()
     values: dict[Any, Any] = {}
     specs = {s.arg.name: s for s in program.graph_signature.input_specs}

@@ -11,8 +11,10 @@ from typing import Any
 import flambeau
 
 from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..library.aten import aten
+from ..library.higher_order import HigherOrderOperator, cond_op
 from ..nn import Module
 from . import expressions, treespecs
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRange
@@ -54,9 +56,24 @@ def _target(name: str) -> Any:
     if name.startswith("torch.ops.aten."):
         packet, _, overload = name[len("torch.ops.aten.") :].partition(".")
         return getattr(getattr(aten, packet), overload)
+    if name == "torch.ops.higher_order.cond":
+        return cond_op
     if name.startswith("_operator.") and name[len("_operator.") :] in _ARITHMETIC:
         return getattr(operator, name[len("_operator.") :])
     raise NotImplementedError(f"the exported program calls {name[:80]}, which is not in Flambeau")
+
+
+def _check_choice(args: tuple, kwargs: dict[str, Any]) -> None:
+    """A choice has a tensor, two branches and operands; as it comes from a file, nothing else may be called."""
+    fetched = [isinstance(a, Node) and a.op == "get_attr" for a in args[1:3]]
+    if (
+        len(args) != 4
+        or kwargs
+        or fetched != [True, True]
+        or not isinstance(args[0], Node)
+        or not isinstance(args[3], list)
+    ):
+        raise ValueError("a choice in the exported program is damaged")
 
 
 def _identifier(name: Any) -> str:
@@ -86,6 +103,7 @@ class Reader:
         self.graph = Graph()
         self.nodes: dict[str, Node] = {}
         self.symbols: dict[str, Symbol] = {}
+        self.branches = Module()
 
     def program(self, weights: dict[str, Any], constants: dict[str, Any], example: Any) -> ExportedProgram:
         self._read_symbols()
@@ -105,7 +123,7 @@ class Reader:
         }
         entries = [self._call_entry(e) for e in self.module["module_call_graph"]]
         return ExportedProgram(
-            Module(),
+            self.branches,
             self.graph,
             signature,
             weights,
@@ -180,11 +198,15 @@ class Reader:
         node = self.graph.create_node("call_function", target, args, kwargs, entry.get("name"))
         self._metadata(node, entry["metadata"])
         outputs = entry["outputs"]
-        if len(outputs) == 1 and "as_tensors" not in outputs[0]:
+        several = isinstance(target, HigherOrderOperator)
+        if several:
+            _check_choice(args, kwargs)
+        if len(outputs) == 1 and "as_tensors" not in outputs[0] and not several:
             ((kind, value),) = outputs[0].items()
             self._named(value["name"] if kind == "as_tensor" else value["as_name"], node)
             return
-        items = outputs[0]["as_tensors"] if len(outputs) == 1 else [o.get("as_tensor") for o in outputs]
+        grouped = len(outputs) == 1 and "as_tensors" in outputs[0]
+        items = outputs[0]["as_tensors"] if grouped else [o.get("as_tensor") for o in outputs]
         values = []
         for position, item in enumerate(items):
             got = self.graph.call_function(operator.getitem, (node, position))
@@ -224,11 +246,30 @@ class Reader:
             return self._value(value)
         if kind == "as_none":
             return None
+        if kind == "as_graph":
+            return self._branch(value)
         if kind in ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):
             return self._plain(value)
         if kind in _CONVERTED:
             return _CONVERTED[kind](value)
         raise NotImplementedError(f"the exported program has an argument of the kind {kind[:40]}")
+
+    def _branch(self, value: dict[str, Any]) -> Node:
+        """A graph inside the graph becomes a module, which a node fetches."""
+        name, inner = _identifier(value["name"]), Reader(self.data)
+        if hasattr(self.branches, name):
+            raise ValueError(f"two branches of the program are called {name}")
+        inner.written, inner.symbols = value["graph"], self.symbols
+        inner._read_symbols()
+        for entry in inner.written["inputs"]:
+            inner._placeholder(entry, {})
+        for node in inner.written["nodes"]:
+            inner._node(node)
+        inner.graph.output(tuple(inner._value(v) for v in inner.written["outputs"]))
+        self.branches.add_module(name, GraphModule(inner.branches, inner.graph, "<lambda>"))
+        fetched = self.graph.get_attr(name)
+        self.nodes[name] = fetched
+        return fetched
 
     @staticmethod
     def _plain(value: Any) -> Any:

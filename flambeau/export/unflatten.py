@@ -113,6 +113,7 @@ class UnflattenedModule(Module):
         for path, nodes in pieces:
             if path == "":
                 for node in nodes:
+                    self._branch(node, self)
                     self._fetch(main, node, values, "")
                     values[node] = main.node_copy(node, values.__getitem__)
             else:
@@ -150,6 +151,11 @@ class UnflattenedModule(Module):
             if read not in values and read.name in self._paths:
                 values[read] = graph.get_attr(self._paths[read.name] or "")
 
+    def _branch(self, node: Node, owner: Module) -> None:
+        """The graph of a choice's branch, which a node fetches, belongs to the module that makes the choice."""
+        if node.op == "get_attr":
+            owner.add_module(str(node.target), getattr(self._program.graph_module, str(node.target)))
+
     def _call(self, main: Graph, path: str, nodes: list[Node], values: dict[Node, Any]) -> None:
         inside = set(nodes)
         holder = self._holder(path)
@@ -164,6 +170,7 @@ class UnflattenedModule(Module):
                 self._fetch(main, node, values, "")
                 local[read] = piece.graph.placeholder(read.name)
                 given.append(read)
+            self._branch(node, piece)
             local[node] = piece.graph.node_copy(node, local.__getitem__)
         results = [n for n in nodes if any(user not in inside for user in n.users)]
         piece.graph.output(tuple(local[n] for n in results))

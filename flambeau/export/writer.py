@@ -9,8 +9,10 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
 from ..core.tensor import Tensor
+from ..fx.graph import Graph
 from ..fx.node import Node
 from ..library.aten.overloads import OpOverload
+from ..library.higher_order import HigherOrderOperator
 from ..torch_version import TORCH_VERSION
 from . import treespecs
 from .exported_program import ExportedProgram
@@ -45,9 +47,9 @@ class Writer:
 
     def _graph_module(self) -> dict[str, Any]:
         ep = self.ep
-        graph = self._graph()
+        constants = {s.arg.name: s.arg for s in ep.graph_signature.input_specs if isinstance(s.arg, ConstantArgument)}
         return {
-            "graph": graph,
+            "graph": self._graph(ep.graph, constants),
             "signature": {
                 "input_specs": [self._input_spec(s) for s in ep.graph_signature.input_specs],
                 "output_specs": [self._output_spec(s) for s in ep.graph_signature.output_specs],
@@ -74,20 +76,17 @@ class Writer:
 
     # -- nodes --
 
-    def _graph(self) -> dict[str, Any]:
+    def _graph(self, graph: Graph, constants: dict[str, ConstantArgument]) -> dict[str, Any]:
         nodes: list[dict[str, Any]] = []
         inputs: list[Any] = []
         outputs: list[Any] = []
-        constants = {
-            s.arg.name: s.arg for s in self.ep.graph_signature.input_specs if isinstance(s.arg, ConstantArgument)
-        }
-        for node in self.ep.graph.nodes:
+        for node in graph.nodes:
             self._note_value(node)
             if node.op == "placeholder":
                 inputs.append(self._value(constants[node.name].value) if node.name in constants else self._value(node))
             elif node.op == "output":
                 outputs = [self._value(value) for value in node.args[0]]
-            elif node.target is not operator.getitem or "symbolic" in node.meta:
+            elif node.op != "get_attr" and (node.target is not operator.getitem or "symbolic" in node.meta):
                 nodes.append(self._node(node))
         return {
             "inputs": inputs,
@@ -114,18 +113,22 @@ class Writer:
             "inputs": self._arguments(node),
             "outputs": self._results(node),
             "metadata": self._metadata(node),
-            "is_hop_single_tensor_return": None,
+            "is_hop_single_tensor_return": False if isinstance(node.target, HigherOrderOperator) else None,
             "name": node.name,
         }
 
     def _target(self, node: Node) -> str:
         if isinstance(node.target, OpOverload):
             return f"torch.ops.{node.target}"
+        if isinstance(node.target, HigherOrderOperator):
+            return f"torch.ops.higher_order.{node.target}"
         if getattr(node.target, "__module__", "") == "_operator":
             return f"_operator.{node.target.__name__}"
         raise NotImplementedError(f"a file of an exported program cannot hold a call of {node.target}")
 
     def _arguments(self, node: Node) -> list[dict[str, Any]]:
+        if isinstance(node.target, HigherOrderOperator):
+            return [{"name": "", "arg": self._value(a, "Tensor[]"), "kind": 1} for a in node.args]
         if not isinstance(node.target, OpOverload):
             return [{"name": n, "arg": self._value(a), "kind": 1} for n, a in zip(_ARITHMETIC, node.args)]
         arguments = node.target._schema.arguments
@@ -138,6 +141,8 @@ class Writer:
     def _results(self, node: Node) -> list[dict[str, Any]]:
         if "symbolic" in node.meta:
             return [{"as_sym_int": {"as_name": node.name}}]
+        if isinstance(node.target, HigherOrderOperator):
+            return [{"as_tensor": {"name": name}} for name in self._items(node)]
         returns = node.target._schema.returns
         if len(returns) == 1 and "[]" not in returns[0].type:
             return [{"as_tensor": {"name": node.name}}]
@@ -175,6 +180,8 @@ class Writer:
 
     def _value(self, value: Any, kind: str = "") -> dict[str, Any]:
         if isinstance(value, Node):
+            if value.op == "get_attr":
+                return {"as_graph": {"name": value.target, "graph": self._branch(value)}}
             return (
                 {"as_sym_int": {"as_name": value.name}}
                 if "symbolic" in value.meta
@@ -186,6 +193,13 @@ class Writer:
             if isinstance(value, cls):
                 return {key: convert(value)}
         raise NotImplementedError(f"a file of an exported program cannot hold a {type(value).__name__}")
+
+    def _branch(self, node: Node) -> dict[str, Any]:
+        """The graph that an attribute of the program's module holds."""
+        inner = Writer(self.ep)
+        owner = node.graph.owning_module
+        assert owner is not None
+        return inner._graph(getattr(owner, str(node.target)).graph, {})
 
     def _list(self, values: list[Any], kind: str) -> dict[str, Any]:
         nodes = [v for v in values if isinstance(v, Node)]

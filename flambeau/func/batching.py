@@ -2,11 +2,12 @@
 
 A `Level` is one running vmap: a mode that sees every operator called inside. What happens to a call follows from the
 operator's declaration: pointwise operators line up dimensions and broadcast, reductions shift theirs, composites run as they
-are (their parts come back here), and the rest have a rule in their record (`Op.batching`), one per family. An operator without any is run
-element by element, with a warning: right, but slow."""
+are (their parts come back here), and the rest have a rule in their record (`Op.batching`): one of `func.rules`, named there, or
+one of their own. "each" runs element by element, with a warning: right, but slow."""
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -17,23 +18,47 @@ from ..core.generator import default_generator
 from ..core.promotion import promote_types
 from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
-from ..ops.machinery.record import OPS, Op, lookup
+from ..ops.machinery.record import OPS, Batched, Op
 from ..ops.shape.joining import stack
 
 Rule = Callable[..., Any]  # rule(level, function, *args, **kwargs), with batched tensors among the arguments
 
 KIND_RULES: dict[str, Rule] = {}  # for all operators of a kind: "reduction", "random"
+FORMS: dict[str, Callable[[Batched], Rule]] = {}  # what makes the rules that records name
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Declare the rule of the operators with these keys: it becomes part of their records."""
+def rule(*operators: Any) -> Callable[[Rule], Rule]:
+    """Declare the rule of operators: it becomes part of their records."""
 
     def declare(fn: Rule) -> Rule:
-        for name in names:
-            lookup(name).batching = fn
+        for operator in operators:
+            operator.op.batching = fn
         return fn
 
     return declare
+
+
+def form(word: str) -> Callable[[Callable[[Batched], Rule]], Callable[[Batched], Rule]]:
+    """Declare what makes the rules that records call `word`."""
+
+    def declare(make: Callable[[Batched], Rule]) -> Callable[[Batched], Rule]:
+        FORMS[word] = make
+        return make
+
+    return declare
+
+
+@functools.cache
+def named_rule(declared: str | Batched) -> Rule:
+    """The rule that a record names."""
+    declared = Batched(declared) if isinstance(declared, str) else declared
+    return FORMS[declared.form](declared)
+
+
+@form("each")
+def each(declared: Batched) -> Rule:
+    """One element after the other."""
+    return lambda level, function, *args, **kwargs: level.one_by_one(function.op, function, args, kwargs)
 
 
 def kind_rule(kind: str) -> Callable[[Rule], Rule]:
@@ -85,8 +110,9 @@ class Level(modes.Mode):
             raise VmapRefusal(
                 f"vmap: calling {op.name}(..., out=) is not supported inside vmap: use the form without out="
             )
-        if op.batching is not None:
-            return op.batching(self, function, *args, **kwargs)
+        rule = op.batching
+        if rule is not None:
+            return (rule if callable(rule) else named_rule(rule))(self, function, *args, **kwargs)
         if op.name.endswith("_") and not op.name.startswith("_"):
             return self.in_place(op, function, args, kwargs)
         if op.kind == "pointwise":

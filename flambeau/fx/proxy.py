@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core import overrides
 from ..core.tensor import Tensor
-from ..library.operator import Operator
+from ..library.operator import OperatorFace
 from ..nn import Parameter
 from ..utils._pytree import tree_leaves
 from . import traceback as fx_traceback
@@ -177,7 +177,7 @@ class TracerBase:
         if isinstance(a, (slice, range)):
             return type(a)(self.create_arg(a.start), self.create_arg(a.stop), self.create_arg(a.step))
         if (
-            isinstance(a, (*base_types, enum.Enum, Operator))
+            isinstance(a, (*base_types, enum.Enum, OperatorFace))
             or a is None
             or a is ...
             or type(a).__name__ == "OpOverload"

@@ -182,7 +182,11 @@ def _unwrap_optional(x: Any) -> Any:
 
 
 def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Graphs are not fused here, so that there is nothing to set; the strategy before is returned, as PyTorch does."""
+    """Checked and remembered, and the strategy before is returned, as in PyTorch. Graphs are interpreted operator by operator
+    here, so that nothing follows from it."""
+    for behaviour, _ in strategy:
+        if behaviour not in ("STATIC", "DYNAMIC"):
+            raise ValueError(f"FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: {behaviour}")
     before = list(_strategy)
     _strategy[:] = strategy
     return before
@@ -193,22 +197,28 @@ _strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
 
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
-    """Accepted: graphs run the same way with and without."""
+    """Accepted: graphs are interpreted operator by operator, with `should_optimize` and without."""
     yield
 
 
 @contextlib.contextmanager
 def fuser(name: str) -> Iterator[None]:
-    """Accepted: there is one way to run graphs."""
+    """Accepted if PyTorch knows the fuser ("fuser0", "fuser1", "fuser2", "fuser3"): graphs are interpreted operator by operator, and
+    none is fused."""
+    if name not in ("", "fuser0", "fuser1", "fuser2", "fuser3"):
+        raise Exception(f"unrecognized fuser option (name: {name})")
     yield
 
 
 def onednn_fusion_enabled() -> bool:
+    """Whether graphs are fused for oneDNN: never (single operators use it by themselves)."""
     return False
 
 
 def enable_onednn_fusion(enabled: bool) -> None:
-    """Accepted: operators use oneDNN without it."""
+    """Graphs are not fused here: True is refused."""
+    if enabled:
+        raise NotImplementedError("graphs are not fused here; single operators use oneDNN by themselves")
 
 
 _overload = overload

@@ -38,6 +38,8 @@ TORCH_LEVEL = {"unique"}
 class no_grad:
     """`with torch.no_grad():` in compiled code."""
 
+    _jit_override_qualname = "__torch__.torch.autograd.grad_mode.no_grad"
+
     def __init__(self) -> None:
         self.prev = True
 
@@ -47,6 +49,26 @@ class no_grad:
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         aten.set_grad_enabled(self.prev)
+
+
+class autocast:
+    """`with torch.autocast("cpu", torch.bfloat16):` in compiled code. PyTorch's compiler and this interpreter know it by its name and
+    its attributes; the methods do nothing."""
+
+    _jit_override_qualname = "__torch__.torch.amp.autocast_mode.autocast"
+
+    def __init__(
+        self, device_type: str, dtype: Optional[int] = None, enabled: bool = True, cache_enabled: Optional[bool] = None
+    ):
+        self._enabled = enabled
+        self.device = device_type
+        self.fast_dtype = aten.get_autocast_dtype(device_type) if dtype is None else dtype
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        return None
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.tensor import Tensor
-from . import cleanup
+from . import cleanup, folding
 from .functions import Function
 from .inlining import inlined
 from .ir import Block, Graph, Value
@@ -20,7 +20,8 @@ from .types import BOOL, ClassType
 def freeze(
     mod: Any, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
 ) -> RecursiveScriptModule:
-    """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph."""
+    """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph. With
+    `optimize_numerics`, batch norms and constant factors and summands go into the layers before them."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
@@ -44,6 +45,8 @@ def freeze(
             _keep(mod, made, kind, name)
     for name, graph in graphs.items():
         _freeze_graph(graph, mod, made, kind, changed, preserved)
+        if optimize_numerics:
+            _optimize(graph)
         old = methods[name]
         assert old is not None
         arguments = [Argument("self", kind), *old.schema.arguments[1:]]
@@ -88,15 +91,15 @@ def _written(graph: Graph) -> list[str]:
 
 
 def _freeze_graph(graph: Graph, mod: Any, made: Any, kind: ClassType, changed: set[str], preserved: list[str]) -> None:
-    objects: dict[Value, Any] = {graph.inputs_[0]: mod}
+    objects: dict[Value, tuple[str, Any]] = {graph.inputs_[0]: ("self", mod)}
 
     def visit(block: Block) -> None:
         for node in list(block.nodes_):
             if node.kind_ == "prim::GetAttr" and node.inputs_[0] in objects:
-                owner, name = objects[node.inputs_[0]], node.attributes["name"]
+                (path, owner), name = objects[node.inputs_[0]], node.attributes["name"]
                 held = owner._slot(name)
                 if isinstance(held, ScriptModule):
-                    objects[node.outputs_[0]] = held
+                    objects[node.outputs_[0]] = (f"{path}.{name}", held)
                     if _holds_changed(held, changed):
                         _keep(owner, made, kind, name) if owner is mod else None
                     continue
@@ -104,7 +107,7 @@ def _freeze_graph(graph: Graph, mod: Any, made: Any, kind: ClassType, changed: s
                     if owner is mod and name not in kind.attributes:
                         _keep(mod, made, kind, name)
                     continue
-                _to_constant(graph, node, held)
+                _to_constant(graph, node, held, f"{path}.{name}")
             for inner in node.blocks_:
                 visit(inner)
 
@@ -119,11 +122,13 @@ def _holds_changed(module: Any, changed: set[str]) -> bool:
     return any(name in changed for inner in module.modules() for name in inner.script_type.attributes)
 
 
-def _to_constant(graph: Graph, node: Any, held: Any) -> None:
+def _to_constant(graph: Graph, node: Any, held: Any, name: str = "") -> None:
     out = node.outputs_[0]
     with graph.at(node):
         if isinstance(held, Tensor):
             value = graph.constant(held.detach(), out.type)
+            if name and name not in graph.names:
+                value.set_name(name)
         elif isinstance(held, list) and held and isinstance(held[0], Tensor):
             value = graph.list_of(out.type.element, [graph.constant(t.detach(), out.type.element) for t in held])
         else:
@@ -132,18 +137,32 @@ def _to_constant(graph: Graph, node: Any, held: Any) -> None:
     node.destroy()
 
 
+def _optimize(graph: Graph) -> None:
+    folding.fold(graph)
+    cleanup.remove_dead(graph)
+    cleanup.pool_constants(graph)
+
+
 def run_frozen_optimizations(
     mod: Any, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None
 ) -> None:
-    """Accepted: what `freeze` does is all there is."""
+    """What `freeze` does behind freezing, for a module that was frozen without it."""
+    for name in ["forward", *(preserved_methods or ())]:
+        method = mod.script_type.find_method(name)
+        if method is not None and optimize_numerics:
+            _optimize(method.graph)
+            method.define(method.graph, method.schema)
 
 
 def optimize_for_inference(mod: Any, other_methods: Sequence[str] | None = None) -> Any:
-    """The module, frozen if it is not: its operators choose the fastest kernels by themselves."""
+    """The module, frozen if it is not, with batch norms and constant factors in the layers before them. The layouts that
+    PyTorch chooses here are chosen by the operators themselves when they run."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
         )
-    return (
-        freeze(mod.eval(), list(other_methods or ())) if mod.script_type.parameters or list(mod.parameters()) else mod
-    )
+    others = list(other_methods or ())
+    if "training" in mod.script_type.attributes and (mod.script_type.parameters or list(mod.parameters())):
+        return freeze(mod.eval(), others)
+    run_frozen_optimizations(mod, preserved_methods=others)
+    return mod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from ..futures import Future
 from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
+from .naming import unmangled
 from .schema import schemas_of
 from .types import (
     ANY,
@@ -338,6 +340,7 @@ class Program:
         self.graph = graph
         self.slots: dict[Value, int] = {}
         self.template: Registers = []
+        self.entered: int | None = None  # where the ways out of `with` statements are kept, if there are any
         for value in graph.inputs_:
             self.slot(value)
         self.steps = self.compile(graph)
@@ -353,9 +356,28 @@ class Program:
     def run(self, arguments: Sequence[Any]) -> Any:
         registers = self.template.copy()
         registers[: len(arguments)] = arguments
-        run_steps(self.steps, registers)
+        if self.entered is None:
+            run_steps(self.steps, registers)
+        else:
+            self._run_with_contexts(registers, self.entered)
         outputs = self.outputs
         return registers[outputs[0]] if len(outputs) == 1 else tuple(registers[o] for o in outputs)
+
+    def _run_with_contexts(self, registers: Registers, entered: int) -> None:
+        """An exception leaves the contexts that the program is in."""
+        ways_out = registers[entered] = []
+        try:
+            run_steps(self.steps, registers)
+        finally:
+            while ways_out:
+                ways_out.pop()(None, None, None)
+
+    def contexts(self) -> int:
+        """The slot of the list of ways out."""
+        if self.entered is None:
+            self.entered = len(self.template)
+            self.template.append(None)
+        return self.entered
 
     def compile(self, block: Block) -> list[Step]:
         steps = []
@@ -700,19 +722,35 @@ def _fork(program: Program, node: Node, ins: list[int]) -> Step:
 
 
 def _enter(program: Program, node: Node, ins: list[int]) -> Step:
-    out, (source,) = program.slot(node.outputs_[0]), ins
+    out, (source,), entered = program.slot(node.outputs_[0]), ins, program.contexts()
+    casts = unmangled(getattr(node.inputs_[0].type, "name", "")) == _AUTOCAST
 
     def step(r: Registers) -> None:
-        r[out] = r[source].call("__enter__")
+        thing = r[source]
+        if casts:
+            context = _autocast(thing.slots)
+            context.__enter__()
+            r[out], way_out = thing, context.__exit__
+        else:
+            r[out], way_out = thing.call("__enter__"), functools.partial(thing.call, "__exit__")
+        r[entered].append(way_out)
 
     return step
 
 
+_AUTOCAST = "__torch__.torch.amp.autocast_mode.autocast"
+
+
+def _autocast(slots: dict[str, Any]) -> Any:
+    """The context that an object of the compiled class `autocast` stands for: what its methods do is done by the interpreter."""
+    return torch.autocast(slots["device"], dtype=operators.dtype_of(slots["fast_dtype"]), enabled=slots["_enabled"])
+
+
 def _exit(program: Program, node: Node, ins: list[int]) -> Step:
-    out, (source,) = program.slot(node.outputs_[0]), ins
+    out, entered = program.slot(node.outputs_[0]), program.contexts()
 
     def step(r: Registers) -> None:
-        r[out] = r[source].call("__exit__", None, None, None)
+        r[out] = r[entered].pop()(None, None, None)
 
     return step
 

@@ -17,8 +17,6 @@ def qualified_name(thing: Any) -> str:
         return name
     module = re.sub(r"^flambeau\.vision\b", "torchvision", module)
     module = re.sub(r"^flambeau\b", "torch", module)
-    if module == "torch.jit.forms":
-        module = "torch.autograd.grad_mode"
     short = getattr(thing, "__name__", type(thing).__name__)
     if short == "<lambda>":
         short = "_lambda"
@@ -45,8 +43,13 @@ def unique_name(name: str) -> str:
     return mangled(name)
 
 
+def unmangled(name: str) -> str:
+    """The name before it was made unique."""
+    return re.sub(r"\.___torch_mangle_\d+", "", name)
+
+
 def mangled(name: str) -> str:
-    head, _, last = re.sub(r"\.___torch_mangle_\d+", "", name).rpartition(".")
+    head, _, last = unmangled(name).rpartition(".")
     while True:
         made = f"{head}.___torch_mangle_{_counter[0]}.{last}"
         _counter[0] += 1

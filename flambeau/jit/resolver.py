@@ -16,7 +16,7 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
-from ..library.operator import Operator
+from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
@@ -69,7 +69,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     def put(thing: Any, make: Callable[[], Sugared]) -> None:
         table[id(thing)] = (thing, make)
 
-    forms = {
+    meanings = {
         "isinstance": (builtins.isinstance, jit.isinstance), "print": (print,), "getattr": (getattr,), "hasattr": (hasattr,),
         "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
         "reversed": (reversed,), "len": (len,), "slice": (slice,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
@@ -78,7 +78,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
         "noop": (torch._C._log_api_usage_once,),
     }  # fmt: skip
-    for form, things in forms.items():
+    for form, things in meanings.items():
         for thing in things:
             put(thing, functools.partial(SpecialForm, form))
     for thing, kind, word in ((int, INT, "Int"), (float, FLOAT, "Float"), (bool, BOOL, "Bool"), (complex, COMPLEX, "Complex"), (str, STRING, "str")):  # fmt: skip
@@ -90,11 +90,13 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "aten::Size": torch.Size, "aten::manual_seed": torch.manual_seed, "aten::is_grad_enabled": torch.is_grad_enabled,
         "aten::set_grad_enabled": torch.set_grad_enabled, "aten::initial_seed": torch.initial_seed, "aten::Generator": torch.Generator,
         "aten::tensor": torch.tensor, "aten::as_tensor": torch.as_tensor, "aten::is_autocast_enabled": torch.is_autocast_enabled,
+        "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled, "aten::get_autocast_dtype": torch.get_autocast_dtype,
         "aten::broadcast_shapes": torch.broadcast_shapes, "aten::__is__": None,
     }  # fmt: skip
     for symbol, thing in plain.items():
         if thing is not None:
             put(thing, functools.partial(BuiltinFunction, symbol))
+    put(torch.autocast, lambda: ClassValue(classes.script_class(forms.autocast)))  # type: ignore[arg-type]
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
     for name in dir(math):
         symbol = {"remainder": "mathremainder", "ceil": "ceil"}.get(name, name)
@@ -197,8 +199,8 @@ class Resolver:
         mark = mark_of(thing)
         if known is not None and mark is None:
             return known[1]()
-        if isinstance(thing, Operator):
-            return BuiltinFunction(thing.schema.name)
+        if isinstance(thing, OperatorFace):
+            return BuiltinFunction(thing.op.name)
         if isinstance(thing, python_types.ModuleType):
             return _Namespace(thing) if thing is torch.nn.functional else PythonModule(thing)
         if isinstance(thing, type):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..ops.machinery.record import OPS
 from ..ops.machinery.schema import Schema, inferred, parse_schema
-from .operator import OPERATORS, Operator, define_operator, forget_operator
+from .operator import define_operator, forget_operator
 
 
 def custom_op(
@@ -46,9 +47,10 @@ class CustomOpDef:
         device_types: str | Sequence[str] | None,
         tags: Iterable[Any] = (),
     ) -> None:
-        if schema.name in OPERATORS:  # defined again, as in a notebook's cell that is run twice
+        if schema.name in OPS:  # defined again, as in a notebook's cell that is run twice
             forget_operator(schema.name)
-        self._opoverload: Operator = define_operator(schema, own_gradient=True, tags=tags)
+        self.op = define_operator(schema, own_gradient=True, tags=tags)
+        self._opoverload = self.op.function
         self._init_fn = function
         self._namespace, self._name = schema.name.split("::")
         self._disabled: dict[str, Callable] = {}
@@ -70,9 +72,8 @@ class CustomOpDef:
 
         def register(function: Callable) -> Callable:
             for device_type in ["default"] if device_types is None else _listed(device_types):
-                self._opoverload.kernels[device_type] = function
-            if self._opoverload.fake is None:
-                self._opoverload.fake = self._no_fake
+                self.op.kernels[device_type] = function
+            self.op.kernels.setdefault("meta", self._no_fake)
             return function
 
         return register if fn is None else register(fn)
@@ -85,17 +86,17 @@ class CustomOpDef:
 
     def register_fake(self, fn: Callable, /) -> Callable:
         """Say what the result looks like for tensors without values (device "meta")."""
-        self._opoverload.fake = fn
+        self.op.kernels["meta"] = fn
         return fn
 
     def register_autograd(self, backward: Callable, /, *, setup_context: Callable | None = None) -> None:
         """Say the derivative: `setup_context(ctx, inputs, output)` keeps what `backward(ctx, *grads)` reads."""
-        if self._opoverload.schema.is_mutable:
+        if self.op.schema.is_mutable:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema"
-                f" {self._opoverload.schema}. Please create a functional operator and register an autograd formula for that."
+                f" {self.op.schema}. Please create a functional operator and register an autograd formula for that."
             )
-        self._opoverload.backward, self._opoverload.setup_context = backward, setup_context
+        self.op.impl.backward, self.op.impl.setup_context = backward, setup_context
 
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
         """Switch the kernel of one device off or on, for good or, as a context manager, for a while."""
@@ -103,7 +104,7 @@ class CustomOpDef:
 
     def _switch(self, device_type: str, enabled: bool) -> bool:
         """Whether the kernel was on."""
-        kernels = self._opoverload.kernels
+        kernels = self.op.kernels
         if enabled and device_type in self._disabled:
             kernels[device_type] = self._disabled.pop(device_type)
             return False

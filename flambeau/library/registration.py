@@ -124,7 +124,7 @@ def register_fake(
     """Say what an operator's result looks like for tensors without values (device "meta"); the last one said counts."""
 
     def register(function: Callable) -> Callable:
-        _set_rules(op, lib, fake=function)
+        _set_kernel(op, "meta", function, lib)
         return function
 
     return register if func is None else register(func)
@@ -144,7 +144,7 @@ def register_autograd(
 
 
 def _set_rules(op: Any, lib: Library | None, **rules: Any) -> None:
-    target = find_operator(op)
+    target = find_operator(op).impl
     vars(target).update(rules)
     if lib is not None:
         lib._undo.append(lambda: vars(target).update(dict.fromkeys(rules)))

@@ -71,9 +71,11 @@ bind_operators()
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    """`torch.ops.aten`, imported when first used."""
+    """`torch.ops.aten` and `torch.ops.higher_order`, imported when first used."""
     if name == "aten":
         return _importlib.import_module("flambeau.library.aten").aten
+    if name == "higher_order":
+        return _naming.load("flambeau.library.higher_order").higher_order
     raise _naming.no_attribute(__name__, name)
 
 

@@ -70,7 +70,7 @@ class _Budget:
 
 def _destination(folder: Path, name: str) -> Path:
     """Where an entry goes; an error if that is outside of the folder."""
-    if "\\" in name or "\0" in name:
+    if not name or "\\" in name or "\0" in name:
         raise InvalidModelException(f"Detected Zip Slip vulnerability: {name}")
     path = Path(os.path.normpath(folder / name))
     if os.path.isabs(name) or not path.is_relative_to(folder):
@@ -79,7 +79,6 @@ def _destination(folder: Path, name: str) -> Path:
 
 
 def _write(source: IO[bytes], path: Path, budget: _Budget) -> None:
-    budget.file()
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "xb") as out:  # twice the same name is an attack or a broken archive
         while block := source.read(1 << 20):
@@ -90,6 +89,7 @@ def _write(source: IO[bytes], path: Path, budget: _Budget) -> None:
 def _unpack_zip(file: Path, folder: Path, budget: _Budget) -> None:
     with zipfile.ZipFile(file) as archive:
         for entry in archive.infolist():
+            budget.file()
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise InvalidModelException(f"The archive has a link or device: {entry.filename}")
@@ -104,6 +104,7 @@ def _unpack_zip(file: Path, folder: Path, budget: _Budget) -> None:
 def _unpack_tar(file: Path, folder: Path, budget: _Budget) -> None:
     with tarfile.open(file, "r:*") as archive:
         for entry in archive:
+            budget.file()
             path = _destination(folder, entry.name)
             if entry.isdir():
                 path.mkdir(parents=True, exist_ok=True)
@@ -280,6 +281,12 @@ def read_yaml(path: Path, error: type[Exception]) -> dict[str, Any]:
     return content
 
 
+_TEXTS = (
+    "runtime", "modelName", "handler", "serializedFile", "modelFile", "configFile", "requirementsFile", "envelope", "workflowName",
+    "specFile",
+)  # fmt: skip
+
+
 def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
     if not path.exists():
         return {}
@@ -289,6 +296,10 @@ def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
         raise error("Failed to parse signature.json.") from e
     if not isinstance(manifest, dict):
         raise error("Failed to parse signature.json.")
+    for entry in (manifest, manifest.get("model"), manifest.get("workflow")):
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if key in _TEXTS and value is not None and (not isinstance(value, str) or "\0" in value):
+                raise error(f"{key} in the manifest is not a text.")
     return manifest
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import snapshots
+from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
 from .ts.version import __version__
 
@@ -137,6 +138,9 @@ def _start(settings: Settings, foreground: bool) -> int:
         run(settings)
     except (ConfigurationError, OSError) as e:
         print(f"Invalid configuration: {e}", flush=True)
+        code = 1
+    except ServeError as e:  # a model of the snapshot has gone, or is damaged
+        print(e.message, flush=True)
         code = 1
     finally:
         if _running() == os.getpid():

@@ -5,6 +5,7 @@ Each class here carries the HTTP status; its own name is the `type` clients see 
 
 from __future__ import annotations
 
+import functools
 import json
 
 
@@ -29,6 +30,7 @@ class ServeError(Exception):
         return error_body(self.status, self.kind, self.message)
 
 
+@functools.lru_cache(256)  # a server that refuses much says the same again and again
 def error_body(status: int, kind: str, message: str) -> bytes:
     """The JSON of an error answer."""
     return json.dumps({"code": status, "type": kind, "message": message}, indent=2).encode() + b"\n"

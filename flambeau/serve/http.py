@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
         request = self.current
         if request is None or self.transport is None:
             return
-        close = status >= 400 or not request.keep_alive
+        close = not request.keep_alive
         head = self._head(request, status, phrase, content_type, headers, close)
         if request.method == "HEAD":
             body = b""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.pool")
 BACK_OFF = (0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597)
-AHEAD, FAST = 8, 0.005  # how many batches a worker may have, if it is faster than so many seconds for each
+AHEAD, FAST = 32, 0.005  # how many batches a worker may have, and how many seconds of work beyond the front end's delay
 _TIMEOUT = "org.pytorch.serve.wlm.WorkerInitializationException"  # what those who watch the log look for
 STARTED, LOADED, STOPPED, SCALED_DOWN = "STARTED", "MODEL_LOADED", "STOPPED", "SCALED_DOWN"
 
@@ -62,6 +62,7 @@ class Worker(asyncio.Protocol):
         self.deadline = float("inf")
         self.sent_at = 0.0
         self.usual = 1.0  # seconds for a batch, lately
+        self.delay = 0.0  # seconds between an answer and the front end's turn to see it, lately
         self.code = 500  # the status of those who wait for the worker, if it dies now
         self.tries = 0
         self.failing_since = 0.0
@@ -87,10 +88,11 @@ class Worker(asyncio.Protocol):
 
     @property
     def takes_more(self) -> bool:
-        """Whether a further batch may be sent ahead: with a fast handler the worker need not wait for the server's turn."""
-        return (
-            self.state == LOADED and self.transport is not None and 0 < len(self.batches) < AHEAD and self.usual < FAST
-        )
+        """Whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
+        too much, say), the worker would otherwise wait for the front end's turn."""
+        count = len(self.batches)
+        enough = FAST + 2 * self.delay
+        return self.state == LOADED and self.transport is not None and 0 < count < AHEAD and self.usual * count < enough
 
     # -- life --
 
@@ -273,7 +275,7 @@ class Worker(asyncio.Protocol):
                 self._answered(message)
 
     def _loaded(self, message: Any) -> None:
-        code, words, _, metrics, _ = message
+        code, words, _, metrics, *_ = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
         if code != 200:
@@ -288,7 +290,7 @@ class Worker(asyncio.Protocol):
         self.model.on_loaded(self)
 
     def _answered(self, message: Any) -> None:
-        code, text, answers, metrics, more = message
+        code, text, answers, metrics, more, began, ended = message
         if not self.batches:
             return
         model, jobs = self.model, self.jobs
@@ -308,7 +310,8 @@ class Worker(asyncio.Protocol):
             jobs.pop(job.id, None)
         now = time.perf_counter()
         spent, self.sent_at = now - self.sent_at, now
-        self.usual += 0.2 * (spent - self.usual)
+        self.usual += 0.2 * (ended - began - self.usual)
+        self.delay += 0.2 * (now - ended - self.delay)
         self.deadline = time.monotonic() + model.settings.response_timeout if self.batches else float("inf")
         model.on_answered(self, spent)
         if self.state == SCALED_DOWN and not self.batches and self.transport is not None:

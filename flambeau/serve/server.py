@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -273,8 +274,8 @@ class Server:
     async def _listen_grpc(self) -> None:
         if self.settings.grpc_inference().port < 0:
             return
-        try:
-            from . import grpc_server  # noqa: PLC0415  an optional package, and slow to import
+        try:  # an optional package, and slow to import: requests over HTTP are answered meanwhile
+            grpc_server = await asyncio.to_thread(importlib.import_module, f"{__package__}.grpc_server")
         except ImportError:
             logger.warning("gRPC is off: pip install grpcio protobuf")
             return

@@ -112,6 +112,7 @@ class Service:
     def __init__(self, order: dict[str, Any], send: Callable[[int, str, list[Answer], list[str], bool], None]):
         self.order = order
         self.send = send
+        self.began = 0.0  # when the present batch was taken up
         self.metric_lines: list[str] = []
         self.loop: asyncio.AbstractEventLoop | None = None
         self.decode = os.environ.get("TS_DECODE_INPUT_REQUEST", "true") == "true"
@@ -254,6 +255,7 @@ def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, int, s
 def _serve(channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable) -> None:
     while (message := channel.receive()) is not None:
         alone, batch = message
+        service.began = time.perf_counter()
         if alone:
             theirs.reset()
         for _, _, parameters in batch:
@@ -286,8 +288,10 @@ def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: 
             elif not isinstance(body, bytes):
                 answer = (*answer[:5], bytes(body))
             sent.append(answer)
-        channel.send((code, message, sent, metrics, more))
+        began = service.began if service else 0.0
+        channel.send((code, message, sent, metrics, more, began, time.perf_counter()))
 
+    service: Service | None = None
     service, code, message = _load(order, send)
     send(code, message, [], service.take_metrics() if service else [], False)
     if service is None:

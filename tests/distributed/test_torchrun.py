@@ -126,7 +126,7 @@ def test_a_node_joins_while_another_trains(tmp_path):
     second = start(settings, GROWING, tmp_path / "other")
     results = [finish(first), finish(second)]
     assert [code for code, _, _ in results] == [0, 0], results
-    assert sorted(line for _, out, _ in results for line in out.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    assert sorted(out.splitlines()[-1] for _, out, _ in results) == ["rank 0 of 2", "rank 1 of 2"], results
 
 
 def torchrun_port():
@@ -225,3 +225,73 @@ def test_error_files_are_whole(tmp_path, monkeypatch):
         record(_fails)()
     assert json.loads(file.read_text())["message"]["message"] == "RuntimeError: no"
     assert os.listdir(tmp_path) == ["error.json"]
+
+
+TRAINING = """
+import os, sys, time, torch.distributed as dist
+dist.init_process_group("gloo")
+place = os.environ["TORCHELASTIC_RESTART_COUNT"], dist.get_rank(), dist.get_world_size(), os.environ["GROUP_RANK"]
+print(*place, flush=True)
+dist.barrier()
+if os.path.exists(os.environ["STOP"]):
+    sys.exit()
+if os.environ["STEP"] == "fail" and place[0] == "0" and place[1] == 1:
+    sys.exit(7)
+while not os.path.exists(os.environ["STOP"]):
+    time.sleep(0.05)
+    dist.barrier()
+"""
+
+
+def two_nodes(tmp_path, step, stop, last_call):
+    port = torchrun_port()
+    settings = ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "x"]
+    settings += [
+        "--rdzv-conf",
+        f"last_call_timeout={last_call},keep_alive_interval=1",
+        "--nproc-per-node",
+        "1",
+        "--max-restarts",
+        "3",
+    ]
+    nodes = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        nodes.append(start(settings, TRAINING, tmp_path / name, STOP=str(stop), STEP=step))
+        if not nodes[1:]:
+            while not _listens(port):
+                time.sleep(0.05)
+    return nodes
+
+
+def _listens(port):
+    import socket
+
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_all_nodes_count_the_same_restarts(tmp_path):
+    """A failure on one node restarts the workers of both, under one number: they would not find each other otherwise."""
+    stop = tmp_path / "stop"
+    nodes = two_nodes(tmp_path, "fail", stop, 30)
+    lines = [[node.stdout.readline() for _ in range(2)] for node in nodes]
+    stop.write_text("")
+    results = [finish(node) for node in nodes]
+    assert [code for code, _, _ in results] == [0, 0], results
+    assert sorted(line[0][0] for line in lines) == ["0", "0"] and sorted(line[1][0] for line in lines) == ["1", "1"], (
+        lines
+    )
+
+
+def test_a_node_leaves_and_the_other_goes_on(tmp_path):
+    stop = tmp_path / "stop"
+    first, second = two_nodes(tmp_path, "leave", stop, 2)
+    for node in (first, second):
+        while node.stdout.readline().split()[2] != "2":  # one of them may have begun alone
+            pass
+    second.send_signal(signal.SIGTERM)
+    assert finish(second)[0] == 128 + signal.SIGTERM
+    stop.write_text("")
+    code, _, err = finish(first)
+    assert code == 0, err

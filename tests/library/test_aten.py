@@ -102,5 +102,5 @@ def test_make_fx_runs_again() -> None:
     first, second = module(x, {"y": torch.zeros(2)})
     assert torch.allclose(first, F.softmax(torch.relu(x @ w), -1))
     assert torch.equal(second, torch.full((2,), 2.0))
-    with pytest.raises(NotImplementedError, match="symbolic"):
-        make_fx(lambda x: x, tracing_mode="symbolic")
+    with pytest.raises(ValueError, match="Unexpected"):
+        make_fx(lambda x: x, tracing_mode="whole")

@@ -251,3 +251,52 @@ def test_what_a_library_registered_goes_with_it(library):
     made._destroy()
     with pytest.raises(NotImplementedError, match="Could not run"):
         operator(library.ones(1))
+
+
+def test_an_operator_of_ones_own_is_a_record_like_any_other():
+    from flambeau.core import modes
+    from flambeau.ops import OPS
+    from flambeau.ops.machinery.record import Op
+
+    sine = make_sine(flambeau)
+    op = OPS[sine._qualname]
+    assert type(op) is Op and op is sine._opoverload.op and str(op.schema).startswith(sine._qualname)
+    assert set(op.kernels) == {"default", "meta"} and op.writes == ()
+    x = flambeau.tensor([0.5, 1.0])
+    assert op.bind((), {"x": x}) == {"x": x}
+    seen = []
+
+    class Watch(modes.Mode):
+        def handle(self, op, function, args, kwargs):
+            seen.append(op.key)
+            return function(*args, **kwargs)
+
+    with Watch():
+        sine(x)
+    assert seen == [sine._qualname]
+    with pytest.warns(UserWarning, match="performance drop"):
+        rows = flambeau.vmap(sine)(flambeau.ones(3, 2))
+    assert np.allclose(rows.numpy(), np.sin(np.ones((3, 2))))
+
+
+@LIBRARIES
+def test_arguments_that_override_operators_are_asked(library):
+    sine = make_sine(library)
+
+    class Answers:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__.split(".")[0], types
+
+    named, types = sine(Answers())
+    assert named == "sine" and tuple(types) == (Answers,)
+
+
+def test_forgotten_operators_leave_no_record():
+    from flambeau.ops import OPS
+
+    name = fresh_name("twice")
+    with flambeau.library.Library(name.split("::")[0], "DEF") as made:
+        made.define("twice(Tensor x) -> Tensor")
+        assert OPS[name].kind == "composite"
+    assert name not in OPS

@@ -6,10 +6,10 @@ import ast
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+import side_by_side
 
 import flambeau as torch
 from flambeau.core import modes
@@ -118,38 +118,10 @@ def test_a_toy_device_is_small() -> None:
 
 
 def test_modes_belong_to_their_thread() -> None:
-    """vmap in one thread, autocast in another, plain arithmetic in a third: nobody sees the others."""
-    problems: list[BaseException] = []
+    """vmap, autocast and plain arithmetic side by side in two threads: nobody sees the others, and nothing is left on a stack."""
     before = list(modes.own.stack), len(modes.active)  # a class that overrides operators, in another test, stays known
-    stop = threading.Event()
-    x = torch.randn(4, 3)
-    weight = torch.randn(3, 3)
-
-    def mapped() -> None:
-        assert torch.func.vmap(lambda v: (v * 2).sum())(x).shape == (4,)
-
-    def cast() -> None:
-        with torch.autocast("cpu"):
-            assert (x @ weight).dtype is torch.bfloat16
-
-    def plain() -> None:
-        assert (x @ weight).dtype is torch.float32 and (x + 1).sum().shape == ()
-
-    def loop(work: object) -> None:
-        try:
-            while not stop.is_set():
-                work()  # type: ignore[operator]
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=loop, args=(work,)) for work in (mapped, cast, plain, mapped)]
-    for thread in threads:
-        thread.start()
-    stop.wait(1.5)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not problems
+    rounds, problems = side_by_side.run(seconds=2)
+    assert not problems and rounds > 2
     assert (list(modes.own.stack), len(modes.active)) == before
 
 
@@ -231,6 +203,69 @@ def test_primitives_have_layout_rules() -> None:
 
 
 ALLOWED_WITHOUT_LAYOUT = 37  # made of other operators, with a derivative of their own. May only shrink.
+
+
+def test_what_must_be_declared_is_declared() -> None:
+    """Operators with kernels or views of their own say what `vmap` does with them, be it one element after the other."""
+    kinds = [op for op in OPS.values() if op.kind == "primitive" or (op.kind == "view" and op.impl is not None)]
+    assert [op.key for op in kinds if op.batching is None] == []
+    assert {op.autocast for op in OPS.values() if not callable(op.autocast)} == {
+        "lower",
+        "float32",
+        "widest",
+        "parts",
+        "",
+    }
+
+
+def test_every_named_batching_rule_exists() -> None:
+    from flambeau.func import batching, rules  # noqa: F401
+
+    named = {op.batching for op in OPS.values() if op.batching is not None and not callable(op.batching)}
+    assert len(named) > 10
+    for declared in named:
+        assert callable(batching.named_rule(declared))
+
+
+def tables_of_operators(room: str) -> list[str]:
+    """Tables at the top of a room's modules whose keys are mostly names of operators."""
+    names = {op.name for op in OPS.values()} | set(OPS)
+    names |= {op.inplace.op.name for op in OPS.values() if op.inplace is not None}
+    found = []
+    for path in sorted((ROOT / room).rglob("*.py")):
+        for statement in ast.parse(path.read_text()).body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                target = ast.unparse(statement.targets[0] if isinstance(statement, ast.Assign) else statement.target)
+                words = [w for node in ast.walk(statement.value) for w in keys_of(node)]
+                hits = [w for w in words if w in names]
+                if target != "__all__" and len(hits) > 1 and len(hits) * 3 >= len(words) * 2:
+                    found.append(f"{path.relative_to(ROOT).as_posix()} {target}")
+    return found
+
+
+def keys_of(node: ast.AST) -> list[str]:
+    items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return [k.value for k in items if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+
+
+WORDS = {  # tables of other things that happen to be called like operators
+    "core/dtype.py ALIASES", "core/print_options.py _PROFILES",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("room", ["core", "ops/machinery", "amp", "func", "autograd"])
+def test_no_table_of_operators_stands_outside_the_records(room: str) -> None:
+    assert set(tables_of_operators(room)) - WORDS == set()
+
+
+def test_a_door_does_not_take_its_own_names_for_arguments() -> None:
+    from flambeau.ops.machinery.declare import declare_internal
+
+    def unlucky(x, op): ...
+
+    with pytest.raises(ValueError, match="its door uses the name 'op' itself"):
+        declare_internal(unlucky, layout=lambda x, op: (x.shape, x.dtype, x.device))
+    OPS.pop("internal.unlucky")  # it was known before its door was written
 
 
 def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:

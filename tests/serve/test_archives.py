@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -188,19 +189,37 @@ def test_a_manifest_cannot_name_files_outside(tmp_path: Path):
         open_model("m.mar", str(tmp_path), ALL)
 
 
+def odd_manifest(dice: random.Random) -> bytes:
+    """JSON of a manifest's form with values that do not belong there."""
+    odd = (None, 3, -1.5, [], {}, "", "../x", "/etc/passwd", "a\0b", "x" * 300, ["h"], {"a": 1}, True, "h", "h.py:f:g")
+    model = {key: dice.choice(odd) for key in ("modelName", "handler", "modelVersion", "serializedFile", "configFile")}
+    return json.dumps(dice.choice([{"model": model, "runtime": dice.choice(odd)}, {"model": dice.choice(odd)}, odd])).encode()
+
+
 def test_damaged_archives_give_clean_errors(tmp_path: Path):
-    good = zipped(tmp_path / "m.mar", ("MAR-INF/MANIFEST.json", b'{"model": {"modelName": "m", "handler": "h"}}', 0o100644),
-                  ("h.py", b"x" * 500, 0o100644)).read_bytes()  # fmt: skip
+    manifest = b'{"model": {"modelName": "m", "handler": "h"}}'
+    files = ("MAR-INF/MANIFEST.json", manifest, 0o100644), ("h.py", b"x" * 500, 0o100644)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content, _ in files:
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            tar.addfile(about, io.BytesIO(content))
+    sources = zipped(tmp_path / "m.mar", *files).read_bytes(), packed.getvalue()
     rounds = int(os.environ.get("FUZZ_ROUNDS", "400"))
     dice = random.Random(int(os.environ.get("FUZZ_SEED", "0")))
     opened = 0
-    for _ in range(rounds):
-        data = bytearray(good)
+    for i in range(rounds):
+        data = bytearray(sources[i % 2])
         for _ in range(dice.randint(1, 8)):
             data[dice.randrange(len(data))] = dice.randrange(256)
         if dice.random() < 0.3:
             del data[dice.randrange(len(data)) :]
+        if i % 2 and dice.random() < 0.8:  # most damage inside of the compression, where its checksum would hide it
+            data = bytearray(gzip.compress(data, 1))
         (tmp_path / "bad.mar").write_bytes(data)
+        if i % 5 == 0:
+            zipped(tmp_path / "bad.mar", ("MAR-INF/MANIFEST.json", odd_manifest(dice), 0o100644))
         try:
             open_model("bad.mar", str(tmp_path), ALL, default_name="bad").clean()
             opened += 1

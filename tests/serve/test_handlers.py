@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from flambeau.serve.ts.torch_handler.base_handler import BaseHandler
 from flambeau.serve.ts.torch_handler.request_envelope.json import JSONEnvelope
 from flambeau.serve.ts.torch_handler.request_envelope.kserve import KServeEnvelope
 from flambeau.serve.ts.torch_handler.request_envelope.kservev2 import KServev2Envelope
+from flambeau.serve.ts.torch_handler.tensor_handler import TensorHandler
 from flambeau.serve.ts.torch_handler.text_classifier import TextClassifier
 from flambeau.serve.ts.utils.util import load_label_mapping, map_class_to_label
 
@@ -378,7 +379,46 @@ print(ts.__version__, issubclass(ImageClassifier, BaseHandler))
     assert done.stdout.split() == ["0.12.0", "True"], done.stderr
 
 
-@pytest.mark.parametrize("ending", ["pt", "onnx", "xyz"])
+def write_serialized(framework: ModuleType, kind: str, path: Path) -> list[float]:
+    """A small model of Flambeau's or PyTorch's in a file; what it makes of ones."""
+    framework.manual_seed(0)
+    model = framework.nn.Sequential(framework.nn.Linear(4, 8), framework.nn.ReLU(), framework.nn.Linear(8, 3)).eval()
+    if kind == "pt":
+        framework.jit.script(model).save(str(path))
+    else:
+        batch = framework.export.Dim("batch")
+        program = framework.export.export(model, (framework.ones(2, 4),), dynamic_shapes=({0: batch},))
+        framework.export.save(program, str(path))
+    return model(framework.ones(4)).tolist()
+
+
+@pytest.mark.parametrize("writer", ["flambeau", "torch"])
+@pytest.mark.parametrize("kind", ["pt", "pt2"])
+def test_serialized_models_need_no_code(client: Client, store: Path, kind: str, writer: str):
+    name = f"serialized-{kind}-{writer}"
+    framework = torch if writer == "flambeau" else pytest.importorskip("torch")
+    wanted = write_serialized(framework, kind, store / f"{name}.{kind}")
+    archiver.package_model(name, version="1.0", handler="tensor_handler", serialized_file=str(store / f"{name}.{kind}"),
+                           export_path=str(store), force=True)  # fmt: skip
+    assert client.register(f"{name}.mar").status == 200
+    assert client.predict(name, b"[1, 1, 1, 1]").json() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_sessions_of_onnxruntime_answer():
+    class Session:
+        def get_inputs(self):
+            return [SimpleNamespace(name="x")]
+
+        def run(self, wanted, inputs):
+            return [inputs["x"] * 2]
+
+    handler = TensorHandler()
+    handler.model, handler.device = Session(), torch.device("cpu")
+    inputs = handler.preprocess([{"body": b"[1, 2]"}, {"data": "[3, 4]"}])
+    assert handler.postprocess(handler.inference(inputs)) == [[2, 4], [6, 8]]
+
+
+@pytest.mark.parametrize("ending", ["pt", "onnx", "so", "xyz"])
 def test_models_that_cannot_be_loaded_say_why(client: Client, store: Path, ending: str):
     (store / f"raw.{ending}").write_bytes(b"nothing")
     archiver.package_model(f"raw-{ending}", version="1.0", handler="image_classifier", serialized_file=str(store / f"raw.{ending}"),

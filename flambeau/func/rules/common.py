@@ -9,7 +9,8 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
-from ..batching import Level, rule
+from ...ops.machinery.record import Batched
+from ..batching import Level, Rule, form
 
 
 @functools.cache
@@ -40,9 +41,11 @@ def shifted_all(dims: Any, rank: int) -> Any:
     return shifted(int(dims), rank)
 
 
-def along(*names: str, dims: tuple[str, ...] = ("dim",), extra: int = 0, repeat: bool = True) -> None:
+@form("along")
+def along(declared: Batched) -> Rule:
     """Operators whose arguments `dims` count dimensions of their first tensor (with `extra` more: of the result). With
     `repeat` the other tensors have the batch too; without it those that are equal for all elements stay as they are."""
+    dims, extra, repeat = declared.dims, declared.extra, declared.repeat
 
     def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
@@ -57,10 +60,11 @@ def along(*names: str, dims: tuple[str, ...] = ("dim",), extra: int = 0, repeat:
                 values[name] = level.full(value) if repeat else level.front(value)
         return level.wrap(function(*bound.args, **bound.kwargs))
 
-    rule(*names)(run)
+    return run
 
 
-def leading(*names: str) -> None:
+@form("leading")
+def leading(declared: Batched) -> Rule:
     """Operators that take stacks of what they work on: the batch is one more dimension in front."""
 
     def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +77,7 @@ def leading(*names: str) -> None:
                 bound.arguments[name] = in_line(level, value, rank) if several else level.front(value)
         return level.wrap(function(*bound.args, **bound.kwargs))
 
-    rule(*names)(run)
+    return run
 
 
 def in_line(level: Level, x: Tensor, rank: int) -> Tensor:
@@ -83,9 +87,11 @@ def in_line(level: Level, x: Tensor, rank: int) -> Tensor:
     return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if missing else value
 
 
-def folded(*names: str, shape: str | None = None) -> None:
+@form("folded")
+def folded(declared: Batched) -> Rule:
     """Operators on (N, ...): every image is on its own, so the batch goes into N. `shape` names an argument that is such a
     shape."""
+    shape = declared.shape
 
     def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
@@ -97,7 +103,7 @@ def folded(*names: str, shape: str | None = None) -> None:
             bound.arguments[shape] = (level.size * count, *rest)
         return level.wrap(unfolded(level, function(*bound.args, **bound.kwargs)))
 
-    rule(*names)(run)
+    return run
 
 
 def unfolded(level: Level, result: Any) -> Any:
@@ -106,19 +112,21 @@ def unfolded(level: Level, result: Any) -> Any:
     return tuple(unfolded(level, r) for r in result)
 
 
-def same(*names: str) -> None:
+@form("same")
+def same(declared: Batched) -> Rule:
     """Operators that leave dimensions as they are: the batch stays where it is."""
 
     def run(level: Level, function: Callable, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(input._value, *args, **kwargs), input._hidden)
 
-    rule(*names)(run)
+    return run
 
 
-def fronted(*names: str) -> None:
+@form("fronted")
+def fronted(declared: Batched) -> Rule:
     """Operators that see only the last dimensions, or elements: the batch goes in front."""
 
     def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(*(level.front(a) for a in args), **kwargs))
 
-    rule(*names)(run)
+    return run

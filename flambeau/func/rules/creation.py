@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...core.batched import VmapRefusal
+from ...ops.creation import filled
+from ...ops.index import masked, positions, unique
+from ...ops.methods import attributes, python_protocol
+from ...ops.reduce import agreement
+from ...ops.shape import strided
 from ..batching import Level, rule
-from .common import fronted
-
-fronted("empty_like", "zeros_like", "ones_like", "full_like")
 
 
-@rule("new_empty", "new_zeros", "new_ones", "new_full")
+@rule(filled.new_empty, filled.new_zeros, filled.new_ones, filled.new_full)
 def new(level: Level, function: Callable, input: Any, *size: Any, **options: Any) -> Any:
     """A batch of its own, so that it may be written to."""
     if not level.owns(input):  # a size or value of this level among the arguments
@@ -29,12 +31,12 @@ def _extent(size: Any, stride: Any) -> int:
     return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride))
 
 
-@rule("new_empty_strided")
+@rule(filled.new_empty_strided)
 def new_empty_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, **options: Any) -> Any:
     return level.wrap(function(input._value, (level.size, *size), (_extent(size, stride), *stride), **options))
 
 
-@rule("as_strided")
+@rule(strided.as_strided)
 def as_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     """Within the memory of each element."""
     value = level.front(input)
@@ -47,7 +49,7 @@ def as_strided(level: Level, function: Callable, input: Any, size: Any, stride: 
     return level.wrap(function(value, (level.size, *size), (step, *stride), storage_offset))
 
 
-@rule("item", "tolist", "numpy", "is_nonzero")
+@rule(python_protocol.item, python_protocol.tolist, python_protocol.numpy, attributes.is_nonzero)
 def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         f"vmap: It looks like you're calling .{function.__name__}() on a Tensor. We don't support vmap over calling"
@@ -56,16 +58,25 @@ def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoRet
     )
 
 
-@rule("equal", "allclose")
+@rule(agreement.equal, agreement.allclose)
 def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         f"vmap over torch.{function.__name__} isn't supported: its result is one Python bool, not a batch."
     )
 
 
-@rule("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "internal.unique_elements",
-      "internal.distinct_neighbours", "internal.distinct_neighbour_slices", "internal.unique_slices",
-      "internal.true_positions")  # fmt: skip
+@rule(
+    masked.nonzero,
+    masked.argwhere,
+    masked.masked_select,
+    unique.unique,
+    unique.unique_consecutive,
+    unique.unique_elements,
+    unique.distinct_neighbours,
+    unique.distinct_neighbour_slices,
+    unique.unique_slices,
+    positions.true_positions,
+)
 def dynamic(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over"

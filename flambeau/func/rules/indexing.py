@@ -8,12 +8,9 @@ from typing import Any
 from ...core.layout import broadcast_shapes
 from ...core.tensor import Tensor
 from ...ops.creation.ranges import arange
-from ...ops.index import indexing
+from ...ops.index import gather, index_vector, indexing, masked, unique
 from ..batching import Level, rule
-from .common import along, bind, shifted, shifted_all
-
-along("gather", "internal.scatter_src", "internal.scatter_value", "internal._scatter_legacy", "scatter_add",
-      "scatter_reduce", "internal.take_along", "scatter")  # fmt: skip
+from .common import bind, shifted, shifted_all
 
 Indices = Sequence["Tensor | None"]
 
@@ -47,7 +44,7 @@ def _batch_numbers(level: Level, rank: int) -> Tensor:
     return arange(level.size).reshape(level.size, *(1,) * rank)
 
 
-@rule("internal.index")
+@rule(indexing.index)
 def index(level: Level, function: Callable, input: Tensor, indices: Indices) -> Any:
     places = Places(input.shape, indices)
     rank = len(places.picked)
@@ -68,7 +65,7 @@ def _picked_to(result: Tensor, rank: int, first: int) -> Tensor:
     return result.movedim(tuple(range(1, 1 + rank)), tuple(range(1 + first, 1 + first + rank)))
 
 
-@rule("internal.index_put_prepared")
+@rule(indexing.index_put_prepared)
 def index_put(
     level: Level, function: Callable, input: Tensor, indices: Indices, values: Tensor, accumulate: bool = False
 ) -> Any:
@@ -85,7 +82,7 @@ def index_put(
     return level.wrap(indexing.index_put_prepared(target, whole, filling, accumulate))
 
 
-@rule("index_put")
+@rule(indexing.index_put)
 def index_put_public(
     level: Level, function: Callable, input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Any:
@@ -96,7 +93,7 @@ def index_put_public(
         return indexing.index_put_prepared(input, prepared, values, accumulate)
 
 
-@rule("index_select")
+@rule(gather.index_select)
 def index_select(level: Level, function: Callable, input: Tensor, dim: int, index: Tensor) -> Any:
     if not input.shape:
         return level.one_by_one(function.op, function, (input, dim, index), {})  # type: ignore[attr-defined]
@@ -107,7 +104,7 @@ def index_select(level: Level, function: Callable, input: Tensor, dim: int, inde
         return indexing.index(input, [None] * at + [index] + [None] * (len(input.shape) - at - 1))
 
 
-@rule("index_add", "index_copy", "index_fill", "index_reduce")
+@rule(index_vector.index_add, index_vector.index_copy, index_vector.index_fill, index_vector.index_reduce)
 def index_write(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     bound = bind(function, args, kwargs)
     given = bound.arguments
@@ -123,7 +120,7 @@ def index_write(level: Level, function: Callable, *args: Any, **kwargs: Any) -> 
     return level.wrap(function(*bound.args, **bound.kwargs))
 
 
-@rule("searchsorted")
+@rule(unique.searchsorted)
 def searchsorted(level: Level, function: Callable, sequence: Tensor, input: Any = None, **options: Any) -> Any:
     if not isinstance(input, Tensor) or options:
         return level.one_by_one(function.op, function, (sequence, input), options)  # type: ignore[attr-defined]
@@ -135,7 +132,7 @@ def searchsorted(level: Level, function: Callable, sequence: Tensor, input: Any 
     return level.wrap(function(level.full(sequence), values))
 
 
-@rule("take")
+@rule(masked.take)
 def take(level: Level, function: Callable, input: Tensor, index: Tensor) -> Any:
     with level:
         return input.reshape(-1)[index]

@@ -7,29 +7,28 @@ from typing import Any
 
 from ...core.batched import VmapRefusal
 from ...core.tensor import Tensor
-from ...ops.machinery.record import OPS
+from ...ops.machinery.record import Batched
+from ...ops.nn import batch_norm as batch_norms
+from ...ops.nn import embedding as embeddings
+from ...ops.nn import group_norm as group_norms
+from ...ops.nn import normalization
 from ...ops.nn.batch_norm import batch_norm as normalise
-from ..batching import Level, rule
-from .common import bind, folded, unfolded
-
-_IMAGES = ("internal.resample_", "internal.ReflectionPad", "internal.ReplicationPad", "internal.PadCircular",
-           "internal.adaptive_max", "internal._to_pixels", "internal._to_channels", "internal._mixed",
-           "internal.images_to_columns", "internal.columns_to_images")  # fmt: skip
-folded(*(name for name in OPS if name.startswith(_IMAGES)))
-folded("internal.max_pool2d_coded", "internal.max_pool2d_indexed", "internal.max_pool3d_indexed")
-folded("internal.grid_sampler_2d_points", "internal.grid_sampler_3d_points")
-folded("internal.max_pool2d_codes_backward", shape="shape")
-folded("internal.unpool2d", "internal.unpool3d", shape="shape")
+from ..batching import Level, Rule, form, rule
+from .common import bind, unfolded
 
 
-@rule(*(n for n in OPS if n.removeprefix("nn.functional.").startswith(("max_pool", "adaptive_max_pool"))))
-def max_pool(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+@form("pooled")
+def pooled(declared: Batched) -> Rule:
     """One image (C, ...) becomes a batch of images; a batch of them becomes a longer one."""
-    digits = next(int(c) for c in function.__name__ if c.isdigit())
-    value = level.front(input)
-    if len(input.shape) == digits + 2:
-        return level.wrap(unfolded(level, function(value.flatten(0, 1), *args, **kwargs)))
-    return level.wrap(function(value, *args, **kwargs))
+
+    def run(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        digits = next(int(c) for c in function.__name__ if c.isdigit())
+        value = level.front(input)
+        if len(input.shape) == digits + 2:
+            return level.wrap(unfolded(level, function(value.flatten(0, 1), *args, **kwargs)))
+        return level.wrap(function(value, *args, **kwargs))
+
+    return run
 
 
 def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -41,7 +40,7 @@ def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | Non
     return result
 
 
-@rule("internal.layer_norm_rows")
+@rule(normalization.layer_norm_rows)
 def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
     if not level.owns(weight) and not level.owns(bias):
         return level.wrap(function(level.front(input), weight, bias, inner, eps))
@@ -49,7 +48,7 @@ def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bia
         return _affine(function(input, None, None, inner, eps), weight, bias)
 
 
-@rule("internal.group_norm_apply")
+@rule(group_norms.group_norm_apply)
 def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, *settings: Any) -> Any:
     if level.owns(weight) or level.owns(bias):
         with level:
@@ -71,7 +70,7 @@ def _refuse_shared_statistics(level: Level, input: Tensor, statistics: Any) -> N
         )
 
 
-@rule("nn.functional.batch_norm", "batch_norm")
+@rule(batch_norms.batch_norm, batch_norms.torch_batch_norm)
 def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     given = bind(function, args, kwargs).arguments
     input, mean, variance = given["input"], given["running_mean"], given["running_var"]
@@ -94,7 +93,7 @@ def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> A
         return _affine(plain, given["weight"], given["bias"], shape)
 
 
-@rule("native_batch_norm", "nn.functional.instance_norm", "instance_norm")
+@rule(batch_norms.native_batch_norm, batch_norms.instance_norm, batch_norms.torch_instance_norm)
 def statistics_updated(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     given = bind(function, args, kwargs).arguments
     if given.get("training", given.get("use_input_stats")):
@@ -102,7 +101,7 @@ def statistics_updated(level: Level, function: Callable, *args: Any, **kwargs: A
     return level.composite(function.op, function, args, kwargs)  # type: ignore[attr-defined]
 
 
-@rule("internal.embedding_rows")
+@rule(embeddings.embedding_rows)
 def embedding(
     level: Level, function: Callable, weight: Tensor, indices: Tensor, padding: Any, by_frequency: Any, sparse: Any
 ) -> Any:
@@ -124,7 +123,7 @@ def _offsets(level: Level, like: Tensor, count: int) -> Tensor:
     return (steps * count).reshape(level.size, *(1,) * (len(like.shape) - 1))
 
 
-@rule("internal.embedding_dense_backward")
+@rule(embeddings.embedding_dense_backward)
 def embedding_backward(
     level: Level, function: Callable, grad: Tensor, indices: Tensor, count: int, padding: Any, by_frequency: Any
 ) -> Any:
@@ -135,7 +134,7 @@ def embedding_backward(
     return level.wrap(result.unflatten(0, (level.size, count)))
 
 
-@rule("nn.functional.one_hot")
+@rule(embeddings.one_hot)
 def one_hot(level: Level, function: Callable, input: Tensor, num_classes: int = -1) -> Any:
     if num_classes < 0:
         raise VmapRefusal("vmap: one_hot inside vmap needs num_classes: the shape must not depend on the data")

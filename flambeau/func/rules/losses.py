@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
-from ..batching import Level, rule
+from ...ops.machinery.record import Batched
+from ...ops.nn import cross_entropy
+from ..batching import Level, Rule, form, rule
 from .common import bind, in_line
 
-_ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-                "binary_cross_entropy_with_logits", "poisson_nll_loss", "soft_margin_loss", "hinge_embedding_loss",
-                "margin_ranking_loss", "kl_div")  # fmt: skip
+
+@form("loss")
+def loss(declared: Batched) -> Rule:
+    """Losses of single elements."""
+    return elementwise
 
 
-@rule(*(f"nn.functional.{name}" for name in _ELEMENTWISE), "binary_cross_entropy_with_logits", "kl_div")
 def elementwise(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     bound = bind(function, args, kwargs)
     given = bound.arguments
@@ -33,7 +36,7 @@ def elementwise(level: Level, function: Callable, *args: Any, **kwargs: Any) -> 
         return result.mean() if reduction == "mean" else result.sum() if reduction == "sum" else result
 
 
-@rule("nn.functional.cross_entropy", "nn.functional.nll_loss")
+@rule(cross_entropy.cross_entropy, cross_entropy.nll_loss)
 def classification(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     """Rows of all elements are rows of one loss; the mean is taken over those of each element that count."""
     bound = bind(function, args, kwargs)

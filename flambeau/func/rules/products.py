@@ -6,32 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
+from ...ops.linalg import least_squares, solving
+from ...ops.linalg import matmul as matmuls
 from ...ops.linalg.matmul import matmul as product
+from ...ops.nn import attention as attentions
 from ...ops.nn import conv
 from ..batching import Level, rule
-from .common import in_line, leading
-
-leading(
-    "internal.triangular_solution", "internal.factor_and_info", "cholesky_solve", "internal.solution",
-    "internal.inverse_and_info", "internal.singular", "internal.hermitian_eigen", "internal.general_eigen",
-    "internal.determinant", "internal.sign_and_logarithm", "internal.exponential",
-    "internal.factors_qr", "internal.packed_factors", "linalg.ldl_factor_ex", "internal.all_distances", "geqrf",
-    "linalg.inv", "linalg.inv_ex", "inverse", "linalg.cholesky", "linalg.cholesky_ex", "cholesky", "cholesky_inverse",
-    "linalg.eigh", "linalg.eigvalsh", "linalg.eig", "linalg.eigvals", "linalg.svd", "linalg.svdvals", "svd", "linalg.qr",
-    "qr", "linalg.matrix_exp", "matrix_exp", "linalg.det", "det", "linalg.slogdet", "slogdet",
-    "logdet", "linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "linalg.matrix_power", "matrix_power",
-    "linalg.solve_triangular",
-)  # fmt: skip
+from .common import in_line
 
 
-@rule("linalg.pinv", "pinverse", "internal.pseudo_inverse")
+@rule(least_squares.pinv, least_squares.pinverse, least_squares.pseudo_inverse)
 def pseudo_inverse(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     if any(isinstance(x, Tensor) for x in (*args, *kwargs.values())):  # tolerances that belong to matrices
         return level.one_by_one(function.op, function, (input, *args), kwargs)  # type: ignore[attr-defined]
     return level.wrap(function(level.front(input), *args, **kwargs))
 
 
-@rule("linalg.solve", "linalg.solve_ex")
+@rule(solving.solve, solving.solve_ex)
 def solve(level: Level, function: Callable, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
     """A right side is a vector where it has no dimension of its own, which a batch of vectors must not look like."""
     is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
@@ -47,10 +38,10 @@ def solve(level: Level, function: Callable, A: Tensor, B: Tensor, *, left: bool 
 # -- matrices -----------------------------------------------------------------------------------------------------------
 
 
-@rule("mm", "bmm", "matmul")
+@rule(matmuls.mm, matmuls.bmm, matmuls.matmul)
 def matmul(level: Level, function: Callable, input: Tensor, other: Tensor) -> Any:
     ranks = len(input.shape), len(other.shape)
-    _check_ranks(function.__name__, ranks)
+    _check_ranks(function.op, ranks)  # type: ignore[attr-defined]
     _check_inner(input, other)
     if not level.owns(other) and ranks[1] <= 2:  # rows of the batch are more rows of one product
         return level.wrap(product(level.front(input), other))
@@ -68,13 +59,11 @@ def matmul(level: Level, function: Callable, input: Tensor, other: Tensor) -> An
     return level.wrap(result.squeeze(-1 if ranks[1] == 1 else -2) if ranks[0] == 1 else result)
 
 
-_RANKS = {"mm": (2, 2), "bmm": (3, 3)}
-
-
-def _check_ranks(name: str, ranks: tuple[int, int]) -> None:
-    if name in _RANKS and ranks != _RANKS[name]:
-        kind = "matrices" if name == "mm" else "3D tensors"
-        raise RuntimeError(f"{name}(): both arguments must be {kind}, got {ranks[0]}D and {ranks[1]}D tensors")
+def _check_ranks(op: Any, ranks: tuple[int, int]) -> None:
+    if op is matmuls.mm.op and ranks != (2, 2):
+        raise RuntimeError(f"mm(): both arguments must be matrices, got {ranks[0]}D and {ranks[1]}D tensors")
+    if op is matmuls.bmm.op and ranks != (3, 3):
+        raise RuntimeError(f"bmm(): both arguments must be 3D tensors, got {ranks[0]}D and {ranks[1]}D tensors")
     if 0 in ranks:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {ranks[0]}D and {ranks[1]}D")
 
@@ -85,7 +74,7 @@ def _check_inner(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({list(a.shape)} and {list(b.shape)})")
 
 
-@rule("mv", "dot")
+@rule(matmuls.mv, matmuls.dot)
 def vectors(level: Level, function: Callable, input: Tensor, vec: Tensor) -> Any:
     expected = 2 if function.__name__ == "mv" else 1
     if len(input.shape) != expected or len(vec.shape) != 1:
@@ -96,7 +85,7 @@ def vectors(level: Level, function: Callable, input: Tensor, vec: Tensor) -> Any
     return matmul(level, function, input, vec)
 
 
-@rule("addmm")
+@rule(matmuls.addmm)
 def addmm(
     level: Level, function: Callable, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
@@ -106,7 +95,7 @@ def addmm(
         return result if beta == 0 else result + (input if beta == 1 else input * beta)
 
 
-@rule("nn.functional.linear", "internal.linear_matrix")
+@rule(matmuls.linear, matmuls.linear_matrix)
 def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not level.owns(weight) and not level.owns(bias) and input.shape:
         return level.wrap(function(level.front(input), weight, bias))
@@ -115,7 +104,7 @@ def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias
         return result if bias is None else result + bias
 
 
-@rule("nn.functional.scaled_dot_product_attention")
+@rule(attentions.scaled_dot_product_attention)
 def attention(
     level: Level, function: Callable, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
@@ -133,7 +122,7 @@ def attention(
 # -- convolutions -------------------------------------------------------------------------------------------------------
 
 
-@rule("internal.conv_forward")
+@rule(conv.conv_forward)
 def conv_forward(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, window: tuple) -> Any:
     if level.owns(weight) or level.owns(bias):
         with level:
@@ -160,7 +149,7 @@ def _more_groups(window: tuple, times: int) -> tuple:
     return (*rest, groups * times)
 
 
-@rule("internal.conv_input_grad")
+@rule(conv.conv_input_grad)
 def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor, shape: tuple, window: tuple) -> Any:
     count, channels, *sizes = shape
     if not level.owns(weight):
@@ -174,7 +163,7 @@ def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor
     return level.wrap(result.unflatten(1, (level.size, channels)), 1)
 
 
-@rule("internal.conv_weight_grad")
+@rule(conv.conv_weight_grad)
 def conv_weight_grad(level: Level, function: Callable, input: Tensor, dy: Tensor, shape: tuple, window: tuple) -> Any:
     x, g = _channels(level.full(input)), _channels(level.full(dy))
     whole = (level.size * shape[0], *shape[1:])
@@ -182,7 +171,7 @@ def conv_weight_grad(level: Level, function: Callable, input: Tensor, dy: Tensor
     return level.wrap(result.unflatten(0, (level.size, shape[0])))
 
 
-@rule("internal.conv_transpose_forward")
+@rule(conv.conv_transpose_forward)
 def conv_transpose_forward(
     level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, shape: tuple, window: tuple
 ) -> Any:

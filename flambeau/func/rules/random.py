@@ -8,6 +8,7 @@ from typing import Any
 from ...core.generator import default_generator
 from ...core.tensor import Tensor
 from ...ops.machinery.record import Op
+from ...ops.random import fills
 from ..batching import Level, kind_rule, tensors_in
 from .common import bind
 
@@ -62,12 +63,9 @@ def _repeated(level: Level, function: Callable, name: str, args: tuple, kwargs: 
     return level.joined(results, name)
 
 
-_SIZED = ("rand", "randn")
-
-
 def _different(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
     name = op.name
-    if name in _SIZED:
+    if op in (fills.rand.op, fills.randn.op):
         size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args or kwargs.pop("size")
         return level.wrap(function(level.size, *size, **kwargs))
     if name == "randint":

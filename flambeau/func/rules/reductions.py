@@ -7,25 +7,16 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
+from ...ops.index import sort, unique
 from ...ops.machinery.reduction_faces import read_aliases
+from ...ops.nn import distance
+from ...ops.reduce import agreement, extremes, norms, quantiles, sums
+from ...ops.reduce import statistics as moments
 from ..batching import Level, kind_rule, rule
-from .common import along, bind, leading, shifted_all
-
-_ONE_DIM = frozenset(("prod", "argmax", "argmin"))  # what takes one dimension or all, not several
-
-along("logsumexp", "cummax", "cummin", "mode", "internal.running_sum", "internal.running_product",
-      "internal.running_logsumexp", "internal.max_dim", "internal.min_dim", "internal.sorted_along",
-      "internal.stably_sorted_along", "internal.topk_along", "internal.kth_along", "internal.median_along",
-      "internal.nanmedian_along", "softmax", "log_softmax", "_softmax", "_log_softmax", "special.softmax",
-      "special.log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "internal.norm_of_order",
-)  # fmt: skip
-along("internal.complex_transform", "internal.real_transform", "internal.inverse_real_transform", dims=("dims",))
+from .common import bind, shifted_all
 
 
-leading("internal.joined", "internal.turned")
-
-
-@rule("trace", "internal.trace_of")
+@rule(agreement.trace, agreement.trace_of)
 def trace(level: Level, function: Callable, input: Tensor, *shape: Any) -> Any:
     if len(input.shape) != 2:
         raise RuntimeError("trace: expected a matrix")
@@ -33,7 +24,7 @@ def trace(level: Level, function: Callable, input: Tensor, *shape: Any) -> Any:
         return input.diagonal().sum()
 
 
-@rule("bucketize")
+@rule(unique.bucketize)
 def bucketize(level: Level, function: Callable, input: Any, boundaries: Tensor, **options: Any) -> Any:
     if level.owns(boundaries):
         return level.one_by_one(function.op, function, (input, boundaries), options)  # type: ignore[attr-defined]
@@ -56,15 +47,26 @@ def _reduced(level: Level, function: Callable, input: BatchedTensor, dim: Any, k
     if rank == 0:
         shifted_all(dim, rank)
         return level.wrap(function(value.unsqueeze(1), 1, False, **options))
-    if everything and name in _ONE_DIM:
+    if everything:  # some operators take one dimension or all, not several
         result = function(value.reshape(level.size, -1), 1, False, **options)
         return level.wrap(result.reshape(level.size, *(1,) * rank) if keepdim else result)
-    dims = shifted_all(None if everything else dim, rank)
-    return level.wrap(function(value, dims, keepdim, **options))
+    return level.wrap(function(value, shifted_all(dim, rank), keepdim, **options))
 
 
-@rule("var", "std", "var_mean", "std_mean", "count_nonzero", "nanmean", "linalg.vector_norm", "median", "nanmedian",
-      "quantile", "nanquantile", "aminmax")  # fmt: skip
+@rule(
+    moments.var,
+    moments.std,
+    moments.var_mean,
+    moments.std_mean,
+    sums.count_nonzero,
+    sums.nanmean,
+    norms.vector_norm,
+    sort.median,
+    sort.nanmedian,
+    quantiles.quantile,
+    quantiles.nanquantile,
+    extremes.aminmax,
+)
 def statistics(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     """The public functions with an optional dim: of a batch of vectors, if all dimensions are meant."""
     input, *rest = args if args else (kwargs.pop("input"),)
@@ -72,14 +74,12 @@ def statistics(level: Level, function: Callable, *args: Any, **kwargs: Any) -> A
         names = [n for n in ("dim", "axis") if n in kwargs]
         where: Any = names[0] if names else None
         dim = kwargs[where] if names else None
-        position = _DIM_POSITION.get(function.__name__, 0)
+        known = [*function.op.arguments]  # type: ignore[attr-defined]
+        position = known.index("dim") - 1 if "dim" in known else 0
         if where is None and len(rest) > position and not isinstance(rest[position], bool):
             dim, where = rest[position], position
         return _statistic(level, function, input, rest, kwargs, dim, where)
     return level.one_by_one(function.op, function, (input, *rest), kwargs)  # type: ignore[attr-defined]
-
-
-_DIM_POSITION = {"vector_norm": 1, "quantile": 1, "nanquantile": 1}
 
 
 def _statistic(
@@ -111,7 +111,7 @@ def _statistic(
     return level.wrap(tuple(parts) if isinstance(result, tuple) else parts[0])
 
 
-@rule("max", "min")
+@rule(extremes.max_, extremes.min_)
 def extreme(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     """Three functions in one: of all elements, along a dimension, of two tensors."""
     name = function.__name__
@@ -132,7 +132,7 @@ def extreme(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     return level.wrap(function(level.front(input), shifted_all(dim, len(input.shape)), keepdim))
 
 
-@rule("nn.functional.normalize", "cosine_similarity")
+@rule(distance.normalize, distance.cosine_similarity)
 def composed(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     """Along a dimension of elements of equal rank."""
     bound = bind(function, args, kwargs)

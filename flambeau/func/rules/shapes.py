@@ -7,36 +7,23 @@ from typing import Any
 
 from ...core.batched import BatchedTensor
 from ...core.tensor import Tensor
+from ...ops.creation import convert
+from ...ops.reduce import sums
+from ...ops.shape import dimensions, joining, rearrange
+from ...ops.shape import reshape as reshaping
 from ...ops.shape.dimensions import expand_to, permute_dims, squeeze_argument, unsqueeze
 from ...ops.shape.joining import cat as join
 from ...ops.shape.reshape import infer_shape
 from ..batching import Level, rule
-from .common import along, fronted, same, shifted, shifted_all
-
-same("clone", "internal.convert", "internal.alias", "internal.alias.1", "detach")
-same("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble")
-fronted("view_as_real", "view_as_complex", "internal.view_dtype", "tril", "triu", "constant_pad_nd", "contiguous")
-along("transpose", dims=("dim0", "dim1"))
-along("select", "internal.slice_dim", "unbind", "unbind_copy", "narrow_copy", repeat=False)
-along("split", "_split_method", "split_with_sizes", "split_copy", "split_with_sizes_copy", "unsafe_split",
-      "unsafe_split_with_sizes", "chunk", "unsafe_chunk")  # fmt: skip
-along("unfold", dims=("dimension",))
-along("diagonal", "diagonal_copy", dims=("dim1", "dim2"))
-along("diag_embed", dims=("dim1", "dim2"), extra=1)
-along("unsqueeze", extra=1)
-along("internal._flip", dims=("dims",))
-along("internal._roll", dims=("dims",))
-along("rot90", dims=("dims",))
-along("select_scatter", "slice_scatter")
-along("diagonal_scatter", dims=("dim1", "dim2"))
+from .common import shifted, shifted_all
 
 
-@rule("internal.view_shape", "internal._unsafe_view")
+@rule(reshaping.view_shape, reshaping.unsafe_view)
 def view_shape(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
     return level.wrap(function(level.front(input), (level.size, *size)))
 
 
-@rule("reshape", "reshape_as", "view", "view_as")
+@rule(reshaping.reshape, reshaping.reshape_as, reshaping.view_, reshaping.view_as)
 def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **named: Any) -> Any:
     given = shape or tuple(named.values())
     plain = "reshape" if function.__name__.startswith("reshape") else "view"
@@ -49,7 +36,7 @@ def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **name
     return level.wrap(getattr(level.front(input), plain)(level.size, *infer_shape(tuple(sizes), input.numel())))
 
 
-@rule("internal.expand_to")
+@rule(dimensions.expand_to)
 def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
     value = level.front(input)
     missing = len(size) - len(input.shape)
@@ -58,12 +45,12 @@ def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) 
     return level.wrap(expand_to(value, (level.size, *size)))
 
 
-@rule("internal.permute_dims")
+@rule(dimensions.permute_dims)
 def permute(level: Level, function: Callable, input: BatchedTensor, dims: tuple) -> Any:
     return level.wrap(permute_dims(level.front(input), (0, *shifted_all(tuple(dims), len(input.shape)))))
 
 
-@rule("to", "type_as")
+@rule(convert.to, convert.type_as)
 def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Another tensor among the arguments stands for its dtype and device only."""
     rest = [a._value if level.owns(a) else a for a in args]
@@ -73,7 +60,7 @@ def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: An
     return level.wrap(function(input._value, *rest, **named), input._hidden)
 
 
-@rule("t")
+@rule(dimensions.t)
 def t(level: Level, function: Callable, input: BatchedTensor) -> Any:
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
@@ -81,25 +68,25 @@ def t(level: Level, function: Callable, input: BatchedTensor) -> Any:
     return level.wrap(value.transpose(1, 2) if len(input.shape) == 2 else value)
 
 
-@rule("squeeze", "internal._SqueezeBackward0", "internal._SqueezeBackward1", "internal._SqueezeBackward2")
+@rule(dimensions.squeeze, dimensions.squeeze_all, dimensions.squeeze_one, dimensions.squeeze_some)
 def squeeze(level: Level, function: Callable, input: BatchedTensor, *dim: Any, **named: Any) -> Any:
     which = named.get("dim") if not dim else (dim[0] if len(dim) == 1 else dim)
     dims = squeeze_argument(which, len(input.shape))
     return level.wrap(level.front(input).squeeze(tuple(d + 1 for d in dims if d < len(input.shape))))
 
 
-@rule("cat")
+@rule(joining.cat)
 def cat(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
     given = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)  # empty vectors fit everywhere
     return level.wrap(join([level.full(t) for t in given], shifted(dim, len(given[0].shape))))
 
 
-@rule("stack")
+@rule(joining.stack)
 def stack(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
     return level.wrap(function([level.full(t) for t in tensors], shifted(dim, len(tensors[0].shape) + 1)))
 
 
-@rule("internal._repeat")
+@rule(rearrange.repeat_times)
 def repeat(level: Level, function: Callable, input: BatchedTensor, repeats: tuple) -> Any:
     value = level.front(input)
     for _ in range(len(repeats) - len(input.shape)):
@@ -107,13 +94,13 @@ def repeat(level: Level, function: Callable, input: BatchedTensor, repeats: tupl
     return level.wrap(function(value, (1, *repeats)))
 
 
-@rule("internal._roll_flat")
+@rule(rearrange._rolled_flat)
 def roll_flat(level: Level, function: Callable, input: BatchedTensor, shifts: Any) -> Any:
     flat = level.front(input).reshape(level.size, -1)
     return level.wrap(flat.roll(shifts[0], 1).reshape(level.size, *input.shape))
 
 
-@rule("copy_")
+@rule(convert.copy_)
 def copy_(level: Level, function: Callable, target: Any, source: Any, non_blocking: bool = False) -> Any:
     level.check_target(target, "copy_")
     level.writable(target)
@@ -121,7 +108,7 @@ def copy_(level: Level, function: Callable, target: Any, source: Any, non_blocki
     return target
 
 
-@rule("fill_", "zero_")
+@rule(convert.fill_, convert.zero_)
 def fill_(level: Level, function: Callable, target: Any, *value: Any) -> Any:
     level.check_target(target, function.__name__)
     level.writable(target)
@@ -131,7 +118,7 @@ def fill_(level: Level, function: Callable, target: Any, *value: Any) -> Any:
     return target
 
 
-@rule("sum_to_size")
+@rule(sums.sum_to_size)
 def sum_to_size(level: Level, function: Callable, input: BatchedTensor, *size: Any) -> Any:
     target = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     extra = len(input.shape) - len(target)

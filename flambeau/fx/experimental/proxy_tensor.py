@@ -19,6 +19,7 @@ from typing import Any
 
 import flambeau
 
+from ...autograd.engine import running
 from ...core.tensor import Tensor
 from ...library.aten.overloads import OpOverload
 from ...library.aten.recorder import AtenRecorder
@@ -30,6 +31,7 @@ from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
 from ..passes.shape_prop import _extract_tensor_metadata
+from . import branches
 
 __all__ = ["GraphRecorder", "PythonKeyTracer", "get_isolated_graphmodule", "make_fx", "py_sym_types"]
 
@@ -55,19 +57,78 @@ class GraphRecorder(AtenRecorder):
     def __init__(self, graph: Graph, root: Module) -> None:
         self.graph, self.root = graph, root
         self.known: dict[int, tuple[Tensor, Node]] = {}
+        self.memory: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
         self.constants: list[tuple[Tensor, str]] = []
         self.describe: Callable[[Node], None] = lambda node: None
+        self.pieces: dict[str, GraphModule] = {}  # branches of choices, by the names of their attributes
+        self.lifted: list[Tensor] | None = None  # in a branch: the tensors that it has from outside
 
     def track(self, tensor: Tensor, node: Node) -> None:
         """From now on the node stands for the tensor."""
         self.known[id(tensor)] = (tensor, node)
+        if tensor.layout is flambeau.strided and tensor.numel():
+            self.memory[tensor.untyped_storage().data_ptr()] = tensor
         node.meta["val"] = as_meta(tensor)
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
     def node_of(self, tensor: Tensor) -> Node:
         """The node for a tensor."""
-        found = self.known.get(id(tensor))
+        found = self.known.get(id(tensor)) or self._alias(tensor)
+        if found is None and self.lifted is None and running.current is not None:
+            raise NotImplementedError(
+                "a graph of this program's gradients: a part of them is computed by something that PyTorch has no operator for"
+            )
+        if found is None and self.lifted is not None:
+            return self._lift(tensor, self.lifted)
         return found[1] if found is not None else self.constant(tensor)
+
+    def _alias(self, tensor: Tensor) -> tuple[Tensor, Node] | None:
+        """The node for another tensor object over the memory of a known one: what backward passes keep, and gradients that are
+        spread without being copied."""
+        if tensor.layout is not flambeau.strided or not tensor.numel() or tensor.is_meta:
+            return None
+        known = self.memory.get(tensor.untyped_storage().data_ptr())
+        if known is None:
+            return None
+        node = self.known[id(known)][1]
+        same_place = tensor.storage_offset() == known.storage_offset() and tensor.dtype is known.dtype
+        if not same_place or tensor.shape != known.shape or tensor.stride() != known.stride():
+            if tensor.dtype is not known.dtype:
+                return None
+            target, args = _view_of(known, tensor)
+            node = self.graph.call_function(target, (node, *args))
+            self.describe(node)
+        self.known[id(tensor)] = (tensor, node)
+        node.meta.setdefault("val", as_meta(tensor))
+        return tensor, node
+
+    def gradients(self, found: list[Any]) -> None:
+        """Gradients must come from operators that were seen."""
+        for tensor in found:
+            if isinstance(tensor, Tensor) and id(tensor) not in self.known and self._alias(tensor) is None:
+                raise NotImplementedError(
+                    "a graph of this program's gradients: they are computed by something that PyTorch has no operator for"
+                )
+
+    def _lift(self, tensor: Tensor, lifted: list[Tensor]) -> Node:
+        lifted.append(tensor)
+        with self.graph.inserting_before(next(iter(self.graph.nodes), self.graph._root)):
+            node = self.graph.placeholder(f"lifted_{len(lifted)}")
+        self.track(tensor, node)
+        return node
+
+    def inner(self) -> GraphRecorder:
+        """A recorder for a branch."""
+        made = GraphRecorder(Graph(tracer_cls=PythonKeyTracer), Module())
+        made.describe = self.describe
+        return made
+
+    def branch_names(self, given: list[Node]) -> list[str]:
+        """What a branch calls its operands, which these nodes stand for outside."""
+        return [f"arg{i}_1" for i in range(len(given))]
+
+    def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
+        return self.unseen(branches.record, self, op, pred, true_fn, false_fn, operands)
 
     def constant(self, tensor: Tensor) -> Node:
         """A node for a tensor that the program has from elsewhere."""
@@ -116,10 +177,25 @@ class GraphRecorder(AtenRecorder):
         frames = [
             f
             for f in traceback.extract_stack()
-            if not f.filename.startswith(_FOLDER) or f.filename.startswith(_MODULES)
+            if (not f.filename.startswith(_FOLDER) or f.filename.startswith(_MODULES))
+            and not f.filename.endswith("operator>")
         ]
         first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
         return "".join(traceback.StackSummary.from_list(frames[first:]).format()).strip()
+
+
+def _view_of(known: Tensor, tensor: Tensor) -> tuple[Any, tuple]:
+    """The operator and its further arguments that make a tensor of a known one in the same memory."""
+    aten = flambeau.ops.aten
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    with flambeau.no_grad():
+        try:
+            spread = known.expand(shape)
+        except RuntimeError:
+            spread = None
+    if spread is not None and spread.stride() == tensor.stride() and spread.storage_offset() == tensor.storage_offset():
+        return aten.expand.default, (shape,)
+    return aten.as_strided.default, (shape, strides, tensor.storage_offset())
 
 
 def make_fx(
@@ -136,11 +212,17 @@ def make_fx(
     **more: Any,
 ) -> Callable[..., GraphModule]:
     """A function that runs `f` on its arguments and returns the operators called as a module. Operators that are made of others
-    are taken apart, unless `pre_dispatch`; `decomposition_table` takes apart more."""
+    are taken apart, unless `pre_dispatch`; `decomposition_table` takes apart more. With `tracing_mode="symbolic"` the graph computes
+    with the sizes of its inputs (`f` is run with several); "fake" gives the graph that "real" gives."""
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"Unexpected tracing type: {tracing_mode}")
     if tracing_mode == "symbolic":
-        raise NotImplementedError("make_fx with tracing_mode='symbolic': sizes are always numbers here")
+        from ...export.symbolic_trace import symbolic  # noqa: PLC0415  it imports this module
+
+        options = {"pre_dispatch": pre_dispatch, "record_stack_traces": record_stack_traces}
+        return functools.wraps(f)(
+            functools.partial(symbolic, f, functools.partial(make_fx, f, decomposition_table, **options))
+        )
 
     @functools.wraps(f)
     def traced(*args: Any) -> GraphModule:
@@ -166,6 +248,8 @@ def make_fx(
             names = list(dict.fromkeys(name.rpartition("_")[0] for name in _input_names(f, args)))
             graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, shape, out_shape))
         name = type(f).__name__ if isinstance(f, Module) else getattr(f, "__name__", "GraphModule")
+        for piece, branch in recorder.pieces.items():
+            root.add_module(piece, branch)
         module = GraphModule(root, graph, name)
         if not pre_dispatch or decomposition_table:
             from ...export.decompositions import composite_table, decomposed  # noqa: PLC0415  it imports this module

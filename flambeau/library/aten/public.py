@@ -12,6 +12,7 @@ import flambeau
 
 from ...core.device import default_device
 from ...core.tensor import Tensor
+from . import formulas
 from .matching import choose
 from .overloads import aten, values_as_call
 from .schemas import overloads_of
@@ -72,7 +73,9 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             positional, named = values_as_call(schema, values)
             makes = not any(isinstance(value, Tensor) for value in positional)
             return overload(*positional, **_with_device(named, makes))
-    if getattr(op, "kind", "") != "composite":
+    if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):
+        return formulas.recorded(recorder, op, function, args, kwargs)
+    if getattr(op, "kind", "") != "composite" and "::" not in key:  # a user's operator is what its kernel does
         raise NotImplementedError(
             f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
         )
@@ -105,6 +108,14 @@ def _rsub(recorder: Any, self: Tensor, other: Any, alpha: Any = 1) -> Any:
 @entry("__rtruediv__", "internal.rdiv")
 def _rtruediv(recorder: Any, self: Tensor, other: Any) -> Any:
     return aten.mul.Tensor(aten.reciprocal.default(self), other)
+
+
+@entry("internal._spread")
+def _spread(recorder: Any, part: Tensor, shape: Any, place: Callable) -> Any:
+    """The derivative of a view: zeros, with the gradient written where the view points."""
+    whole = aten.new_zeros.default(part, list(shape), pin_memory=False)
+    aten.copy_.default(recorder.again(place, (whole,), {}), part)
+    return whole
 
 
 def _logical(name: str) -> Callable:

@@ -15,7 +15,7 @@ from .public import translated
 class AtenRecorder(modes.Mode):
     """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
 
-    parts = False
+    parts = True  # a value from a call that is not seen would become a constant of the graph
 
     def __enter__(self) -> Any:
         self._before = recording.recorder
@@ -36,22 +36,25 @@ class AtenRecorder(modes.Mode):
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make a call and note it."""
-        result = self.unseen(overload.run, args, kwargs)
-        return self.note(overload, args, kwargs, result)
+        return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))
 
     def unseen(self, function: Callable, *args: Any) -> Any:
         """Run something whose calls are not seen."""
         stack = modes.own.stack
-        on = self in stack
+        on, before = self in stack, recording.recorder
         if on:
             stack.take(self)
         recording.recorder = None
         try:
             return function(*args)
         finally:
-            recording.recorder = self
+            recording.recorder = before
             if on:
                 stack.push(self)
+
+    def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
+        """A choice between two functions by a tensor."""
+        raise NotImplementedError(f"{op} while {type(self).__name__} records")
 
     def before_cast(self, tensor: Any) -> None:
         """Called before a tensor is converted to another type."""

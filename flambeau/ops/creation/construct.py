@@ -23,6 +23,7 @@ from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
 from ..machinery.arguments import Options, as_device, read_options
 from ..machinery.declare import composite
+from ..machinery.quirks import Quirks
 from .convert import convert, on_host
 from .filled import finish
 
@@ -57,7 +58,7 @@ def _copied(name: str, data: Tensor, options: Options, d: dtype | None, where: D
     return finish(copy, options.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
 def tensor(data: Any, **options: Any) -> Tensor:
     """A tensor with a copy of `data`: a number, nested lists, a NumPy array.
 
@@ -95,7 +96,7 @@ def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
     return finish(t, chosen.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: shares memory with a tensor or NumPy array where dtype and device allow."""
     chosen = read_options("as_tensor", {"dtype": dtype, "device": device})
@@ -126,7 +127,7 @@ def _shared(obj: Any, d: dtype | None) -> Tensor | None:
     return _from_buffer("asarray", obj, d or get_default_dtype(), -1, 0)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, quirks=Quirks(unasked=True))
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None
 ) -> Tensor:
@@ -164,7 +165,7 @@ def asarray(
 # -- shared memory -------------------------------------------------------------------------------------------------
 
 
-@composite(method=False)
+@composite(method=False, quirks=Quirks(unasked=True))
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
     if not isinstance(ndarray, np.ndarray):

@@ -43,6 +43,7 @@ from ..machinery.inplace import (
     raw_copy,
     rebase_history,
 )
+from ..machinery.quirks import Quirks
 from .filled import check_fits, fill_raw, layout_as, uninitialised
 
 
@@ -106,7 +107,7 @@ def _clone_layout(input: Tensor, *, memory_format: Any = preserve_format) -> tup
     return _copy_layout(input, input.dtype, input.device, memory_format)
 
 
-@primitive(layout=_clone_layout, planned=True, grads={"input": lambda g: g})
+@primitive(layout=_clone_layout, planned=True, grads={"input": lambda g: g}, batching="same")
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy with memory of its own."""
 
@@ -120,7 +121,7 @@ def copy_raw(out: Tensor, source: Tensor) -> None:
         raw_copy(out, source)
 
 
-@composite(function=False)
+@composite(function=False, batching="fronted")
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """Itself if laid out that way, else a copy that is."""
     if memory_format is preserve_format:
@@ -151,7 +152,13 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     return _copy_layout(input, d, where, fmt)
 
 
-@internal(layout=_convert_layout, planned=True, grads={"input": _convert_backward}, label="ToCopyBackward0")
+@internal(
+    layout=_convert_layout,
+    planned=True,
+    grads={"input": _convert_backward},
+    quirks=Quirks(label="ToCopyBackward0"),
+    batching="same",
+)
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""
 
@@ -240,16 +247,17 @@ def _cast_method(name: str, d: dtype) -> Any:
         return converted(self, d, self.device, memory_format)
 
     cast.__doc__ = f"The values as {d.name}."
-    return composite(cast, name=name, function=False)
+    return composite(cast, name=name, function=False, batching="same")
 
 
-CASTS: dict[str, dtype] = {
+CASTS: dict[dtype, Any] = {
+    d: _cast_method(name, d)
+    for name, d in {
     "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16, "int": dt.int32,
     "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_, "cfloat": dt.complex64,
     "cdouble": dt.complex128,
+    }.items()
 }  # fmt: skip
-for _name, _dtype in CASTS.items():
-    _cast_method(_name, _dtype)
 
 
 @composite(function=False)
@@ -280,7 +288,11 @@ def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: de
     return _convert_backward(g.sum_to_size(src_shape), src_dtype, src_device)
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward}, label="CopyBackwards")
+@internal(
+    grads={"input": lambda g: g.new_zeros(g.shape), "src": _copied_backward},
+    quirks=Quirks(label="CopyBackwards"),
+    batching="each",
+)
 def copied(input: Tensor, src: Tensor) -> Tensor:
     """What `input` becomes by copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
     return input._bare_alias()
@@ -319,7 +331,8 @@ def _filled_layout(input: Tensor, value: Any) -> tuple:
 @internal(
     layout=_filled_layout,
     grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
-    label="FillBackward1",
+    quirks=Quirks(label="FillBackward1"),
+    batching="each",
 )
 def filled_with(input: Tensor, value: Tensor) -> Tensor:
     """A tensor like `input` whose elements are the only one of `value`."""
@@ -328,7 +341,12 @@ def filled_with(input: Tensor, value: Tensor) -> Tensor:
 filled_with.on("any")(lambda out, input, value: raw_copy(out, value))
 
 
-@internal(layout=_filled_layout, grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward0")
+@internal(
+    layout=_filled_layout,
+    grads={"input": lambda g: g.new_zeros(g.shape)},
+    quirks=Quirks(label="FillBackward0"),
+    batching="each",
+)
 def filled_with_number(input: Tensor, value: complex) -> Tensor:
     """A tensor like `input` whose elements are `value`."""
 
@@ -375,17 +393,21 @@ def _overwrite(self: Tensor, value: Any, name: str) -> Tensor:
     return self
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="FillBackward2")
+@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, quirks=Quirks(label="FillBackward2"), batching="each")
 def overwritten(input: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()}, label="FillBackward3")
+@internal(
+    grads={"input": lambda g: g.new_zeros(g.shape), "value": lambda g: g.sum()},
+    quirks=Quirks(label="FillBackward3"),
+    batching="each",
+)
 def overwritten_with(input: Tensor, value: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, label="ZeroBackward0")
+@internal(grads={"input": lambda g: g.new_zeros(g.shape)}, quirks=Quirks(label="ZeroBackward0"), batching="each")
 def zeroed(input: Tensor) -> Tensor:
     return input._bare_alias()
 
@@ -416,7 +438,7 @@ def zero_(self: Tensor) -> Tensor:
 # -- the memory behind a tensor ------------------------------------------------------------------------------------
 
 
-@composite
+@composite(batching="same")
 def detach(input: Tensor) -> Tensor:
     """The same data, cut off from the graph."""
     return input._bare_alias()
@@ -445,7 +467,9 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
-@view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
+@view(
+    grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
+)
 def alias(input: Tensor) -> Tensor:
     """Another header over the same memory, a view as far as autograd is concerned."""
     return input._view(input.shape, input._strides, input._offset)

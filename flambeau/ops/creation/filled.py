@@ -101,7 +101,7 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
-@effect
+@effect(batching="each")
 def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
 
@@ -322,28 +322,28 @@ def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Op
     return empty_as(input, chosen.dtype, chosen.device, chosen.format), chosen
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, batching="fronted")
 def empty_like(input: Tensor, **options: Any) -> Tensor:
     """An uninitialised tensor of the same shape (and, by default, dtype and layout)."""
     t, chosen = _like("empty_like", input, options)
     return finish(uninitialised(t), chosen.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, batching="fronted")
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     """Zeros of the same shape."""
     t, chosen = _like("zeros_like", input, options)
     return finish(fill_raw(t, 0), chosen.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, batching="fronted")
 def ones_like(input: Tensor, **options: Any) -> Tensor:
     """Ones of the same shape."""
     t, chosen = _like("ones_like", input, options)
     return finish(fill_raw(t, 1), chosen.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", method=False, batching="fronted")
 def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     """A tensor of the same shape filled with one value."""
     value = fill_number(fill_value, "full_like")

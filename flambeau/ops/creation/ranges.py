@@ -133,7 +133,7 @@ def _store(t: Tensor, values: np.ndarray) -> None:
     raw_copy(t, copy_of_array(values, t.dtype))
 
 
-@effect
+@effect(batching="each")
 def _write_range(t: Tensor, start: float, step: float, name: str) -> Tensor:
     """start, start + step, ... with PyTorch's roundings."""
 
@@ -228,7 +228,7 @@ def _line(start: Any, end: Any, steps: int, d: dtype) -> np.ndarray:
     return _stored(values, d) if d.is_floating_point else values.astype(np.float64).astype(np.int64).astype(d.numpy)
 
 
-@effect
+@effect(batching="each")
 def _write_line(t: Tensor, start: complex, end: complex) -> Tensor:
     """Equally spaced numbers from start to end."""
 
@@ -265,7 +265,7 @@ def _power_line(start: Any, end: Any, steps: int, base: float, d: dtype) -> np.n
         return _stored(powers, d)
 
 
-@effect
+@effect(batching="each")
 def _write_powers(t: Tensor, start: complex, end: complex, base: float) -> Tensor:
     """base to the power of equally spaced numbers from start to end."""
 
@@ -341,7 +341,7 @@ def eye(n: int, m: int | None = None, *, out: Any = None, **options: Any) -> Ten
     return finish(t, chosen.requires_grad)
 
 
-@effect
+@effect(batching="each")
 def _write_numbers(t: Tensor, values: np.ndarray) -> Tensor:
     """Numbers of the host."""
 

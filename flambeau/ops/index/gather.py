@@ -16,6 +16,7 @@ from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from .bad_index import bad_index
 
 
@@ -88,6 +89,7 @@ def _gather_layout(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool 
         )
     },
     out="disjoint",
+    batching="along",
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j] = input[index[i][j]][j] (for dim 0)"""
@@ -224,7 +226,7 @@ def scatter_raw(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value:
         raw_copy(part, whole)
 
 
-@effect(runs_empty=True)
+@effect(runs_empty=True, batching="each")
 def scatter_into_(out: Tensor, dim: int, index: Tensor, src: Tensor | None, value: float, reduce: str) -> Tensor:
     """out[index[i][j]][j] (op)= src[i][j], or the value where there is no src (for dim 0)."""
 
@@ -261,8 +263,9 @@ def _scatter_src_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> 
 @internal(
     layout=_scatter_src_layout,
     grads={"input": _scatter_input_grad, "src": _src_grad},
-    label="ScatterBackward0",
+    quirks=Quirks(label="ScatterBackward0"),
     runs_empty=True,
+    batching="along",
 )
 def scatter_src(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of input with out[index[i][j]][j] = src[i][j] (for dim 0)."""
@@ -279,7 +282,13 @@ def _scatter_value_layout(input: Tensor, dim: int, index: Tensor, value: Any) ->
     return _copy_layout(input)
 
 
-@internal(layout=_scatter_value_layout, grads={"input": _scatter_input_grad}, label="ScatterBackward1", runs_empty=True)
+@internal(
+    layout=_scatter_value_layout,
+    grads={"input": _scatter_input_grad},
+    quirks=Quirks(label="ScatterBackward1"),
+    runs_empty=True,
+    batching="along",
+)
 def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of input with out[index[i][j]][j] = value (for dim 0)."""
 
@@ -311,7 +320,7 @@ def _scatter_into(
     return True
 
 
-@composite(inplace=_scatter_into, out="exact")
+@composite(inplace=_scatter_into, out="exact", batching="along")
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -334,7 +343,12 @@ def _scatter_legacy_layout(input: Tensor, dim: int, index: Tensor, src: Tensor, 
     return _scatter_src_layout(input, dim, index, src)
 
 
-@internal(layout=_scatter_legacy_layout, grads={("input", "src"): unknown_derivative("scatter")}, runs_empty=True)
+@internal(
+    layout=_scatter_legacy_layout,
+    grads={("input", "src"): unknown_derivative("scatter")},
+    runs_empty=True,
+    batching="along",
+)
 def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     """A copy of input with src added to it, or multiplied with it, at index."""
 
@@ -362,6 +376,7 @@ def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> 
     inplace=_scatter_add_into,
     out="exact",
     runs_empty=True,
+    batching="along",
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""
@@ -442,7 +457,7 @@ def _refuse_second(g: Tensor) -> NoReturn:
     )
 
 
-@internal(layout=_copy_layout, grads={"input": _refuse_second}, label="Error")
+@internal(layout=_copy_layout, grads={"input": _refuse_second}, quirks=Quirks(label="Error"), batching="each")
 def _several_zeros(input: Tensor) -> Tensor:
     """input, whose own derivative the formula above does not give: that of two zeros in one product."""
 
@@ -475,6 +490,7 @@ def _scatter_reduce_layout(
     inplace=True,
     out="exact",
     runs_empty=True,
+    batching="along",
 )
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True

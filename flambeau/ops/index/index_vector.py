@@ -86,7 +86,7 @@ def scatter_vector(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         scatter_raw(out, dim, _spread(index, out.shape, dim), source, 0.0, reduce)
 
 
-@effect(runs_empty=True)
+@effect(runs_empty=True, batching="each")
 def scatter_vector_(out: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str) -> Tensor:
     """out[..., index, ...] (op)= source."""
 
@@ -156,6 +156,7 @@ def _index_copy_layout(input: Tensor, dim: int, index: Tensor, source: Tensor) -
     inplace=_index_copy_into,
     out="exact",
     runs_empty=True,
+    autocast="widest",
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """input with source copied to the given indices of one dimension."""
@@ -212,7 +213,7 @@ def fill_at(out: Tensor, dim: int, index: Tensor, value: Any) -> None:
     scatter_vector(out, dim, positions, source, "none")
 
 
-@effect(runs_empty=True)
+@effect(runs_empty=True, batching="each")
 def fill_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """out[..., index, ...] = value."""
 
@@ -220,7 +221,7 @@ def fill_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 fill_at_.on("any")(fill_at)
 
 
-@effect(runs_empty=True)
+@effect(runs_empty=True, batching="each")
 def fill_shared_at_(out: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """out[..., index, ...] = value, where elements of out may share memory."""
 

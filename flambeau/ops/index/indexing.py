@@ -253,7 +253,7 @@ def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None]) -> None:
         raw_copy(out, taken)
 
 
-@effect(runs_empty=True)
+@effect(runs_empty=True, batching="each")
 def put_at_(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     """t[indices] = values (or +=)."""
 
@@ -324,7 +324,7 @@ def _index_put_layout(
 @internal(
     layout=_index_put_layout,
     grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
-    label="IndexPutBackward0",
+    quirks=Quirks(label="IndexPutBackward0"),
     runs_empty=True,
 )
 def index_put_prepared(
@@ -368,7 +368,7 @@ def _put_into(out: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
     return True
 
 
-@effect
+@effect(batching="each")
 def put_shared_(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     """t[indices] = values (or +=), where elements of t may share memory."""
 
@@ -396,7 +396,9 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     return index_put_prepared(input, _prepare_indices(input, indices), values, accumulate)
 
 
-@view(grads={"input": lambda g: g}, label="AliasBackward0", function=False, method=False)
+@view(
+    grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
+)
 def alias(input: Tensor) -> Tensor:
     """The whole tensor as a view of itself: what x[...] is."""
     return input._view(input.shape, input._strides, input._offset)

@@ -18,6 +18,8 @@ from ..machinery.declare import composite, effect, pointwise, primitive
 from ..machinery.dtype_rules import select, type_word
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from ..shape.dimensions import slice_dim
 from .gather import first_bad_index
 from .index_vector import scatter_vector
@@ -43,7 +45,13 @@ def _low(t: Tensor) -> str:
 
 
 @pointwise(
-    name="choose", rule=select, method=False, inplace=False, out=False, label="MaskedFillBackward0", namespaces=()
+    name="choose",
+    rule=select,
+    method=False,
+    inplace=False,
+    out=False,
+    quirks=Quirks(label="MaskedFillBackward0"),
+    namespaces=(),
 )
 def choose(condition, value, input):
     """value where condition holds, else input"""
@@ -70,7 +78,7 @@ def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
     return True
 
 
-@effect
+@effect(batching="each")
 def fill_where_(t: Tensor, mask: Tensor, value: float) -> Tensor:
     """t = value where mask is True."""
 
@@ -80,7 +88,7 @@ def _(t: Tensor, mask: Tensor, value: float) -> None:
     choose.op.impl.into(t, (mask, value, t))
 
 
-@effect
+@effect(batching="each")
 def fill_shared_(t: Tensor, mask: Tensor, filling: Tensor) -> Tensor:
     """t = filling where mask is True, where elements of t may share memory."""
 
@@ -171,6 +179,7 @@ def _masked_scatter_layout(input: Tensor, mask: Tensor, source: Tensor) -> tuple
         "source": _masked_scatter_source_grad,
     },
     inplace=True,
+    batching="each",
 )
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """input with the places where mask is True taken from source, in order."""
@@ -280,7 +289,7 @@ def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:
     _check_flat("put_", input, index)
 
 
-@effect
+@effect(batching="each")
 def put_flat_(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
     """Source written to (or added at) flat positions of contiguous memory."""
 
@@ -315,6 +324,7 @@ def _put_layout(input: Tensor, index: Tensor, source: Tensor, accumulate: bool =
         "source": lambda g, index, source_shape: g.take(index).reshape(source_shape),
     },
     inplace=_put_into,
+    batching="each",
 )
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """input with source written to (or added at) flat positions."""
@@ -356,7 +366,8 @@ def _written(input: Tensor, src: Tensor, part: Any, everything: bool = False) ->
     grads={
         "input": lambda g, src_shape, dim, index: g.select_scatter(g.new_zeros(src_shape), dim, index),
         "src": lambda g, dim, index: g.select(dim, index),
-    }
+    },
+    batching="along",
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with src at one index of a dimension."""
@@ -377,6 +388,7 @@ def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
         "src": lambda g, dim, start, end, step: _sliced(g, dim, start, end, step),
     },
     out=True,
+    batching="along",
 )
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -391,7 +403,8 @@ def slice_scatter(
             g.new_zeros(src_shape), offset, dim1, dim2
         ),
         "src": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2),
-    }
+    },
+    batching=Batched("along", dims=("dim1", "dim2")),
 )
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src on a diagonal."""
@@ -404,7 +417,8 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
             g.new_zeros(src_shape), size, stride, storage_offset
         ),
         "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
-    }
+    },
+    batching="each",
 )
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of input with src in an as_strided view of it."""

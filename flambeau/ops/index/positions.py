@@ -231,7 +231,7 @@ def _coordinates_layout(positions: Tensor, shape: tuple[int, ...]) -> tuple:
     return make_size((count, len(shape))), dt.int64, positions.device, (1, max(count, 1))
 
 
-@internal(layout=_coordinates_layout)
+@internal(layout=_coordinates_layout, batching="each")
 def coordinates(positions: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The coordinates of positions in a tensor of this shape: a row for each, laid out by columns."""
 

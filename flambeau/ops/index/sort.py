@@ -22,6 +22,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from ..machinery.reduction import reduced_shape
 from ..pointwise.comparison import where
 from ..reduce.extremes import select_backward
@@ -110,12 +111,12 @@ _SORTING: Any = {
 }
 
 
-@internal(**_SORTING, label="SortBackward0")
+@internal(**_SORTING, quirks=Quirks(label="SortBackward0"), batching="along")
 def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     """The lines of a dimension in order, and the order that sorts them."""
 
 
-@internal(**_SORTING, label="SortBackward1")
+@internal(**_SORTING, quirks=Quirks(label="SortBackward1"), batching="along")
 def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     """The same, where the user asked for equal elements to keep their order."""
 
@@ -180,7 +181,8 @@ def _topk_layout(input: Tensor, k: int, dim: int, largest: bool) -> list:
     keeps={"index": 1},
     returns=_topk_result,
     grads={"input": _place_values},
-    label="TopkBackward0",
+    quirks=Quirks(label="TopkBackward0"),
+    batching="along",
 )
 def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
     """The k best of each line, best first, and where they are."""
@@ -284,7 +286,8 @@ def _kth_layout(input: Tensor, k: int, dim: int, keepdim: bool) -> list:
     keeps={"index": 1},
     returns=_SELECT_RESULTS["kthvalue"],
     grads={"input": select_backward},
-    label="KthvalueBackward0",
+    quirks=Quirks(label="KthvalueBackward0"),
+    batching="along",
 )
 def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
     """The k-th smallest element along a dimension, and where it is."""
@@ -322,7 +325,8 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         name=f"{name}_of_all",
         layout=layout,
         grads={"input": _shared_evenly},
-        label=f"{label}Backward0",
+        quirks=Quirks(label=f"{label}Backward0"),
+        batching="each",
     )
     along = internal(
         along,
@@ -331,7 +335,8 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         keeps={"index": 1},
         returns=_SELECT_RESULTS[name],
         grads={"input": select_backward},
-        label=f"{label}Backward1",
+        quirks=Quirks(label=f"{label}Backward1"),
+        batching="along",
     )
 
     @of_all.on("any")
@@ -391,6 +396,7 @@ def _mode_layout(input: Tensor, dim: int = -1, keepdim: bool = False) -> list:
     returns=_SELECT_RESULTS["mode"],
     grads={"input": select_backward},
     out="exact",
+    batching="along",
 )
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""

@@ -101,7 +101,7 @@ def _elements_layout(input: Tensor, positions: Tensor) -> tuple:
     return positions.shape, input.dtype, input.device
 
 
-@internal(layout=_elements_layout)
+@internal(layout=_elements_layout, batching="each")
 def elements_at(input: Tensor, positions: Tensor) -> Tensor:
     """The elements of contiguous memory at positions that are known to be good."""
 

@@ -19,6 +19,7 @@ from ..machinery.dtype_rules import number_dtype, type_word, unsupported
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from .gather import first_bad_index
 from .sort import sorted_along
@@ -44,7 +45,7 @@ def _groups(ordered: Tensor, order: Tensor | None, shape: Any, inverse: bool, co
     return tuple(found)
 
 
-@internal(reads_values=True, grads={"input": unknown_derivative("_unique2")}, label="Unique2Backward0")
+@internal(reads_values=True, grads={"input": unknown_derivative("_unique2")}, quirks=Quirks(label="Unique2Backward0"))
 def unique_elements(input: Tensor, inverse: bool, counts: bool) -> Any:
     """The distinct elements in order, and if asked for each element's place among them and how often each occurs."""
 
@@ -56,7 +57,9 @@ def _(input: Tensor, inverse: bool, counts: bool) -> Any:
 
 
 @internal(
-    reads_values=True, grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0"
+    reads_values=True,
+    grads={"input": unknown_derivative("unique_consecutive")},
+    quirks=Quirks(label="UniqueConsecutiveBackward0"),
 )
 def distinct_neighbours(input: Tensor, inverse: bool, counts: bool) -> Any:
     """The elements that differ from the one before."""
@@ -68,7 +71,9 @@ def _(input: Tensor, inverse: bool, counts: bool) -> Any:
 
 
 @internal(
-    reads_values=True, grads={"input": unknown_derivative("unique_consecutive")}, label="UniqueConsecutiveBackward0"
+    reads_values=True,
+    grads={"input": unknown_derivative("unique_consecutive")},
+    quirks=Quirks(label="UniqueConsecutiveBackward0"),
 )
 def distinct_neighbour_slices(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
     """The slices along `dim` that differ from the one before."""
@@ -79,7 +84,9 @@ def _(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
     return _distinct_slices(input, dim, False, inverse, counts)
 
 
-@internal(reads_values=True, grads={"input": unknown_derivative("unique_dim")}, label="UniqueDimBackward0")
+@internal(
+    reads_values=True, grads={"input": unknown_derivative("unique_dim")}, quirks=Quirks(label="UniqueDimBackward0")
+)
 def unique_slices(input: Tensor, dim: int, inverse: bool, counts: bool) -> Any:
     """The distinct slices along `dim` in order."""
 
@@ -178,7 +185,7 @@ def _is_among_layout(elements: Any, test_elements: Any, assume_unique: bool, inv
     return (), dt.bool_, test_elements.device
 
 
-@internal(layout=_is_among_layout)
+@internal(layout=_is_among_layout, batching="each")
 def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
     """Which elements occur among the test elements; either may be a number."""
 
@@ -238,7 +245,7 @@ def _search_layout(edges: Tensor, values: Tensor, sorter: Tensor | None, right: 
     return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
 
 
-@internal(layout=_search_layout, runs_empty=True)
+@internal(layout=_search_layout, runs_empty=True, batching="each")
 def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> Tensor:
     """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
 

@@ -12,6 +12,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal, primitive
+from ..machinery.quirks import Quirks
 from . import support
 from .triangular import check_legacy, solve_triangular
 
@@ -32,7 +33,13 @@ def _factor_layout(A: Tensor, upper: bool) -> list:
     return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
 
 
-@internal(layout=_factor_layout, returns=_cholesky_result, grads={"A": _gradient}, label="LinalgCholeskyExBackward0")
+@internal(
+    layout=_factor_layout,
+    returns=_cholesky_result,
+    grads={"A": _gradient},
+    quirks=Quirks(label="LinalgCholeskyExBackward0"),
+    batching="leading",
+)
 def factor_and_info(A: Tensor, upper: bool) -> Any:
     """The Cholesky factor, and the first leading minor that is not positive."""
 
@@ -53,7 +60,7 @@ def _checked_factor(name: str, A: Tensor, upper: bool) -> Any:
     return factor_and_info(A, bool(upper))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """linalg.cholesky that reports matrices that are not positive-definite in `info` instead of raising."""
     result = _checked_factor("linalg.cholesky", A, upper)
@@ -62,7 +69,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with A = L L^H for a positive-definite matrix (with upper=True, U with A = U^H U)."""
     factor, info = _checked_factor("linalg.cholesky", A, upper)
@@ -70,7 +77,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return factor
 
 
-@composite(name="cholesky", out="castable")
+@composite(name="cholesky", out="castable", autocast="float32", batching="leading")
 def old_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The older form of linalg.cholesky."""
     warnings.warn(
@@ -107,7 +114,13 @@ def _solve_layout(input: Tensor, input2: Tensor, upper: bool) -> tuple:
     return support.columns((*support.batch_of(input, input2), *input.shape[-2:]), input.dtype, input.device)
 
 
-@primitive(layout=_solve_layout, grads={("input", "input2"): _solve_gradients}, out="castable")
+@primitive(
+    layout=_solve_layout,
+    grads={("input", "input2"): _solve_gradients},
+    out="castable",
+    autocast="float32",
+    batching="leading",
+)
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """X with A X = input, A given by its Cholesky factor."""
 
@@ -121,7 +134,7 @@ def _(out: Tensor, input: Tensor, input2: Tensor, upper: bool) -> None:
     support.store(out, lapack.solve_triangular(higher, half, True, False))
 
 
-@internal(layout=support.infos)
+@internal(layout=support.infos, batching="each")
 def zero_on_diagonal(A: Tensor) -> Tensor:
     """Where the first zero on the diagonal of each matrix is, counted from 1; 0 if there is none."""
 
@@ -132,7 +145,7 @@ def _(out: Tensor, A: Tensor) -> None:
     support.store(out, np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if zero.size else 0)
 
 
-@composite(out="castable")
+@composite(out="castable", autocast="float32", batching="leading")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of a matrix given by its Cholesky factor."""
     support.check_matrix("cholesky_inverse", input)

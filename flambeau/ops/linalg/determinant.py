@@ -10,6 +10,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
+from ..machinery.quirks import Quirks
 from . import support
 from .solving import solve_ex
 from .spectral import svd
@@ -39,7 +40,7 @@ def _det_layout(A: Tensor) -> tuple:
     return A.shape[:-2], A.dtype, A.device
 
 
-@internal(layout=_det_layout, grads={"A": _det_gradient}, label="LinalgDetBackward0")
+@internal(layout=_det_layout, grads={"A": _det_gradient}, quirks=Quirks(label="LinalgDetBackward0"), batching="leading")
 def determinant(A: Tensor) -> Tensor:
     """The determinant of each matrix."""
 
@@ -56,14 +57,14 @@ def _check(name: str, A: Tensor) -> None:
     support.check_square(name, A)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def det(A: Tensor) -> Tensor:
     """The determinant of a square matrix, or of each in a batch."""
     _check("linalg.det", A)
     return determinant(A)
 
 
-@composite(name="det")
+@composite(name="det", batching="leading")
 def old_det(input: Tensor) -> Tensor:
     """The determinant of a square matrix, or of each in a batch."""
     return det(input)
@@ -91,7 +92,11 @@ def _slogdet_layout(A: Tensor) -> list:
 
 
 @internal(
-    layout=_slogdet_layout, returns=_slogdet_result, grads={"A": _slogdet_gradient}, label="LinalgSlogdetBackward0"
+    layout=_slogdet_layout,
+    returns=_slogdet_result,
+    grads={"A": _slogdet_gradient},
+    quirks=Quirks(label="LinalgSlogdetBackward0"),
+    batching="leading",
 )
 def sign_and_logarithm(A: Tensor) -> Any:
     """The sign of each matrix's determinant, and the logarithm of its size."""
@@ -104,7 +109,7 @@ def _(out: list[Tensor], A: Tensor) -> None:
     support.store(out[1], logarithm)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def slogdet(A: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
     _check("linalg.slogdet", A)
@@ -114,13 +119,13 @@ def slogdet(A: Tensor) -> Any:
 _old_slogdet_result = named_result("slogdet", "sign", "logabsdet")
 
 
-@composite(name="slogdet", out="exact")
+@composite(name="slogdet", out="exact", batching="leading")
 def old_slogdet(input: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its absolute value."""
     return _old_slogdet_result(slogdet(input))
 
 
-@composite
+@composite(batching="leading")
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; nan where a real one is negative."""
     _check("logdet", input)

@@ -10,6 +10,7 @@ from ..creation.ranges import eye
 from ..machinery.arguments import as_int
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import write_out
+from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from . import support
 from .solving import inv
@@ -24,7 +25,12 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
     return matrix_exp(cat([top, bottom], -2))[..., :n, n:]
 
 
-@internal(layout=lambda A: (A.shape, A.dtype, A.device), grads={"A": _exp_gradient}, label="LinalgMatrixExpBackward0")
+@internal(
+    layout=lambda A: (A.shape, A.dtype, A.device),
+    grads={"A": _exp_gradient},
+    quirks=Quirks(label="LinalgMatrixExpBackward0"),
+    batching="leading",
+)
 def exponential(A: Tensor) -> Tensor:
     """exp of each matrix."""
 
@@ -34,7 +40,7 @@ def _(out: Tensor, A: Tensor) -> None:
     support.store(out, lapack.exponential(A._array()))
 
 
-@composite(namespaces=("linalg",), method=False)
+@composite(namespaces=("linalg",), method=False, autocast="", batching="leading")
 def matrix_exp(A: Tensor) -> Tensor:
     """exp of a square matrix, or of each in a batch."""
     support.check_matrix("linalg.matrix_exp", A)
@@ -45,7 +51,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     return exponential(A)
 
 
-@composite(name="matrix_exp")
+@composite(name="matrix_exp", autocast="", batching="leading")
 def old_matrix_exp(input: Tensor) -> Tensor:
     """exp of a square matrix, or of each in a batch."""
     return matrix_exp(input)
@@ -72,14 +78,14 @@ def _power(A: Tensor, n: int) -> Tensor:
     return result  # type: ignore[return-value]
 
 
-@composite(namespaces=("linalg",), method=False)
+@composite(namespaces=("linalg",), method=False, batching="leading")
 def matrix_power(A: Tensor, n: int, *, out: Any = None) -> Tensor:
     """A multiplied with itself n times; a negative n means the inverse."""
     result = _power(A, n)
     return result if out is None else write_out("linalg_matrix_power", out, result, exact=n not in (0, 1))
 
 
-@composite(name="matrix_power")
+@composite(name="matrix_power", batching="leading")
 def old_matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     """input multiplied with itself n times; a negative n means the inverse."""
     return matrix_power(input, n, out=out)

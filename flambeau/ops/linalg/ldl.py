@@ -24,7 +24,14 @@ def _factor_layout(A: Tensor, *, hermitian: bool, check_errors: bool) -> list:
     return [support.columns(A.shape, A.dtype, A.device), (A.shape[:-1], dt.int32, A.device), support.infos(A)]
 
 
-@primitive(layout=_factor_layout, returns=_factor_ex_result, namespaces=("linalg",), method=False, out="exact")
+@primitive(
+    layout=_factor_layout,
+    returns=_factor_ex_result,
+    namespaces=("linalg",),
+    method=False,
+    out="exact",
+    batching="leading",
+)
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
 
@@ -71,7 +78,7 @@ def _solve_layout(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool) -> 
     return support.columns((*support.batch_of(LD, B), *B.shape[-2:]), LD.dtype, LD.device)
 
 
-@primitive(layout=_solve_layout, namespaces=("linalg",), method=False, out="exact")
+@primitive(layout=_solve_layout, namespaces=("linalg",), method=False, out="exact", batching="each")
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X with A X = B, A given by linalg.ldl_factor."""
 

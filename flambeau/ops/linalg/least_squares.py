@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...backends.cpu import lapack
 from ...core import dtype as dt
+from ...core.casts import casts
 from ...core.layout import broadcast_shapes
 from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, contiguous_strides, from_array
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
+from ..machinery.quirks import Quirks
 from ..reduce.norms import linalg_norm
 from . import support
 from .solving import inv_ex, is_vector
@@ -78,7 +81,7 @@ def _pinv_layout(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple:
     return (*batch, n, m), A.dtype, A.device
 
 
-@internal(layout=_pinv_layout, grads={"A": _pinv_gradient}, label="LinalgPinvBackward0")
+@internal(layout=_pinv_layout, grads={"A": _pinv_gradient}, quirks=Quirks(label="LinalgPinvBackward0"))
 def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     """The pseudo-inverse; tolerances are numbers, or tensors with one for each matrix."""
 
@@ -88,7 +91,18 @@ def _(out: Tensor, A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> None:
     support.store(out, _pseudo_inverse(A._array(), _number(atol), _number(rtol), hermitian))
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+def _autocast_pinv(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """A decomposition in float32 whose factors are multiplied in the lower precision."""
+    lower = casts.dtype
+
+    def rounded(*args: Any, **kwargs: Any) -> Tensor:
+        result = run(*args, **kwargs)
+        return result.to(lower) if result.dtype is dt.float32 else result
+
+    return "float32", rounded
+
+
+@composite(namespaces=("linalg",), method=False, out="castable", autocast=_autocast_pinv)
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """The pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero."""
     support.require("linalg.pinv", "input", A)
@@ -105,7 +119,7 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
     return pseudo_inverse(A, *_tolerances("linalg.pinv", A, atol, rtol), bool(hermitian))
 
 
-@composite
+@composite(autocast="float32")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The older form of linalg.pinv."""
     return pinv(input, rcond)
@@ -114,7 +128,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 # -- rank and condition -----------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
     """How many singular values are above max(atol, rtol * largest)."""
     name = "linalg.matrix_rank"
@@ -130,7 +144,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     return (values > (values.amax(-1, True) * rtol).clamp(min=atol)).sum(-1)
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """How much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
     support.check_matrix("linalg.cond", A)
@@ -219,7 +233,11 @@ def _lstsq_layout(A: Tensor, B: Tensor, rcond: float, driver: str) -> list:
 
 
 @internal(
-    layout=_lstsq_layout, returns=_lstsq_result, grads={("A", "B"): _lstsq_gradients}, label="LinalgLstsqBackward0"
+    layout=_lstsq_layout,
+    returns=_lstsq_result,
+    grads={("A", "B"): _lstsq_gradients},
+    quirks=Quirks(label="LinalgLstsqBackward0"),
+    batching="each",
 )
 def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
     """Solutions, residuals, ranks and singular values; those that the driver does not compute are empty."""
@@ -250,7 +268,7 @@ def _(out: list[Tensor], A: Tensor, B: Tensor, rcond: float, driver: str) -> Non
         support.store(residuals, (np.abs(b - a @ x) ** 2).sum(-2))
 
 
-@composite(namespaces=("linalg",), method=False, out=True)
+@composite(namespaces=("linalg",), method=False, out=True, autocast="float32")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """X that minimises the norm of A X - B; the shortest of them where there are several."""
     name = "torch.linalg.lstsq"

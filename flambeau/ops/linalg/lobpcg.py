@@ -12,6 +12,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from ..random.fills import randn
 from . import support
 from .spectral import eigh
@@ -41,7 +42,8 @@ def _layout(A: Tensor, B: Any, X: Tensor, iK: Any, largest: bool, tol: float, ni
 @internal(
     layout=_layout,
     grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")},
-    label="LOBPCGAutogradFunctionBackward",
+    quirks=Quirks(label="LOBPCGAutogradFunctionBackward"),
+    batching="each",
 )
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int

@@ -13,6 +13,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
+from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from . import support
 from .triangular import check_legacy, solve_triangular
@@ -63,7 +64,7 @@ def _permutation_layout(pivots: Tensor, m: int, d: dt.dtype, outside: str) -> tu
     return (*pivots.shape[:-1], m, m), d, pivots.device
 
 
-@internal(layout=_permutation_layout)
+@internal(layout=_permutation_layout, batching="each")
 def permutation_matrix(pivots: Tensor, m: int, d: dt.dtype, outside: str = "") -> Tensor:
     """The permutation matrix P of a list of swaps, whose numbers are trusted unless `outside` says what to raise about those that are
     not between 1 and m."""
@@ -92,7 +93,11 @@ def _factors_layout(A: Tensor) -> list:
 
 
 @internal(
-    layout=_factors_layout, returns=_factor_ex_result, grads={"A": _factor_gradient}, label="LinalgLuFactorExBackward0"
+    layout=_factors_layout,
+    returns=_factor_ex_result,
+    grads={"A": _factor_gradient},
+    quirks=Quirks(label="LinalgLuFactorExBackward0"),
+    batching="leading",
 )
 def packed_factors(A: Tensor) -> Any:
     """L and U in one matrix, the row swaps, and where the first zero pivot is."""
@@ -113,7 +118,7 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
     return packed_factors(A)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """linalg.lu_factor that reports zero pivots in `info` instead of raising."""
     result = _checked_factors("torch.linalg.lu_factor_ex", A, pivot)
@@ -122,7 +127,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row swaps, as linalg.lu_solve takes them."""
     packed, pivots, info = _checked_factors("torch.linalg.lu_factor", A, pivot)
@@ -130,7 +135,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     return _factor_result((packed, pivots))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
     packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
@@ -138,7 +143,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     return _lu_result((permutation_matrix(pivots, A.shape[-2], A.dtype), L, U))
 
 
-@composite(name="lu")
+@composite(name="lu", autocast="float32")
 def old_lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """The older form of linalg.lu_factor: (LU, pivots), with get_infos also the place of a zero pivot."""
     warnings.warn(
@@ -197,7 +202,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 # -- solving ----------------------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="")
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """X with A X = B (or X A = B, or with A^H), A given by linalg.lu_factor."""
     name = "linalg.lu_solve"
@@ -233,7 +238,7 @@ def _lu_solution(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor
     return solve_triangular(LU, half, upper=True)
 
 
-@composite(name="lu_solve", out="exact")
+@composite(name="lu_solve", out="exact", autocast="float32")
 def old_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """The older form of linalg.lu_solve, right-hand side first."""
     warnings.warn(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 from ...backends.cpu import heavy
@@ -84,6 +86,7 @@ def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
     shortcut=heavy.known_product("mm"),
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
     out="exact",
+    autocast="lower",
 )
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
@@ -112,6 +115,7 @@ def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
     shortcut=heavy.known_product("bmm"),
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
+    autocast="lower",
 )
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """A batch of matrix products."""
@@ -189,7 +193,9 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(input.conj() if input.dtype.is_complex else input, other)
 
 
-@primitive(grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False)
+@primitive(
+    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False, batching="each"
+)
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A result that nobody else has seen yet, in another shape. It is no view for autograd."""
     out = input.reshape(shape)
@@ -199,10 +205,11 @@ def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 @primitive(
     grads={"input": lambda g: g.unsqueeze(0)},
-    label="SqueezeBackward4",
+    quirks=Quirks(label="SqueezeBackward4"),
     function=False,
     method=False,
     name="without_row",
+    batching="each",
 )
 def without_row(input: Tensor) -> Tensor:
     """The only row of a fresh result. PyTorch squeezes it in place, which its version shows."""
@@ -212,7 +219,7 @@ def without_row(input: Tensor) -> Tensor:
     return out
 
 
-@composite(out="exact", aliases=("linalg.matmul",))
+@composite(out="exact", aliases=("linalg.matmul",), autocast="lower")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, broadcast over batch dimensions; vectors stand for rows or columns."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
@@ -324,7 +331,8 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     },
     out="exact",
     inplace=True,
-    former=_FACTORS,
+    quirks=Quirks(former=_FACTORS),
+    autocast="lower",
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat1 @ mat2"""
@@ -363,7 +371,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out="exact", inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower")
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -379,7 +387,7 @@ def _check_input_dtype(input: Tensor, other: Tensor) -> None:
         raise RuntimeError(f"Input dtypes must be the same, got: input {first}, batch1: {second}, batch2: {second}")
 
 
-@composite(out="exact", inplace=True, former=_FACTORS)
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower")
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1[i] @ batch2[i]"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -410,7 +418,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
-@composite(out=True, inplace=True, former=_FACTORS)
+@composite(out=True, inplace=True, quirks=Quirks(former=_FACTORS))
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     for name, vec in (("vec1", vec1), ("vec2", vec2)):
@@ -443,7 +451,13 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-@composite(out="exact")
+def _autocast_inner(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """A product of matrices chooses; the inner product of two vectors is a dot product, which does not."""
+    operands = (*args, *kwargs.values())
+    return ("" if all(len(getattr(t, "shape", ())) < 2 for t in operands) else "parts"), run
+
+
+@composite(out="exact", autocast=_autocast_inner)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimensions."""
     if not input.shape or not other.shape:
@@ -455,7 +469,27 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
-@composite(method=False, out="exact")
+def _autocast_tensordot(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """The same as for `inner`, where nothing of either tensor is left over."""
+    bound = dict(zip(("a", "b", "dims"), args), **kwargs)
+    a, b, dims = bound.get("a"), bound.get("b"), bound.get("dims", 2)
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return "parts", run  # the operator's to report
+    if isinstance(dims, int):
+        pair: Any = (range(len(a.shape) - dims, len(a.shape)), range(dims))
+    else:
+        pair = dims.tolist() if isinstance(dims, Tensor) else dims
+    left_over = [_left_over(t, d) for t, d in zip((a, b), pair)]
+    return ("" if left_over == [1, 1] else "parts"), run
+
+
+def _left_over(t: Tensor, contracted: Any) -> int:
+    rank = len(t.shape)
+    gone = {d % rank for d in ([contracted] if isinstance(contracted, int) else contracted)} if rank else set()
+    return math.prod(n for d, n in enumerate(t.shape) if d not in gone)
+
+
+@composite(method=False, out="exact", autocast=_autocast_tensordot)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contract dimensions of a with dimensions of b."""
     if isinstance(dims, Tensor):
@@ -512,7 +546,7 @@ def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
     },
-    label="AddmmBackward0",
+    quirks=Quirks(label="AddmmBackward0"),
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
@@ -526,7 +560,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     _multiply("linear", out, input, weight, bias, (result, rows, weight.t()))
 
 
-@composite(method=False, namespaces=("nn.functional",), out="exact")
+@composite(method=False, namespaces=("nn.functional",), out="exact", autocast="lower")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias"""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):

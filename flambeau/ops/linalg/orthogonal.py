@@ -11,6 +11,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from . import support
 from .triangular import solve_triangular
@@ -72,7 +73,13 @@ def _qr_layout(A: Tensor, mode: str) -> list:
     return [q, support.columns((*batch, inner, n), d, where)]
 
 
-@internal(layout=_qr_layout, returns=_qr_result, grads={"A": _qr_gradient}, label="LinalgQrBackward0")
+@internal(
+    layout=_qr_layout,
+    returns=_qr_result,
+    grads={"A": _qr_gradient},
+    quirks=Quirks(label="LinalgQrBackward0"),
+    batching="leading",
+)
 def factors_qr(A: Tensor, mode: str) -> Any:
     """Q, which is empty with mode "r", and R."""
 
@@ -85,7 +92,7 @@ def _(out: list[Tensor], A: Tensor, mode: str) -> None:
     support.store(out[1], r)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """A = Q R with orthonormal columns Q and upper triangular R; mode "reduced", "complete" or "r" (R alone)."""
     if mode not in ("reduced", "complete", "r"):
@@ -101,7 +108,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
 _old_qr_result = named_result("qr", "Q", "R")
 
 
-@composite(name="qr", out="exact")
+@composite(name="qr", out="exact", autocast="float32", batching="leading")
 def old_qr(input: Tensor, some: bool = True) -> Any:
     """The older form of linalg.qr: reduced unless some=False."""
     warnings.warn(
@@ -127,7 +134,14 @@ def _geqrf_layout(input: Tensor) -> list:
     return [support.columns(input.shape, input.dtype, input.device), (tau, input.dtype, input.device)]
 
 
-@primitive(layout=_geqrf_layout, returns=_geqrf_result, grads={"input": unknown_derivative("geqrf")}, out=True)
+@primitive(
+    layout=_geqrf_layout,
+    returns=_geqrf_result,
+    grads={"input": unknown_derivative("geqrf")},
+    out=True,
+    autocast="float32",
+    batching="leading",
+)
 def geqrf(input: Tensor) -> Any:
     """QR as LAPACK stores it: R above, the Householder vectors below the diagonal, and their factors tau."""
 
@@ -185,20 +199,20 @@ def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
     support.check_kernel("orgqr_cpu", input)
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of Householder reflections, given as geqrf leaves them."""
     _check_reflectors("torch.linalg.householder_product", input, tau)
     return reflected(input, tau, None)
 
 
-@composite(out="castable")
+@composite(out="castable", autocast="float32")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """Another name of linalg.householder_product."""
     return householder_product(input, input2)
 
 
-@composite(out="exact")
+@composite(out="exact", autocast="float32")
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """A matrix times the full orthogonal matrix of Householder reflections, from the left or the right."""
     name = "torch.ormqr"

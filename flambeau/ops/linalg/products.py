@@ -53,7 +53,7 @@ def old_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return cross(input, other, dim=dim)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner product of vectors along `dim`, the first conjugated."""
     support.require("linalg.vecdot", "x", x)
@@ -189,7 +189,7 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
 # -- tensors as matrices ----------------------------------------------------------------------------------------------
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """The inverse for tensordot over the first `ind` dimensions."""
     support.require("linalg.tensorinv", "A", A)
@@ -205,7 +205,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return inv(A.reshape(rows, columns)).reshape((*second, *first))
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     """X with tensordot(A, X) = B; `dims` of A are moved to its end first."""
     support.require("linalg.tensorsolve", "A", A)

@@ -12,6 +12,7 @@ from ...core.layout import broadcast_shapes
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal
+from ..machinery.quirks import Quirks
 from . import support
 
 # -- solve ------------------------------------------------------------------------------------------------------------
@@ -48,7 +49,11 @@ def _solution_layout(A: Tensor, B: Tensor, left: bool) -> list:
 
 
 @internal(
-    layout=_solution_layout, returns=_solve_result, grads={("A", "B"): _gradients}, label="LinalgSolveExBackward0"
+    layout=_solution_layout,
+    returns=_solve_result,
+    grads={("A", "B"): _gradients},
+    quirks=Quirks(label="LinalgSolveExBackward0"),
+    batching="leading",
 )
 def solution(A: Tensor, B: Tensor, left: bool) -> Any:
     """X with A X = B (or X A = B), and the first zero pivot of each matrix."""
@@ -94,7 +99,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
     result, info = _checked_solution("linalg.solve", A, B, left)
@@ -111,7 +116,8 @@ _inverse_result = named_result("linalg_inv_ex", "inverse", "info")
     layout=lambda A: [support.columns(A.shape, A.dtype, A.device), support.infos(A)],
     returns=_inverse_result,
     grads={"A": lambda g, out: -(out[0].mH @ (g[0] @ out[0].mH))},
-    label="LinalgInvExBackward0",
+    quirks=Quirks(label="LinalgInvExBackward0"),
+    batching="leading",
 )
 def inverse_and_info(A: Tensor) -> Any:
     """The inverse, and the first zero pivot of each matrix."""
@@ -130,7 +136,7 @@ def _checked_inverse(A: Tensor) -> Any:
     return inverse_and_info(A)
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """linalg.inv that reports singular matrices in `info` instead of raising."""
     result = _checked_inverse(A)
@@ -139,7 +145,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def inv(A: Tensor) -> Tensor:
     """The inverse of a square matrix, or of each in a batch."""
     result, info = _checked_inverse(A)
@@ -147,7 +153,7 @@ def inv(A: Tensor) -> Tensor:
     return result
 
 
-@composite(out="exact")
+@composite(out="exact", autocast="float32", batching="leading")
 def inverse(input: Tensor) -> Tensor:
     """The inverse of a square matrix, or of each in a batch."""
     return inv(input)

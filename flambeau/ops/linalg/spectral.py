@@ -15,6 +15,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
+from ..machinery.quirks import Quirks
 from . import support
 from .solving import solve_ex
 
@@ -115,7 +116,13 @@ def _svd_layout(A: Tensor, full_matrices: bool) -> list:
     ]
 
 
-@internal(layout=_svd_layout, returns=_svd_result, grads={"A": _svd_gradient}, label="LinalgSvdBackward0")
+@internal(
+    layout=_svd_layout,
+    returns=_svd_result,
+    grads={"A": _svd_gradient},
+    quirks=Quirks(label="LinalgSvdBackward0"),
+    batching="leading",
+)
 def singular(A: Tensor, full_matrices: bool) -> Any:
     """Singular vectors and values."""
 
@@ -126,7 +133,7 @@ def _(out: list[Tensor], A: Tensor, full_matrices: bool) -> None:
         support.store(result, array)
 
 
-@internal(layout=_values_layout)
+@internal(layout=_values_layout, batching="each")
 def singular_values(A: Tensor) -> Tensor:
     """Singular values alone."""
 
@@ -146,14 +153,14 @@ def _check_svd(name: str, A: Tensor, driver: str | None) -> None:
         )
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """A = U diag(S) Vh: orthonormal vectors on both sides, singular values in descending order."""
     _check_svd("linalg.svd", A, driver)
     return singular(A, bool(full_matrices))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """The singular values of a matrix, or of each in a batch, in descending order."""
     _check_svd("linalg.svd", A, driver)
@@ -163,7 +170,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 _old_svd_result = named_result("svd", "U", "S", "V")
 
 
-@composite(name="svd", out="exact")
+@composite(name="svd", out="exact", autocast="float32", batching="leading")
 def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """The older form of linalg.svd: reduced unless some=False, and V instead of its adjoint."""
     warnings.warn(
@@ -208,7 +215,13 @@ def _eigh_layout(A: Tensor, uplo: str) -> list:
     return [_values_layout(A), support.columns(A.shape, A.dtype, A.device)]
 
 
-@internal(layout=_eigh_layout, returns=_eigh_result, grads={"A": _eigh_gradient}, label="LinalgEighBackward0")
+@internal(
+    layout=_eigh_layout,
+    returns=_eigh_result,
+    grads={"A": _eigh_gradient},
+    quirks=Quirks(label="LinalgEighBackward0"),
+    batching="leading",
+)
 def hermitian_eigen(A: Tensor, uplo: str) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
 
@@ -219,7 +232,7 @@ def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A, uplo: _values_layout(A))
+@internal(layout=lambda A, uplo: _values_layout(A), batching="each")
 def hermitian_eigenvalues(A: Tensor, uplo: str) -> Tensor:
     """Eigenvalues of Hermitian matrices alone."""
 
@@ -247,13 +260,13 @@ def _check_eigh(name: str, A: Tensor, uplo: Any) -> str:
     return letter
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix, of which one triangle is read."""
     return hermitian_eigen(A, _check_eigh("linalg.eigh", A, UPLO))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", batching="leading")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of a Hermitian matrix, ascending."""
     letter = _check_eigh("linalg.eigvalsh", A, UPLO)
@@ -287,7 +300,13 @@ def _eig_layout(A: Tensor, name: str) -> list:
     return [(A.shape[:-1], d, A.device), support.columns(A.shape, d, A.device)]
 
 
-@internal(layout=_eig_layout, returns=_eig_result, grads={"A": _eig_gradient}, label="LinalgEigBackward0")
+@internal(
+    layout=_eig_layout,
+    returns=_eig_result,
+    grads={"A": _eig_gradient},
+    quirks=Quirks(label="LinalgEigBackward0"),
+    batching="leading",
+)
 def general_eigen(A: Tensor, name: str) -> Any:
     """Eigenvalues and eigenvectors of square matrices; failures are those of the operator `name`."""
 
@@ -298,7 +317,7 @@ def _(out: list[Tensor], A: Tensor, name: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A: (A.shape[:-1], A.dtype.to_complex(), A.device))
+@internal(layout=lambda A: (A.shape[:-1], A.dtype.to_complex(), A.device), batching="each")
 def general_eigenvalues(A: Tensor) -> Tensor:
     """Eigenvalues of square matrices alone."""
 
@@ -321,14 +340,14 @@ def _check_eig(name: str, A: Tensor) -> None:
     support.check_kernel("linalg_eig_cpu", A)
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32", batching="leading")
 def eig(A: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix, always complex."""
     _check_eig("linalg.eig", A)
     return general_eigen(A, "linalg.eig")
 
 
-@composite(namespaces=("linalg",), method=False, out="castable")
+@composite(namespaces=("linalg",), method=False, out="castable", autocast="float32", batching="leading")
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of a square matrix, always complex."""
     _check_eig("linalg.eigvals", A)

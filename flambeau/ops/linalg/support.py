@@ -130,7 +130,7 @@ _REASONS = {
 _PLAIN_ERRORS = ("lu", "ldl")  # told by a RuntimeError
 
 
-@watched(reads_values=True)
+@watched(reads_values=True, batching="each")
 def raise_failures(name: str, info: Tensor, reason: str) -> None:
     """Raise LinAlgError for the first matrix whose info is not 0."""
     if info.is_meta:

@@ -12,6 +12,7 @@ from ...core.layout import contiguous_format
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal
+from ..machinery.quirks import Quirks
 from . import support
 
 
@@ -34,7 +35,12 @@ def _solution_layout(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangula
     return support.columns((*support.batch_of(A, B), *B.shape[-2:]), A.dtype, A.device)
 
 
-@internal(layout=_solution_layout, grads={("A", "B"): _gradients}, label="LinalgSolveTriangularBackward0")
+@internal(
+    layout=_solution_layout,
+    grads={("A", "B"): _gradients},
+    quirks=Quirks(label="LinalgSolveTriangularBackward0"),
+    batching="leading",
+)
 def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     """X with A X = B (or X A = B), A triangular."""
 
@@ -49,7 +55,7 @@ def _(out: Tensor, A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular:
     support.store(out, np.swapaxes(lapack.solve_triangular(a, b, not upper, unitriangular), -2, -1))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """X with A X = B (or X A = B), A triangular; the other triangle is not read."""
     name = "linalg.solve_triangular"
@@ -64,7 +70,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 _triangular_result = named_result("triangular_solve", "solution", "cloned_coefficient")
 
 
-@composite(out="exact")
+@composite(out="exact", autocast="float32")
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

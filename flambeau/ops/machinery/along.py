@@ -37,7 +37,11 @@ def _taken_layout(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]
     return index.shape, input.dtype, input.device
 
 
-@internal(layout=_taken_layout, grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)})
+@internal(
+    layout=_taken_layout,
+    grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)},
+    batching="along",
+)
 def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
     """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
 
@@ -55,7 +59,11 @@ def _placed_layout(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ..
     return make_size(shape), values.dtype, values.device
 
 
-@internal(layout=_placed_layout, grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)})
+@internal(
+    layout=_placed_layout,
+    grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)},
+    batching="each",
+)
 def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
     """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
 

@@ -154,10 +154,8 @@ def declare_primitive(
     fn: Callable,
     *,
     grads: dict | None = None,
-    label: str | None = None,
     kind: str = "primitive",
     multi_view: bool = False,
-    former: tuple[str, ...] = (),
     quirks: Quirks = NO_QUIRKS,
     layout: Callable | None = None,
     saves: tuple[str, ...] = (),
@@ -179,10 +177,9 @@ def declare_primitive(
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
-    impl = Primitive(fn, grads or {}, quirks.label or label, kind == "view", multi_view)
+    impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
-    impl.saved_as_input = impl.saved_as_input or quirks.saved_as_input
-    run = _calling(impl, fn, quirks.former or former)
+    run = _calling(impl, fn, quirks.former)
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
         if planned:
@@ -231,11 +228,9 @@ def declare_view(fn: Callable, **options: Any) -> Any:
 view: Any = takes_options(declare_view)
 
 
-def declare_composite(
-    fn: Callable, *, kind: str = "composite", former: tuple[str, ...] = (), quirks: Quirks = NO_QUIRKS, **declared: Any
-) -> Any:
+def declare_composite(fn: Callable, *, kind: str = "composite", quirks: Quirks = NO_QUIRKS, **declared: Any) -> Any:
     """Declare an operator made of other operators: its derivative follows from theirs. `declared` as for `_declare`."""
-    return _declare(fn, _calling(fn, fn, quirks.former or former), None, kind, True, quirks=quirks, **declared)
+    return _declare(fn, _calling(fn, fn, quirks.former), None, kind, True, quirks=quirks, **declared)
 
 
 composite: Any = takes_options(declare_composite)

@@ -20,78 +20,78 @@ from .record import Op
 _ONE = """
 def compute({signature}):
     {shortcut}
-    described = layout({arguments})
-    if type(described) is not tuple:
-        return several(described, {arguments})
-    where = described[2]
-    out = empty(*described) if len(described) == 3 else new(*described)
-    kernel = kernel_on(where.type)
-    if kernel is None:
-        kernel = kernel_for(op, where)
-        if kernel is None:
-            return out
+    _described = layout({arguments})
+    if type(_described) is not tuple:
+        return several(_described, {arguments})
+    _where = _described[2]
+    _out = empty(*_described) if len(_described) == 3 else new(*_described)
+    _kernel = kernel_on(_where.type)
+    if _kernel is None:
+        _kernel = kernel_for(op, _where)
+        if _kernel is None:
+            return _out
     if {runs}:
         {checks}
-        kernel(out, {arguments})
-    return out
+        _kernel(_out, {arguments})
+    return _out
 """
 
 _SHORTCUT = """
-    found = known({arguments})
-    if found is not None:
-        return found
+    _found = known({arguments})
+    if _found is not None:
+        return _found
 """
 
 _SEVERAL = """
-def several(described, {signature}):
-    where = described[0][2]
-    results = [empty(*one) if len(one) == 3 else new(*one) for one in described]
-    kernel = kernel_on(where.type)
-    if kernel is None:
-        kernel = kernel_for(op, where)
-    if kernel is not None and ({any_runs}):
+def several(_described, {signature}):
+    _where = _described[0][2]
+    _results = [empty(*one) if len(one) == 3 else new(*one) for one in _described]
+    _kernel = kernel_on(_where.type)
+    if _kernel is None:
+        _kernel = kernel_for(op, _where)
+    if _kernel is not None and ({any_runs}):
         {checks}
-        kernel(results, {arguments})
+        _kernel(_results, {arguments})
     return {finished}
 """
 
 _PLANNED = """
 def compute({signature}):
-    shape, d, where, strides, plan = layout({arguments})
-    out = empty(shape, d, where) if strides is None else empty_strided(shape, strides, d, where)
-    kernel = kernel_on(where.type)
-    if kernel is None:
-        kernel = kernel_for(op, where)
-        if kernel is None:
-            return out
-    if 0 not in shape:
-        kernel(out, plan, {arguments})
-    return out
+    _shape, _d, _where, _strides, _plan = layout({arguments})
+    _out = empty(_shape, _d, _where) if _strides is None else empty_strided(_shape, _strides, _d, _where)
+    _kernel = kernel_on(_where.type)
+    if _kernel is None:
+        _kernel = kernel_for(op, _where)
+        if _kernel is None:
+            return _out
+    if 0 not in _shape:
+        _kernel(_out, _plan, {arguments})
+    return _out
 """
 
 _CHANGED = """
 def compute({signature}):
     {test}
-    where = {first}.device
-    kernel = kernel_on(where.type)
-    if kernel is None:
-        kernel = kernel_for(op, where)
-        if kernel is None:
+    _where = {first}.device
+    _kernel = kernel_on(_where.type)
+    if _kernel is None:
+        _kernel = kernel_for(op, _where)
+        if _kernel is None:
             return {first}
     if {runs}:
         {checks}
-        kernel({arguments})
+        _kernel({arguments})
     return {first}
 """
 
 _FOUND = """
 def compute({signature}):
-    where = {first}.device
-    kernel = kernel_on(where.type)
-    if kernel is None:
-        kernel = kernel_for(op, where) or refuse_meta(op)
+    _where = {first}.device
+    _kernel = kernel_on(_where.type)
+    if _kernel is None:
+        _kernel = kernel_for(op, _where) or refuse_meta(op)
     {checks}
-    return kernel({arguments})
+    return _kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
@@ -104,20 +104,20 @@ def new_results(
 ) -> Callable:
     """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
     also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
-    public = f"results[:-{hidden}]" if hidden else "results"
-    finished = f"results[0] if len(results) == {hidden + 1} else tuple({public})"
+    public = f"_results[:-{hidden}]" if hidden else "_results"
+    finished = f"_results[0] if len(_results) == {hidden + 1} else tuple({public})"
     if returns is not None:
         finished = f"returns({public})"
-    kept = [f"{name}=results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
-    kept += [f"{name}=results[{position}]" for name, position in op.impl.keeps.items()]
+    kept = [f"{name}=_results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
+    kept += [f"{name}=_results[{position}]" for name, position in op.impl.keeps.items()]
     if kept:
         finished = f"Saved({finished}, {', '.join(kept)})"
     texts = {
         "finished": finished,
-        "runs": "True" if runs_empty else "0 not in out.shape",
+        "runs": "True" if runs_empty else "0 not in _out.shape",
         "any_runs": "True"
         if runs_empty
-        else "0 not in results[0].shape or any([0 not in out.shape for out in results])",
+        else "0 not in _results[0].shape or any([0 not in _out.shape for _out in _results])",
         "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
     }
     return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
@@ -164,6 +164,11 @@ def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Call
         names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
         look_into=_look_into, empty_strided=empty_strided,
     )  # fmt: skip
+    taken = set(op.arguments) & {*space, "_described", "_found", "_kernel", "_out", "_plan", "_results", "_where"}
+    if taken:
+        raise ValueError(
+            f"operator '{op.name}': its door uses the name {min(taken)!r} itself, call the parameter otherwise"
+        )
     source = template.format(
         signature=_signature(parameters),
         arguments=_arguments(op),
@@ -205,10 +210,10 @@ def _check_text(p: inspect.Parameter) -> list[str]:
     if kind in _NEVER_HOLD or not any(word in kind for word in _MAY_HOLD):
         return []
     if kind == "Tensor" and p.kind is not p.VAR_POSITIONAL:
-        return [f"if {p.name}.device is not where: refuse(op, where, {p.name})"]
+        return [f"if {p.name}.device is not _where: refuse(op, _where, {p.name})"]
     if kind == "Tensor | None":
-        return [f"if {p.name} is not None and {p.name}.device is not where: refuse(op, where, {p.name})"]
-    return [f"look_into(op, where, {p.name})"]
+        return [f"if {p.name} is not None and {p.name}.device is not _where: refuse(op, _where, {p.name})"]
+    return [f"look_into(op, _where, {p.name})"]
 
 
 def new(shape: tuple[int, ...], d: Any, where: device, strides: tuple[int, ...] | None = None) -> Tensor:

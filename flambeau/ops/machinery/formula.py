@@ -77,8 +77,7 @@ class Pointwise:
     and `kernel` is its name in messages. `numbers` are the operands that may be Python numbers (default: all but the
     first; with `only_numbers` there need be no tensor at all). `check(op, operands[, params])` runs once per plan;
     `guard(compute, operands)` returns None or a function of the values that runs before every call.
-    `grad(g, *operands, *params, out)` replaces the automatic derivative. `label` is the name of the autograd node, or
-    makes it from the plan; other departures from the rules are `quirks`."""
+    `grad(g, *operands, *params, out)` replaces the automatic derivative; departures from the rules are `quirks`."""
 
     unrecorded = False  # whether autograd takes no notice of the in-place form, not even for leaves
     adapt: Callable | None = None  # a last change of the operands before they are planned for
@@ -90,7 +89,6 @@ class Pointwise:
         formula: Callable,
         rule: Callable = promote,
         grad: Callable | None = None,
-        label: str | Callable | None = None,
         quirks: Quirks = NO_QUIRKS,
         differentiable: bool = True,
         check: Callable | None = None,
@@ -107,7 +105,7 @@ class Pointwise:
         self.rule = rule
         self.grad = grad
         self.quirks = quirks
-        self.label = quirks.label or label or camel(name) + "Backward0"
+        self.label = quirks.label or camel(name) + "Backward0"
         self.former = quirks.former
         self.differentiable = differentiable
         self.check = check

@@ -147,7 +147,7 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
         )
 
 
-@watched(writes=("destination",))
+@watched(writes=("destination",), batching="each")
 def raw_copy(destination: Tensor, source: Any) -> None:
     """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
     if not isinstance(source, Tensor):
@@ -176,7 +176,7 @@ def _copy_into(destination: Tensor, source: Tensor) -> None:
         copy_values.into(destination, (source,))
 
 
-copy_into = watched(_copy_into, name="copy_into", writes=("destination",))
+copy_into = watched(_copy_into, name="copy_into", writes=("destination",), batching="each")
 copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
 
 

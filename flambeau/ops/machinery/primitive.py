@@ -33,6 +33,7 @@ from ...core.graph import (
 from ...core.tensor import Tensor
 from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, starred
+from .quirks import NO_QUIRKS, Quirks
 
 _new_object: Any = object.__new__
 _sequence = graph._sequence
@@ -60,15 +61,17 @@ def unknown_derivative(name: str) -> Callable:
 class Primitive:
     """A native operator with its derivative rules."""
 
-    def __init__(self, fn: Callable, grads: dict, label: Any, view: bool = False, multi_view: bool = False):
+    def __init__(
+        self, fn: Callable, grads: dict, quirks: Quirks = NO_QUIRKS, view: bool = False, multi_view: bool = False
+    ):
         self.fn = fn
         self.name = fn.__name__
         self.view = view
         self.multi_view = multi_view
-        self.label = label or camel(self.name) + "Backward0"
+        self.label = quirks.label or camel(self.name) + "Backward0"
         self.saves: tuple[str, ...] = ()
         self.keeps: dict[str, int] = {}
-        self.saved_as_input = self.label in _FIRST_ARGUMENT_IS_INPUT
+        self.saved_as_input = quirks.saved_as_input
         self.node_class: Any = None
         self.known_needs: dict[tuple, Needs] = {}
         every = parameters(fn)
@@ -329,17 +332,6 @@ _HEADER_NAMES = {
     "dtype": "_scalar_type",
     "device": "_device",
 }
-_FIRST_ARGUMENT_IS_INPUT = frozenset(
-    f"{name}Backward0"
-    for name in (
-        "Convolution",
-        "NativeBatchNorm",
-        "NativeLayerNorm",
-        "NativeGroupNorm",
-        "GridSampler2D",
-        "GridSampler3D",
-    )
-)
 
 
 def _header_field(read: str, names: tuple) -> tuple[str, str | None]:

@@ -48,5 +48,5 @@ def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any])
     """The call to make instead of one that failed: the operator's sparse form where it met a sparse tensor, the same call
     again where the arguments turn out to override operators. None: it has failed."""
     if isinstance(problem, SparseOperand):
-        return functools.partial(sparse_call, face.op.name, args, kwargs, problem.reason)
+        return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
     return functools.partial(getattr(face, "watched", face), *args, **kwargs) if discovers(args, kwargs) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Quirks:
     """One option of a declaration, `quirks=Quirks(...)`, for everything that only PyTorch explains.
 
-    `label` is the name of the autograd node (or makes it from the call), `inplace_label` that of the in-place form, and
+    `label` is the name of the autograd node (or makes it from the call; of a reduction two, the second for dim=), `inplace_label` that of the in-place form, and
     `saved_as_input` says that the node shows its first operand as `_saved_input` instead of `_saved_self`. `former` names the
     numbers that stood among the tensors in PyTorch's former signature.
 
@@ -19,9 +19,10 @@ class Quirks:
     operand is a number. `numbers_apart`: a number is not taken as a tensor without dimensions, which shows in the strides of
     dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
 
+    `unasked`: a function about its argument being a tensor or not, or one that makes tensors: a `__torch_function__` is not asked.
     `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
 
-    label: str | Callable | None = None
+    label: str | tuple[str, ...] | Callable | None = None
     inplace_label: str | None = None
     saved_as_input: bool = False
     former: tuple[str, ...] = ()
@@ -29,6 +30,7 @@ class Quirks:
     exact_with_number: bool = False
     numbers_apart: bool | str = False
     inplace_function: bool | None = None
+    unasked: bool = False
 
 
 NO_QUIRKS = Quirks()

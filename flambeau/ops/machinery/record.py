@@ -22,6 +22,19 @@ from .schema import Schema, described
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 
+@dataclass(frozen=True)
+class Batched:
+    """How `vmap` calls an operator for a whole batch, where the name of a rule (see `Op`) is not all there is to say: which arguments
+    `dims` count dimensions (of the result, with `extra` more), whether tensors that are equal for all elements must be repeated,
+    which argument is the `shape` of a batch."""
+
+    form: str
+    dims: tuple[str, ...] = ("dim",)
+    extra: int = 0
+    repeat: bool = True
+    shape: str | None = None
+
+
 @dataclass(eq=False)
 class Op:
     """What is known about one operator.
@@ -33,7 +46,13 @@ class Op:
     `layout(*args)` says what the results look like, touching no memory: (shape, dtype, device) or (shape, dtype, device, strides),
     or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
-    value to know the result's shape or type."""
+    value to know the result's shape or type.
+
+    `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
+    the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
+    function to run. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
+    "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
+    none. `sparse` is the form for sparse tensors."""
 
     name: str
     kind: str
@@ -43,7 +62,7 @@ class Op:
     inplace: Callable | None = None
     has_out: bool = False
     differentiable: bool = True
-    impl: Any = None  # the Pointwise, Reduction, ViewOp or Primitive behind it
+    impl: Any = None  # the Pointwise, Reduction, ViewOp, Primitive or (of a user's operator) derivative behind it
     aliases: tuple[str, ...] = ()
     doc: str = ""
     key: str = ""  # what the registry has it under; unique among registered operators
@@ -55,12 +74,23 @@ class Op:
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
-    autocast: str | Callable | Mapping[str, Any] | None = None
-    batching: Callable | None = None
+    autocast: str | Callable | None = None
+    batching: str | Batched | Callable | None = None
     sparse: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None
     quirks: Quirks = NO_QUIRKS
+    tags: tuple[Any, ...] = ()
+
+    @classmethod
+    def of_schema(cls, schema: Schema, kind: str, **fields: Any) -> Op:
+        """The record of an operator that was declared in PyTorch's notation; `namespace::name` is its name and its key."""
+        writes = tuple(a.name for a in schema.arguments if a.mutated)
+        op = cls(
+            schema.name, kind, schema.bind, (schema.name.split("::")[0],), key=schema.name, writes=writes, **fields
+        )
+        vars(op).update(schema=schema, arguments=schema.parameters)  # others find them out when they are first asked
+        return op
 
     def __repr__(self) -> str:
         return f"<operator {self.key or self.name}: {self.kind}>"
@@ -143,17 +173,25 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
+    """Make a record known, under a key of its own if it has none yet."""
+    key = op.key or _free_key(op)
+    if key in OPS:
+        raise ValueError(f"operator '{key}' is declared twice")
+    if op.autocast is None:
+        op.autocast = "parts" if op.kind in ("composite", "pointwise", "reduction", "view") else ""
+    op.key = key
+    OPS[key] = op
+    return op
+
+
+def _free_key(op: Op) -> str:
     space = op.namespaces[0] if op.namespaces else "Tensor" if op.method is not None else "internal"
     key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
     if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
         key = f"Tensor.{op.name}"
     if space == "internal":  # parts of public operators: several may share a name
         key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
-    if key in OPS:
-        raise ValueError(f"operator '{key}' is declared twice")
-    op.key = key
-    OPS[key] = op
-    return op
+    return key
 
 
 def lookup(name: str) -> Op:

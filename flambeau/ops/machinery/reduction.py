@@ -214,7 +214,7 @@ class Reduction:
         final: Callable | None = None,
         rule: Rule = same_dtype,
         grad: Callable | None = None,
-        labels: tuple[str, ...] | None = None,
+        labels: Any = None,  # of the whole tensor, and along dimensions
         check: Callable | None = None,
     ):
         self.name, self.formula, self.combine, self.final = name, formula, combine, final

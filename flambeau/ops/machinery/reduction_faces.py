@@ -13,6 +13,7 @@ from ...core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
 from .inplace import check_out_dtype, check_unrecorded, write_out
 from .public import dress, recourse
+from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register
 from .reduction import Reduction, Rule, same_dtype
 
@@ -26,7 +27,6 @@ def reduction(
     final: Callable | None = None,
     rule: Rule = same_dtype,
     grad: Callable | None = None,
-    labels: tuple[str, ...] | None = None,
     check: Callable | None = None,
     check_out: Callable | None = None,
     name: str | None = None,
@@ -35,20 +35,23 @@ def reduction(
     function: bool = True,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
+    quirks: Quirks = NO_QUIRKS,
+    **fields: Any,
 ) -> Callable[[Callable], Any]:
     """Declare a reduction from the formula that maps its elements.
 
     `grad` names what it reads: `input`, `out` (saved), `shape`, `dims`, `keepdim`, `dtype` of the input (not saved).
-    From it come the function and the method with dim=, keepdim= (axis=, keepdims=), out= and, if asked for, dtype=."""
+    From it come the function and the method with dim=, keepdim= (axis=, keepdims=), out= and, if asked for, dtype=.
+    `fields` are further fields of the record."""
 
     def declare(formula: Callable) -> Any:
         op_name = name or formula.__name__
-        impl = Reduction(op_name, formula, combine, final, rule, grad, labels, check)
+        impl = Reduction(op_name, formula, combine, final, rule, grad, quirks.label, check)
         write = _into_chosen if takes_dtype else _into(check_out)
         face = _face(impl, takes_dtype, write)
         op = Op(
             op_name, "reduction", face, namespaces if function else (), face if method else None, None, True,
-            grad is not None, impl, aliases, formula.__doc__ or "",
+            grad is not None, impl, aliases, formula.__doc__ or "", quirks=quirks, **fields,
         )  # fmt: skip
         impl.op = op
         dress(face, op, formula, lambda: _face(impl, takes_dtype, write, ()))

@@ -67,6 +67,12 @@ class Schema:
         return f"{self.name}({', '.join(words)}) -> {results}"
 
     @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """The arguments as those of a Python function."""
+        kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return {a.name: inspect.Parameter(a.name, kinds[not a.keyword_only], default=a.default) for a in self.arguments}
+
+    @property
     def is_mutable(self) -> bool:
         return any(a.mutated for a in self.arguments)
 

@@ -1,7 +1,7 @@
-"""Which operators sparse tensors have, and how a call finds them.
+"""Which form an operator has for sparse tensors, and how a call finds it.
 
 The faces of operators that meet a `SparseOperand` (core.sparse) call `sparse_call` with what they were given (ops.public).
-What is not in the table is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
+What has no such form in its record is refused, as in PyTorch: a strided kernel never sees a sparse tensor."""
 
 from __future__ import annotations
 
@@ -11,41 +11,44 @@ from typing import Any
 from ...core.sparse import SparseCsr, SparseRefusal, SparseTensor
 from .inplace import check_out, write_out
 from .primitive import Primitive
+from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register
 from .watched import PrivateCall
 
-_KERNELS: dict[str, Callable] = {}
 
-
-def sparse_form(*names: str, grads: dict | None = None, label: str | None = None) -> Callable:
-    """Declare the form that the operators `names` have for sparse arguments. With `grads` it is a primitive with
-    derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
+def sparse_form(*operators: Any, grads: dict | None = None, quirks: Quirks = NO_QUIRKS) -> Callable:
+    """Declare the form that operators have for sparse arguments: it becomes part of their records. With `grads` it is a primitive
+    with derivative rules of its own (see ops.primitive), without it is made of differentiable operators."""
 
     def declare(fn: Callable) -> Callable:
-        form: Callable = fn if grads is None else sparse_primitive(fn, grads, label, name=f"sparse_{names[0]}")
-        for name in names:
-            if name in _KERNELS:
-                raise ValueError(f"the sparse form of '{name}' is declared twice")
-            _KERNELS[name] = form
+        form: Callable = fn
+        if grads is not None:
+            form = sparse_primitive(fn, grads, quirks, name=f"sparse_{operators[0].op.name}")
+        for operator in operators:
+            if operator.op.sparse is not None:
+                raise ValueError(f"the sparse form of '{operator.op.name}' is declared twice")
+            operator.op.sparse = form
         return form
 
     return declare
 
 
-def sparse_primitive(fn: Callable, grads: dict, label: str | None, name: str | None = None) -> Callable:
+def sparse_primitive(fn: Callable, grads: dict, quirks: Quirks, name: str | None = None) -> Callable:
     """Declare a part of sparse operators with derivative rules of its own, seen by modes. Sparse tensors live on the CPU and are made
     by the function itself: how many entries they have depends on values."""
-    impl = Primitive(fn, grads, label)
-    doc = fn.__doc__ or ""
-    op = Op(name or fn.__name__, "primitive", impl, (), impl=impl, doc=doc, source=fn, reads_values=True)
+    impl = Primitive(fn, grads, quirks)
+    op = Op(
+        name or fn.__name__, "primitive", impl, (), impl=impl, doc=fn.__doc__ or "", source=fn, reads_values=True,
+        batching="each", quirks=quirks,
+    )  # fmt: skip
     op.function = PrivateCall(op, impl)
     return register(op).function
 
 
-def sparse_call(name: str, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
+def sparse_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
     """Call the sparse form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it
-    is not in the table."""
-    form = _KERNELS.get(name)
+    has none."""
+    form, name = op.sparse, op.name
     if form is None:
         raise SparseRefusal(reason or _refusal(name, args, kwargs), final=reason is not None)
     out = kwargs.pop("out", None) if "out" in kwargs else None

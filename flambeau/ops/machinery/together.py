@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from .declare import internal
+from .quirks import Quirks
 
 Wanted = tuple[bool, ...]  # which gradients are
 
@@ -14,7 +15,7 @@ def _shares(grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
     return list(grads)
 
 
-@internal(grads={"parts": _shares}, label="TogetherBackward0")
+@internal(grads={"parts": _shares}, quirks=Quirks(label="TogetherBackward0"), batching="each")
 def _tied(parts: list[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if p is None else p._bare_alias() for p in parts)
 

@@ -32,6 +32,7 @@ from .formula import camel
 from .parameters import NO_DEFAULT, parameter_names, parameters, takes_options
 from .primitive import remember_no_grad_view
 from .public import dress, recourse
+from .quirks import NO_QUIRKS, Quirks
 from .record import Op, register
 
 _new_object = object.__new__
@@ -66,7 +67,7 @@ class ViewNode(Node):
 class ViewOp:
     """`geometry(input, *args)` gives shape, strides and offset; `backward(g, input shape, *args)` the gradient."""
 
-    def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
+    def __init__(self, name: str, geometry: Callable, backward: Callable, label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
         declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
         self.plans: dict[tuple, tuple[Size, tuple[int, ...], int, bool]] = {}
@@ -146,7 +147,7 @@ class SeveralViewsOp:
     """`geometry(input, *args)` gives a list of (shape, strides, offset); `backward(gs, input shape, *args)` the gradient
     from those of the parts, None where a part was not used. Autograd forbids changing such views in place."""
 
-    def __init__(self, name: str, geometry: Callable, backward: Callable, label: str):
+    def __init__(self, name: str, geometry: Callable, backward: Callable, label: Any):
         self.name, self.geometry, self.backward, self.label = name, geometry, backward, label
         declare_saved("self_sym_sizes", *parameter_names(backward)[2:])
         self.plans: dict[tuple, list[tuple[Size, tuple[int, ...], int, bool]]] = {}
@@ -210,21 +211,26 @@ def declare_geometry_view(
     fn: Callable,
     *,
     backward: Callable,
-    label: str | None = None,
+    quirks: Quirks = NO_QUIRKS,
     name: str | None = None,
     function: bool = True,
     method: bool = True,
     aliases: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Any:
-    """Declare a view whose arguments are ints (with `function=False, method=False`: ints or tuples of ints)."""
+    """Declare a view whose arguments are ints (with `function=False, method=False`: ints or tuples of ints).
+    `fields` are further fields of the record."""
     op_name = name or fn.__name__
-    impl = ViewOp(op_name, fn, backward, label or camel(op_name) + "Backward0")
+    impl = ViewOp(op_name, fn, backward, quirks.label or camel(op_name) + "Backward0")
     if function or method:
         make: Callable = functools.partial(_public_face, impl, fn)
     else:
         make = functools.partial(_internal_face, impl)
     face = make()
-    op = Op(op_name, "view", face, ("torch",) if function else (), face if method else None, impl=impl, aliases=aliases)
+    op = Op(
+        op_name, "view", face, ("torch",) if function else (), face if method else None, impl=impl, aliases=aliases,
+        quirks=quirks, **fields,
+    )  # fmt: skip
     op.doc = fn.__doc__ or ""
     dress(face, op, fn, lambda: make(()))
     face.__wrapped__ = fn

@@ -25,6 +25,7 @@ from ...core.typed_storage import TypedStorage
 from ..machinery.arguments import as_dtype, need_tensor
 from ..machinery.declare import composite
 from ..machinery.formula import as_operand
+from ..machinery.quirks import Quirks
 from ..shape.dimensions import permute_dims
 
 
@@ -244,7 +245,7 @@ def numel(input: Tensor) -> int:
     return numel_of(_check_tensor(input, "numel").shape)
 
 
-@composite(method=False)
+@composite(method=False, quirks=Quirks(unasked=True))
 def is_tensor(obj: Any) -> bool:
     """Whether `obj` is a tensor."""
     return isinstance(obj, Tensor)

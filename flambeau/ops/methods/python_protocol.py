@@ -51,7 +51,7 @@ def read_number(t: Tensor) -> Any:
     return readable(np.frombuffer(raw, t.dtype.numpy), t.dtype)[0].item()
 
 
-@composite(function=False)
+@composite(function=False, kind="primitive", reads_values=True)
 def item(self: Tensor) -> Any:
     """The only element, as a Python number."""
     if numel_of(self.shape) != 1:
@@ -63,7 +63,7 @@ def item(self: Tensor) -> Any:
     return read_number(self)
 
 
-@composite(function=False)
+@composite(function=False, kind="primitive", reads_values=True)
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the elements."""
     self = on_host(self)
@@ -200,7 +200,7 @@ def formatted(self: Tensor, spec: str) -> str:
 # -- NumPy and DLPack ----------------------------------------------------------------------------------------------
 
 
-@composite(function=False)
+@composite(function=False, kind="primitive", reads_values=True)
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array that shares memory; force=True detaches (and copies from other devices) first."""
     t = self.detach().cpu() if force else self

@@ -18,6 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
 from ..machinery.plan import NATIVE
+from ..machinery.quirks import Quirks
 from .dropout import dropout
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
@@ -35,6 +36,7 @@ def _like_weights(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> 
             (grad * v - grad * (v * weights).sum(-1, True) - v * (grad * weights).sum(-1, True)) * scale
         ),
     },
+    batching="each",
 )
 def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
     """The gradient of attention_weights with respect to the scores."""
@@ -58,7 +60,8 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
 @internal(
     layout=lambda scores, mask, scale, causal: (scores.shape, scores.dtype, scores.device),
     grads={"scores": _scores_grad, "mask": _mask_grad},
-    label="SafeSoftmaxBackward0",
+    quirks=Quirks(label="SafeSoftmaxBackward0"),
+    batching="each",
 )
 def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
@@ -106,9 +109,9 @@ def _layout(like: Tensor, features: int) -> tuple:
 
 
 def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
-    length = query.shape[2]
+    _, _, length, dim = query.shape
     lanes = 64 if length > 32 else 32 if length > 16 else 16
-    return {"lanes": lanes, "dim": query.shape[3], "value_dim": value.shape[3], "causal": causal}
+    return {"lanes": lanes, "dim": dim, "value_dim": tuple(value.shape)[3], "causal": causal}
 
 
 def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
@@ -131,7 +134,7 @@ def _gradients_layout(
     return [_layout(t, t.shape[3]) for t in (query, key, value)]
 
 
-@internal(layout=_gradients_layout)
+@internal(layout=_gradients_layout, batching="each")
 def flash_gradients(
     g: Tensor,
     out: Tensor,
@@ -176,14 +179,16 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
 
 
 def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> list:
-    return [_layout(query, value.shape[3]), (query.shape[:3], query.dtype, query.device)]
+    batch, heads, rows, _ = query.shape
+    return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), query.dtype, query.device)]
 
 
 @internal(
     layout=_flash_layout,
     saves=("logs",),
     grads={("query", "key", "value"): _flash_gradients},
-    label="ScaledDotProductFlashAttentionForCpuBackward0",
+    quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
+    batching="each",
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
@@ -193,10 +198,10 @@ def flash_attention(
 
 @flash_attention.on("cpu")
 def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
-    q, k, v = (_rows(t) for t in (query, key, value))
+    q, k, v = _rows(query), _rows(key), _rows(value)
     batch, heads, length, _ = q.shape
-    shared, source = k.shape[1:3]
-    steps = [s for t in (out[0], q, k, v) for s in _steps(t)]
+    _, shared, source, _ = k.shape
+    steps = *out[0]._strides[:3], *q._strides[:3], *k._strides[:3], *v._strides[:3]
     flash.flash_forward(
         *out, q, k, v, mask, batch, heads, heads // shared, length, source, scale, *steps,
         *_mask_steps(mask, q, k), **_flash_options(q, v, causal),
@@ -208,16 +213,17 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
         return False
     if query.device.type not in flash_attention.op.kernels and query.device.type != "meta":
         return False
-    shapes = (query.shape, key.shape, value.shape)
-    if any(len(s) != 4 or 0 in s for s in shapes) or max(query.shape[3], value.shape[3]) > _WIDEST:
+    if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
-    if key.shape[:3] != value.shape[:3] or query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
+    # Unpacked, because this is asked for every token that a text generator writes.
+    (batch, heads, rows, dim), (key_batch, shared, source, key_dim), (*of_value, value_dim) = query.shape, key.shape, value.shape
+    if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
-    if query.shape[1] != key.shape[1] and not grouped:
+    if of_value != [key_batch, shared, source] or batch != key_batch or dim != key_dim or (heads != shared and not grouped):
         return False
     if mask is None:
         return True
-    full = (*query.shape[:3], key.shape[2])
+    full = (batch, heads, rows, source)
     return not mask.requires_grad and len(mask.shape) <= 4 and broadcast_two(mask.shape, full) == full
 
 
@@ -266,7 +272,7 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="lower")
 def scaled_dot_product_attention(
     query: Any,
     key: Any,

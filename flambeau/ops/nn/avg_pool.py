@@ -115,7 +115,9 @@ def _pooling(dims: int) -> Any:
     pool.__doc__ = (
         f"The average of every window of {'images (N, C, H, W)' if dims == 2 else 'volumes (N, C, D, H, W)'}."
     )
-    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact")
+    return composite(
+        pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact", autocast="float32" if dims == 3 else None
+    )
 
 
 avg_pool2d, avg_pool3d = map(_pooling, (2, 3))
@@ -181,7 +183,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_average("adaptive_avg_pool2d", input, output_size, 2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, autocast="float32")
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over windows that cover volumes evenly."""
     return _adaptive_average("adaptive_avg_pool3d", input, output_size, 3)

@@ -14,6 +14,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
+from ..machinery.quirks import Quirks
 from ..machinery.together import Wanted, in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
@@ -75,7 +76,7 @@ def _grads_layout(
     return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> tuple:
@@ -135,7 +136,8 @@ def _composed(
     layout=lambda input, *_: layout_like(input),
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
-    label="NativeBatchNormBackward0",
+    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),
+    batching="each",
 )
 def normalised(
     input: Tensor,

@@ -19,6 +19,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 from ..machinery.together import together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
@@ -88,7 +89,11 @@ def _conv_layout(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     return _like(shape, input, weight)
 
 
-@internal(layout=_conv_layout, grads={("input", "weight", "bias"): _conv_grads}, label="ConvolutionBackward0")
+@internal(
+    layout=_conv_layout,
+    grads={("input", "weight", "bias"): _conv_grads},
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+)
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
     """The convolution of input with weight, plus bias."""
 
@@ -110,7 +115,7 @@ def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wan
     return [layout for layout, wanted in zip(every, wants) if wanted]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
 def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
     """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
 
@@ -138,7 +143,7 @@ def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], windo
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
-    label="ConvolutionBackward0",
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
@@ -162,7 +167,7 @@ def _weight_grad_layout(input: Tensor, dy: Tensor, shape: tuple[int, ...], windo
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
-    label="ConvolutionBackward0",
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
@@ -189,7 +194,11 @@ def _transpose_layout(input: Tensor, weight: Tensor, bias: Any, shape: tuple[int
     return _like(tuple(shape), input)
 
 
-@internal(layout=_transpose_layout, grads={("input", "weight", "bias"): _transpose_grads}, label="ConvolutionBackward0")
+@internal(
+    layout=_transpose_layout,
+    grads={("input", "weight", "bias"): _transpose_grads},
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+)
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
 ) -> Tensor:
@@ -397,7 +406,7 @@ def _convolution(dims: int) -> Any:
         return _convolve(name, dims, input, weight, bias, stride, padding, dilation, groups)
 
     convolve.__doc__ = f"Convolution of input (N, C, {_SIZES[dims]}) with a weight (O, C / groups, kernel sizes)."
-    return composite(convolve, name=name, method=False, namespaces=_BOTH)
+    return composite(convolve, name=name, method=False, namespaces=_BOTH, autocast="lower")
 
 
 def _transposed_convolution(dims: int) -> Any:
@@ -418,7 +427,7 @@ def _transposed_convolution(dims: int) -> Any:
     convolve.__doc__ = (
         f"The transpose of conv{dims}d: input (N, C, {_SIZES[dims]}), weight (C, O / groups, kernel sizes)."
     )
-    return composite(convolve, name=name, method=False, namespaces=_BOTH)
+    return composite(convolve, name=name, method=False, namespaces=_BOTH, autocast="lower")
 
 
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
@@ -438,7 +447,7 @@ def _check_tbc(input: Tensor, weight: Tensor, bias: Tensor) -> None:
         raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
 
 
-@composite(namespaces=_BOTH)
+@composite(namespaces=_BOTH, autocast="lower")
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Tensor:
     """conv1d of sequences with time first: input (T, N, C), weight (K, C, O)."""
     _check_tbc(input, weight, bias)

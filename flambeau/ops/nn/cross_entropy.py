@@ -17,6 +17,7 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from .loss_arguments import read_reduction
 from .softmax import softmax_backward
 
@@ -108,6 +109,7 @@ def _shares(
             v, grad, soft, target, weight, reduction, ignore_index, smoothing
         )
     },
+    batching="each",
 )
 def cross_entropy_backward(
     grad: Tensor,
@@ -170,8 +172,9 @@ def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str
     layout=_recorded_layouts,
     saves=("stats", "hidden"),
     grads={"input": _indices_gradient},
-    label="NllLossBackward0",
+    quirks=Quirks(label="NllLossBackward0"),
     runs_empty=True,
+    batching="each",
 )
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
@@ -180,7 +183,7 @@ def cross_entropy_indices(
     reads them and not the scores: those may be overwritten."""
 
 
-@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True)
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each")
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Tensor:
@@ -291,7 +294,7 @@ def _check_smoothing(label_smoothing: float) -> None:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="float32")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -332,6 +335,7 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
 @internal(
     layout=lambda grad, input, *_: (input.shape, input.dtype, input.device),
     grads={"grad": _nll_second},
+    batching="each",
 )
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
@@ -384,12 +388,12 @@ def _run_nll_there(
 _NLL: dict[str, Any] = {"layout": _loss_layouts, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
 
 
-@internal(label="NllLossBackward0", **_NLL)
+@internal(quirks=Quirks(label="NllLossBackward0"), **_NLL, batching="each")
 def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes in the last dimension."""
 
 
-@internal(label="NllLoss2DBackward0", **_NLL)
+@internal(quirks=Quirks(label="NllLoss2DBackward0"), **_NLL, batching="each")
 def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes with further dimensions behind them."""
 
@@ -404,7 +408,7 @@ def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_inde
     return chosen(input, target, weight, reduction, ignore_index)
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="float32")
 def nll_loss(
     input: Tensor,
     target: Tensor,

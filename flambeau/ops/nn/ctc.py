@@ -15,6 +15,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
 
 Lengths = tuple[int, ...]
@@ -75,6 +76,7 @@ def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.
 @internal(
     layout=lambda grad, losses, alpha, labels, log_probs, *_: (log_probs.shape, log_probs.dtype, log_probs.device),
     grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")},
+    batching="each",
 )
 def ctc_gradient(
     grad: Tensor,
@@ -118,7 +120,13 @@ def _losses_layout(
     return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]
 
 
-@internal(layout=_losses_layout, saves=("alpha", "labels"), grads={"log_probs": _losses_grad}, label="CtcLossBackward0")
+@internal(
+    layout=_losses_layout,
+    saves=("alpha", "labels"),
+    grads={"log_probs": _losses_grad},
+    quirks=Quirks(label="CtcLossBackward0"),
+    batching="each",
+)
 def ctc_losses(
     log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
 ) -> Tensor:
@@ -184,7 +192,7 @@ def _ctc(
     return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)  # type: ignore[attr-defined]
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="float32")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

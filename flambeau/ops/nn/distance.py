@@ -22,6 +22,7 @@ from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import write_out
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -77,6 +78,7 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
 @internal(
     layout=lambda grad, x, *_: (x.shape, x.dtype, x.device),
     grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")},
+    batching="each",
 )
 def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
@@ -100,7 +102,8 @@ def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
 @internal(
     layout=lambda x1, x2, p: ((*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device),
     grads={("x1", "x2"): _cdist_grads},
-    label="CdistBackward0",
+    quirks=Quirks(label="CdistBackward0"),
+    batching="leading",
 )
 def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
@@ -124,7 +127,7 @@ _COMPUTE_MODES = (
 )
 
 
-@composite(method=False)
+@composite(method=False, autocast="float32")
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of x1 (..., P, M) to every row of x2 (..., R, M)."""
     need_tensors("cdist", x1=x1, x2=x2)

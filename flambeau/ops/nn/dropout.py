@@ -17,6 +17,7 @@ from ..creation.filled import empty_as, fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 from ..random.random_fill import fill, store
 from ..random.samplers import Bernoulli
 
@@ -67,7 +68,7 @@ def _alpha_layout(input: Tensor, p: float, features: bool, generator: Generator)
     return [one, one]
 
 
-@internal(layout=_alpha_layout, draws=True)
+@internal(layout=_alpha_layout, draws=True, batching="each")
 def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> tuple:
     """What alpha_dropout multiplies its input by, and what it adds then."""
 
@@ -118,7 +119,8 @@ _declare("feature_alpha_dropout", _alpha_dropped, True)
 @internal(
     layout=lambda input, mask, scale: (input.shape, input.dtype, input.device, mask._strides),
     grads={"input": lambda g, mask, scale: g * mask * scale},
-    label="NativeDropoutBackward0",
+    quirks=Quirks(label="NativeDropoutBackward0"),
+    batching="each",
 )
 def masked_scale(input: Tensor, mask: Tensor, scale: float) -> Tensor:
     """input * scale where the mask is set, zero elsewhere."""

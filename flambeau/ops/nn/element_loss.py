@@ -12,6 +12,7 @@ from ...expr import Expr, arg, arguments, as_expr, pullback, substitute
 from ...expr import functions as f
 from ..machinery.formula import Pointwise, camel, derived
 from ..machinery.primitive import Primitive
+from ..machinery.quirks import Quirks
 from ..machinery.reduction import Reduction
 from .loss_arguments import reduce_loss
 
@@ -27,12 +28,14 @@ class ElementLoss:
     ):
         self.name, self.formula, self.grad = name, formula, grad
         self._shares: dict[tuple[int, int, bool], tuple[Pointwise, tuple[int, ...]] | None] = {}
-        self.map = Pointwise(name, formula, grad=grad, label=(labels or {}).get("none"))
+        self.map = Pointwise(name, formula, grad=grad, quirks=Quirks(label=(labels or {}).get("none")))
         self._mean = Reduction(name, formula, "sum", final=lambda total, count: total / count)
         self._sum = Reduction(name, formula, "sum")
         self._nodes = {
             kind: Primitive(
-                self._reduced, {"operands": self._gradients}, (labels or {}).get(kind) or camel(name) + "Backward0"
+                self._reduced,
+                {"operands": self._gradients},
+                Quirks(label=(labels or {}).get(kind) or camel(name) + "Backward0"),
             )
             for kind in ("mean", "sum")
         }

@@ -24,6 +24,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from ..sparse.coo import coo_from_parts
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
@@ -74,7 +75,11 @@ def _dense_layout(
     return (num_weights, grad_output.shape[-1]), grad_output.dtype, grad_output.device
 
 
-@internal(layout=_dense_layout, grads={"grad_output": _dense_backward_grad}, label="EmbeddingDenseBackwardBackward0")
+@internal(
+    layout=_dense_layout,
+    grads={"grad_output": _dense_backward_grad},
+    quirks=Quirks(label="EmbeddingDenseBackwardBackward0"),
+)
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
@@ -102,7 +107,7 @@ def _rows_layout(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_b
     return (*indices.shape, weight.shape[1]), weight.dtype, weight.device
 
 
-@internal(layout=_rows_layout, grads={"weight": _embedding_grad}, label="EmbeddingBackward0")
+@internal(layout=_rows_layout, grads={"weight": _embedding_grad}, quirks=Quirks(label="EmbeddingBackward0"))
 def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
     """The rows of `weight` that `indices` name. The other arguments are for the derivative."""
 
@@ -179,7 +184,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     return renorm_rows(input, indices, max_norm, norm_type)
 
 
-@internal(writes=("input",))
+@internal(writes=("input",), batching="each")
 def renorm_rows(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """embedding_renorm_ after its checks."""
 
@@ -238,6 +243,7 @@ def _table_layout(grad: Tensor, rows: int) -> tuple:
 @internal(
     layout=lambda grad, winners, sizes, rows: _table_layout(grad, rows),
     grads={"grad": unknown_derivative("_embedding_bag_dense_backward")},
+    batching="each",
 )
 def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> Tensor:
     """The gradient of a table of so many rows, of which bags took the maxima."""
@@ -251,6 +257,7 @@ def _(out: Tensor, grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> N
 @internal(
     layout=lambda grad, index, starts, scales, sizes, counts, rows, mean, padding: _table_layout(grad, rows),
     grads={("grad", "scales"): unknown_derivative("_embedding_bag_dense_backward")},
+    batching="each",
 )
 def bag_rows_grad(
     grad: Tensor,
@@ -282,6 +289,7 @@ def _(
     layout=lambda grad, weight, index, *_: (index.shape, weight.dtype, weight.device),
     grads={("grad", "weight"): unknown_derivative("_embedding_bag_per_sample_weights_backward")},
     runs_empty=True,
+    batching="each",
 )
 def bag_scales_grad(grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
     """The gradient of the numbers that rows were multiplied by."""
@@ -334,7 +342,8 @@ def _bags_layout(
     layout=_bags_layout,
     saves=("sizes", "winners"),
     grads={("weight", "per_sample_weights"): _bag_grads},
-    label="EmbeddingBagBackward0",
+    quirks=Quirks(label="EmbeddingBagBackward0"),
+    batching="each",
 )
 def bag_rows(
     weight: Tensor,
@@ -372,7 +381,7 @@ def _starts_layout(offsets: Tensor, index: Tensor, rows: int, include_last_offse
     return (offsets.shape[0] + (not include_last_offset),), dt.int64, index.device
 
 
-@internal(layout=_starts_layout)
+@internal(layout=_starts_layout, batching="each")
 def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> Tensor:
     """Where bags begin and the last one ends, after a look at all offsets and at all indices into a table of so many rows.
     PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
@@ -451,7 +460,7 @@ def _bags(
     return bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, scales, padding, sparse, details), starts
 
 
-@internal(layout=lambda starts, count: ((count,), dt.int64, starts.device))
+@internal(layout=lambda starts, count: ((count,), dt.int64, starts.device), batching="each")
 def bag_of_index(starts: Tensor, count: int) -> Tensor:
     """The bag that each of so many indices belongs to."""
 
@@ -554,7 +563,9 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
 # -- one_hot ----------------------------------------------------------------------------------------------------------
 
 
-@internal(layout=lambda index, classes: ((*index.shape, classes), dt.int64, index.device), runs_empty=True)
+@internal(
+    layout=lambda index, classes: ((*index.shape, classes), dt.int64, index.device), runs_empty=True, batching="each"
+)
 def one_hot_rows(index: Tensor, classes: int) -> Tensor:
     """A row of zeros with a one at the index, for each index."""
 

@@ -13,6 +13,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare
+from ..machinery.quirks import Quirks
 from ..shape.complex_views import view_as_complex, view_as_real
 from ..shape.joining import stack
 from .windows import Window
@@ -72,7 +73,8 @@ def _columns_layout(input: Tensor, window: Window) -> tuple:
 @internal(
     layout=_columns_layout,
     grads={"input": lambda g, input_shape, window: columns_to_images(g, input_shape[-2:], window)},
-    label="Im2ColBackward0",
+    quirks=Quirks(label="Im2ColBackward0"),
+    batching="folded",
 )
 def images_to_columns(input: Tensor, window: Window) -> Tensor:
     """Every block of images (..., C, H, W) as a column (..., C * kh * kw, blocks)."""
@@ -90,7 +92,10 @@ def _images_layout(input: Tensor, sizes: tuple[int, ...], window: Window) -> tup
 
 
 @internal(
-    layout=_images_layout, grads={"input": lambda g, window: images_to_columns(g, window)}, label="Col2ImBackward0"
+    layout=_images_layout,
+    grads={"input": lambda g, window: images_to_columns(g, window)},
+    quirks=Quirks(label="Col2ImBackward0"),
+    batching="folded",
 )
 def columns_to_images(input: Tensor, sizes: tuple[int, ...], window: Window) -> Tensor:
     """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""

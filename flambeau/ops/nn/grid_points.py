@@ -55,7 +55,7 @@ def _positions_layout(grid: Tensor, shape: tuple[int, ...], mode: str, padding: 
     return [((points.batch, points.taps, points.count), dt.int32, where), fractions, fractions]
 
 
-@internal(layout=_positions_layout)
+@internal(layout=_positions_layout, batching="each")
 def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> tuple:
     """Which elements of an input of `shape` the taps of each point name; how far each point is from the first of them, and how
     fast that changes with its coordinates."""
@@ -81,6 +81,7 @@ def _sample_layout(x: Tensor, weights: Tensor, index: Tensor) -> tuple:
         "x": lambda g, weights, index, x_shape: place_at(g, weights, index, x_shape[2]),
         "weights": lambda g, x, index: dots_at(g, x, index),
     },
+    batching="each",
 )
 def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> Tensor:
     """The sum over taps of weights * x[index]."""
@@ -102,6 +103,7 @@ def _place_layout(values: Tensor, weights: Tensor, index: Tensor, size: int) -> 
         "values": lambda g, weights, index: sample_at(g, weights, index),
         "weights": lambda g, values, index: dots_at(values, g, index),
     },
+    batching="each",
 )
 def place_at(values: Tensor, weights: Tensor, index: Tensor, size: int) -> Tensor:
     """Zeros plus weights * values where the taps of each point lie."""
@@ -125,6 +127,7 @@ def _dots_layout(values: Tensor, x: Tensor, index: Tensor) -> tuple:
         "values": lambda g, x, index: sample_at(x, g, index),
         "x": lambda g, values, index, x_shape: place_at(values, g, index, x_shape[2]),
     },
+    batching="each",
 )
 def dots_at(values: Tensor, x: Tensor, index: Tensor) -> Tensor:
     """The sum over channels of values * x[index], for every tap."""

@@ -18,6 +18,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
+from ..machinery.quirks import Quirks
 from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -48,7 +49,7 @@ def _grads_layout(
     return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
 
 
-@internal(layout=_grads_layout, returns=iter, runs_empty=True)
+@internal(layout=_grads_layout, returns=iter, runs_empty=True, batching="each")
 def sample_grads(
     g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
 ) -> Any:
@@ -102,8 +103,9 @@ def _declared(dims: int) -> Any:
         run,
         layout=_layout,
         grads={("input", "grid"): _grads},
-        label=f"GridSampler{dims}DBackward0",
+        quirks=Quirks(label=f"GridSampler{dims}DBackward0", saved_as_input=True),
         name=f"grid_sampler_{dims}d_points",
+        batching="folded",
     )
     sampler.on("any")(_sample)
     return sampler
@@ -148,7 +150,7 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) 
     return _SAMPLERS[len(input.shape) - 2](input, grid, mode, padding, align)
 
 
-@composite(method=False, namespaces=("nn.functional",))
+@composite(method=False, namespaces=("nn.functional",), autocast="float32")
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
 ) -> Tensor:
@@ -167,7 +169,7 @@ def grid_sample(
     return _sampled(input, grid, mode, padding_mode, bool(align_corners))
 
 
-@composite(method=False, aliases=("grid_sampler_2d", "grid_sampler_3d"))
+@composite(method=False, aliases=("grid_sampler_2d", "grid_sampler_3d"), autocast="float32")
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -207,7 +209,7 @@ def _affine_layout(theta: Tensor, size: tuple[int, ...], align_corners: bool) ->
     return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
 
 
-@primitive(layout=_affine_layout, grads={"theta": _affine_backward}, method=False)
+@primitive(layout=_affine_layout, grads={"theta": _affine_backward}, method=False, batching="each")
 def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
     """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
 

@@ -12,6 +12,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
+from ..machinery.quirks import Quirks
 from ..machinery.together import Wanted, in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
@@ -61,7 +62,7 @@ def _grads_layout(
     return layouts + [(t.shape, t.dtype, t.device) for t, flag in zip((weight, bias), wanted[1:]) if flag]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
 def group_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -116,7 +117,7 @@ def _apply_layout(input: Any, weight: Any, bias: Any, groups: int, eps: float, s
     layout=_apply_layout,
     saves=("mean", "scale"),
     grads={("input", "weight", "bias"): _backward},
-    label="NativeGroupNormBackward0",
+    quirks=Quirks(label="NativeGroupNormBackward0", saved_as_input=True),
     runs_empty=True,
 )
 def group_norm_apply(

@@ -38,7 +38,7 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     return reduce_loss(product, reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -62,7 +62,7 @@ def mse_loss(
     return _weighted(losses.squared(input, target, reduction="none"), weight, reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -83,7 +83,7 @@ def l1_loss(
     return losses.absolute(input, target, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -104,7 +104,7 @@ def smooth_l1_loss(
     return losses.smooth_absolute(input, target, float(beta), reduction=reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def huber_loss(
     input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
 ) -> Tensor:
@@ -134,7 +134,7 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -163,7 +163,7 @@ def binary_cross_entropy(
     return losses.weighted_binary(input, target, weight, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -181,7 +181,7 @@ def binary_cross_entropy_with_logits(
     return _logits(input, target, weight, pos_weight, reduction)
 
 
-@numbered_form("binary_cross_entropy_with_logits")
+@numbered_form("binary_cross_entropy_with_logits", batching="loss")
 def _logits(
     input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: str = "none"
 ) -> Tensor:
@@ -205,7 +205,7 @@ def _logits(
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -228,14 +228,14 @@ def kl_div(
     return loss / input.shape[0] if by_batch and len(input.shape) else loss  # type: ignore[operator]
 
 
-@numbered_form("kl_div")
+@numbered_form("kl_div", batching="loss")
 def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_target: bool = False) -> Tensor:
     need_tensors("kl_div", input=input, target=target)
     input, target = broadcast(input, target)
     return (losses.kl_log if log_target else losses.kl)(input, target, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

@@ -30,9 +30,9 @@ def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None)
     return reduction
 
 
-def numbered_form(name: str) -> Callable[[Callable], Callable]:
+def numbered_form(name: str, **fields: Any) -> Callable[[Callable], Callable]:
     """Declare what computes `nn.functional.NAME` as `torch.NAME` too, where the reduction is a number. Its default is
-    "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean."""
+    "none": torch.kl_div(x, y) and the like return all losses, although their schema promises the mean. `fields` are those of its record."""
 
     def declare(loss: Callable) -> Callable:
         place = parameter_names(loss).index("reduction")
@@ -46,7 +46,7 @@ def numbered_form(name: str) -> Callable[[Callable], Callable]:
             return loss(*args, **kwargs)
 
         by_number.__doc__ = f"`nn.functional.{name}` with the reduction as a number."
-        composite(name=name, method=False)(by_number)
+        composite(name=name, method=False, autocast="float32", **fields)(by_number)
         return loss
 
     return declare

@@ -31,7 +31,7 @@ def _hinge(input: Any, target: Any, margin: float = 1.0, reduction: str = "none"
     return reduce_loss(far + input.masked_fill(target == -1, 0), reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -55,7 +55,7 @@ def _ranking(input1: Any, input2: Any, target: Any, margin: float = 0.0, reducti
     return reduce_loss((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -69,7 +69,7 @@ def margin_ranking_loss(
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast="float32", batching="loss")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
@@ -100,7 +100,7 @@ def _angle(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction
     return reduce_loss(near.masked_fill(target != 1, 0) + far.masked_fill(target != -1, 0), reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -152,7 +152,7 @@ def _by_powers(
     return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -202,7 +202,7 @@ def _rows(name: str, input: Any) -> Any:
     return input if len(input.shape) == 2 else input.reshape(1, -1)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32")
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -241,7 +241,7 @@ def multi_margin_loss(
     return reduce_loss(loss if target.shape else loss.squeeze(0), reduction)
 
 
-@internal(layout=lambda target, classes: (target.shape, target.dtype, target.device))
+@internal(layout=lambda target, classes: (target.shape, target.dtype, target.device), batching="each")
 def classes_of(target: Tensor, classes: int) -> Tensor:
     """The target, after a look at every element: it must be a class."""
 
@@ -254,7 +254,7 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
     raw_copy(out, target)
 
 
-@internal(layout=lambda target, classes: ((*target.shape, classes), dt.bool_, target.device))
+@internal(layout=lambda target, classes: ((*target.shape, classes), dt.bool_, target.device), batching="each")
 def label_pairs(target: Tensor, classes: int) -> Tensor:
     """For each row of `target`, which of its entries come before the first -1, paired with the classes that no such entry
     names."""
@@ -272,7 +272,7 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
     raw_copy(out, copy_of_array(listed[:, :, None] & ~named[:, None, :], dt.bool_))
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, autocast="float32")
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:

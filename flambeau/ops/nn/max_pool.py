@@ -6,6 +6,7 @@ largest); all others keep the position of that element in its plane, which is al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
 
 _FUNCTIONAL = ("nn.functional",)
@@ -106,7 +109,8 @@ def _added_layout(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims:
 @internal(
     layout=_added_layout,
     grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)},
-    label="MaxPoolBackwardBackward0",
+    quirks=Quirks(label="MaxPoolBackwardBackward0"),
+    batching="each",
 )
 def add_at_positions(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> Tensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
@@ -124,7 +128,8 @@ def _taken_layout(input: Tensor, indices: Tensor, dims: int) -> tuple:
 @internal(
     layout=_taken_layout,
     grads={"input": lambda g, indices, input_shape, dims: add_at_positions(g, indices, input_shape, dims)},
-    label="MaxPoolBackwardBackward0",
+    quirks=Quirks(label="MaxPoolBackwardBackward0"),
+    batching="each",
 )
 def take_positions(input: Tensor, indices: Tensor, dims: int) -> Tensor:
     """The elements of each plane of the last `dims` dimensions that stand at `indices`."""
@@ -174,7 +179,8 @@ def _codes_layout(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Wind
 @internal(
     layout=_codes_layout,
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
-    label="MaxPool2DWithIndicesBackwardBackward0",
+    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
+    batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient with respect to the input of `shape`, from the codes that pooling kept."""
@@ -197,7 +203,7 @@ def _positions_layout(codes: Tensor, shape: tuple[int, ...], window: Window) -> 
     return layout_in_format_of(codes, codes.shape, dt.int64)
 
 
-@internal(layout=_positions_layout)
+@internal(layout=_positions_layout, batching="each")
 def positions_of(codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """Where in planes of an input of `shape` the elements lie that the codes name."""
 
@@ -246,7 +252,7 @@ def _planned_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> tu
     return found
 
 
-@internal(layout=_planned_layout, planned=True)
+@internal(layout=_planned_layout, planned=True, batching="each")
 def max_pooled(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
     """The largest element of every window."""
 
@@ -272,7 +278,8 @@ def _coded_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> list
     layout=_coded_layout,
     saves=("codes",),
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
-    label="MaxPool2DWithIndicesBackward0",
+    quirks=Quirks(label="MaxPool2DWithIndicesBackward0"),
+    batching="folded",
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
     """Max pooling that keeps codes for its backward pass."""
@@ -308,8 +315,9 @@ def _indexed(dims: int) -> Any:
         pool,
         layout=lambda input, window, sizes: indexed_layout(input, sizes),
         grads={"input": lambda g, out, input_shape: add_at_positions(g[0], out[1], input_shape, dims)},
-        label=f"MaxPool{dims}DWithIndicesBackward0",
+        quirks=Quirks(label=f"MaxPool{dims}DWithIndicesBackward0"),
         name=f"max_pool{dims}d_indexed",
+        batching="folded",
     )
     op.on("any")(_pool_with_indices)
     return op
@@ -391,6 +399,12 @@ def _max_pool1d(
 _OVER = {1: "a signal (N, C, L) or (C, L)", 2: "images (N, C, H, W)", 3: "volumes (N, C, D, H, W)"}
 
 
+def _autocast_volumes(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """In float32, unless the places of the maxima are wanted, too: that is another operator in PyTorch."""
+    indices = kwargs.get("return_indices", args[6] if len(args) > 6 else False)
+    return ("" if indices else "float32"), run
+
+
 def _pooling(dims: int) -> Any:
     """Declare max_pool and its relatives over `dims` dimensions; returns nn.functional's."""
     name = f"max_pool{dims}d"
@@ -422,15 +436,17 @@ def _pooling(dims: int) -> Any:
     pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
-    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
-    composite(torch_pool, name=name, method=False)
-    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
+    declared: dict[str, Any] = {"method": False, "batching": "pooled"}
+    composite(pool_with_indices, name=f"{name}_with_indices", namespaces=_FUNCTIONAL, **declared)
+    declared["autocast"] = _autocast_volumes if dims == 3 else None
+    composite(torch_pool, name=name, **declared)
+    return composite(pool, name=name, namespaces=_FUNCTIONAL, **declared)
 
 
 max_pool1d, max_pool2d, max_pool3d = map(_pooling, (1, 2, 3))
 
 
-@composite(method=False, name="max_pool1d_with_indices")
+@composite(method=False, name="max_pool1d_with_indices", batching="pooled")
 def torch_max_pool1d_with_indices(
     input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Any:

@@ -13,6 +13,8 @@ from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import layout_in_format_of, without_gaps
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from ..random.fills import rand
 from .avg_pool import adaptive_size, check_signal
 from .max_pool import add_at_positions, indexed_layout, place_values, pool_by_table, take_positions
@@ -49,8 +51,9 @@ def _adaptive_op(dims: int) -> Any:
         layout=indexed_layout,
         keeps={"places": 1},  # the maxima may be changed in place
         grads=_to_places(dims),
-        label=f"AdaptiveMaxPool{dims}DBackward0",
+        quirks=Quirks(label=f"AdaptiveMaxPool{dims}DBackward0"),
         name=f"adaptive_max{dims}d",
+        batching="folded",
     )
     op.on("any")(_adaptive_max)
     return op
@@ -101,15 +104,17 @@ def _adaptive_pooling(dims: int) -> Any:
 
     pool.__doc__ = f"The maxima of windows that cover {_COVERED[dims]} evenly."
     pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
-    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
-    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
+    declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "batching": "pooled"}
+    declared["autocast"] = "float32" if dims == 3 else None
+    composite(pool_with_indices, name=f"{name}_with_indices", **declared)
+    return composite(pool, name=name, **declared)
 
 
 _COVERED = {1: "a signal", 2: "images", 3: "volumes"}
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_adaptive_pooling, (1, 2, 3))
 
 
-@composite(method=False, name="adaptive_max_pool1d")
+@composite(method=False, name="adaptive_max_pool1d", batching="pooled")
 def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
     """The maxima of windows that cover a signal evenly, and their positions."""
     return _adaptive_signal(input, output_size)
@@ -160,8 +165,9 @@ def _fractional_op(dims: int) -> Any:
         layout=_fractional_layout,
         keeps={"places": 1},  # the maxima may be changed in place
         grads=_to_places(dims),
-        label=f"FractionalMaxPool{dims}DBackward0",
+        quirks=Quirks(label=f"FractionalMaxPool{dims}DBackward0"),
         name=f"fractional_max{dims}d",
+        batching="each",
     )
     op.on("cpu")(_fractional)
     return op
@@ -249,8 +255,9 @@ def _fractional_pooling(dims: int) -> Any:
     pool, pool_with_indices = twin(False), twin(True)
     pool.__doc__ = f"The maxima of windows that lie at random places in {_COVERED[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
-    composite(pool_with_indices, name=f"{name}_with_indices", method=False, namespaces=_FUNCTIONAL)
-    return composite(pool, name=name, method=False, namespaces=_FUNCTIONAL)
+    declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "autocast": "float32"}
+    composite(pool_with_indices, name=f"{name}_with_indices", **declared)
+    return composite(pool, name=name, **declared)
 
 
 fractional_max_pool2d, fractional_max_pool3d = map(_fractional_pooling, (2, 3))
@@ -270,8 +277,9 @@ def _unpool_op(dims: int) -> Any:
         unpool,
         layout=layout,
         grads={"input": lambda g, indices: take_positions(g, indices, dims)},
-        label=f"MaxUnpool{dims}DBackward0",
+        quirks=Quirks(label=f"MaxUnpool{dims}DBackward0"),
         name=f"unpool{dims}d",
+        batching=Batched("folded", shape="shape"),
     )
     op.on("any")(lambda out, input, indices, shape: place_values(out, input, indices, dims, False))
     return op
@@ -358,7 +366,7 @@ def _unpooling(dims: int) -> Any:
         return _unpool(input, indices, kernel_size, stride, padding, output_size, dims)
 
     unpool.__doc__ = f"Put the maxima that max_pool{dims}d found back where they came from, zeros elsewhere."
-    return composite(unpool, name=f"max_unpool{dims}d", method=False, namespaces=_FUNCTIONAL)
+    return composite(unpool, name=f"max_unpool{dims}d", method=False, namespaces=_FUNCTIONAL, autocast="float32")
 
 
 max_unpool1d, max_unpool2d, max_unpool3d = map(_unpooling, (1, 2, 3))

@@ -14,6 +14,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
+from ..machinery.quirks import Quirks
 from ..machinery.together import Wanted, in_place_of, together
 from .group_norm import group_norm_apply
 
@@ -54,7 +55,7 @@ def _grads_layout(
     return [(t.shape, t.dtype, t.device) for t, flag in zip((input, weight, bias), wanted) if flag]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True)
+@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -111,7 +112,7 @@ def _layer_norm_layout(input: Tensor, weight: Any, bias: Any, inner: int, eps: f
     layout=_layer_norm_layout,
     saves=("mean", "rstd"),
     grads={("input", "weight", "bias"): _layer_norm_backward},
-    label="NativeLayerNormBackward0",
+    quirks=Quirks(label="NativeLayerNormBackward0", saved_as_input=True),
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> Tensor:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""

@@ -16,10 +16,11 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_writable
+from ..machinery.quirks import Quirks
 from ..random.random_fill import as_generator, store
 
 _LABEL = "RreluWithNoiseBackward0"
-_leaky = Pointwise("leaky_relu", lambda x, slope: f.where(x > 0, x, x * slope), label=_LABEL)
+_leaky = Pointwise("leaky_relu", lambda x, slope: f.where(x > 0, x, x * slope), quirks=Quirks(label=_LABEL))
 _leaky_grad = Pointwise("leaky_relu_backward", lambda g, x, slope: f.where(x > 0, g, g * slope))
 
 
@@ -35,7 +36,14 @@ def _rrelu_layout(input: Tensor, lower: float, upper: float, generator: Generato
     return [(input.shape, input.dtype, input.device)] * 2
 
 
-@internal(layout=_rrelu_layout, saves=("noise",), grads={"input": _rrelu_grad}, label=_LABEL, draws=True)
+@internal(
+    layout=_rrelu_layout,
+    saves=("noise",),
+    grads={"input": _rrelu_grad},
+    quirks=Quirks(label=_LABEL),
+    draws=True,
+    batching="each",
+)
 def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> Tensor:
     """Negative elements times slopes that are random between the bounds; those are kept."""
 

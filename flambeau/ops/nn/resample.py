@@ -15,6 +15,7 @@ from ...kernels.library import resample as kernels
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, is_last, layout_like, without_gaps
+from ..machinery.quirks import Quirks
 from .band import Band, Outline
 
 Bands = tuple[Band, ...]
@@ -43,7 +44,7 @@ def _resample(out: Tensor, input: Tensor, outlines: Outlines, divide: bool = Tru
         _apply(out, bare(source), bands, divide)
 
 
-@internal(layout=_layout)
+@internal(layout=_layout, batching="each")
 def sums(input: Tensor, bands: Outlines) -> Tensor:
     """The sums that averages divide."""
 
@@ -161,13 +162,21 @@ def resampling_op(label: str) -> Callable[[Tensor, Outlines], Tensor]:
     def run(input: Tensor, bands: Outlines) -> Tensor:
         """Bands applied along the last dimensions."""
 
-    forward: Any = internal(run, layout=_layout, grads={"input": backward_rule}, label=label, name=f"resample_{name}")
+    forward: Any = internal(
+        run,
+        layout=_layout,
+        grads={"input": backward_rule},
+        quirks=Quirks(label=label),
+        name=f"resample_{name}",
+        batching="folded",
+    )
     backward: Any = internal(
         run,
         layout=_layout,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
-        label=f"{name}BackwardBackward0",
+        quirks=Quirks(label=f"{name}BackwardBackward0"),
         name=f"resample_{name}_backward",
+        batching="folded",
     )
     for op in (forward, backward):
         op.on("any")(_resample)

@@ -72,7 +72,7 @@ def _layout(input: Tensor, bands: Outlines) -> tuple:
     return layout_like(input, (*input.shape[:2], *(b.out for b in bands)))
 
 
-@internal(layout=_layout)
+@internal(layout=_layout, batching="each")
 def resize_bytes(input: Tensor, bands: Outlines) -> Tensor:
     """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that lie last stay there."""
 

@@ -6,7 +6,9 @@ steps."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
@@ -19,6 +21,7 @@ from ..linalg.matmul import linear
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from ..shape.joining import cat, stack
 from .dropout import dropout as apply_dropout
 
@@ -112,7 +115,7 @@ def _gates_layout(
     return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
 
 
-@internal(layout=_gates_layout)
+@internal(layout=_gates_layout, batching="each")
 def rnn_layer_gates(
     dout: Tensor | None,
     dhn: Tensor | None,
@@ -173,7 +176,8 @@ def _layer_layout(
     layout=_layer_layout,
     saves=("h_before", "gates", "c_before", "cells"),
     grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
-    label="RnnLayerBackward0",
+    quirks=Quirks(label="RnnLayerBackward0"),
+    batching="each",
 )
 def rnn_layer(
     kind: str,
@@ -381,26 +385,40 @@ def _network(kind: str, args: tuple, composed: bool = False) -> tuple:
     return (out, hn, cn) if kind == "lstm" else (out, hn)
 
 
-@composite(method=False)
+def _autocast_lstm(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """As a whole in the lower precision; packed or projected, step by step."""
+    packed = isinstance(args[1], Tensor)
+    h, c = args[2] if packed else args[1]
+    if packed or h.shape[-1] != c.shape[-1]:
+        return "parts", functools.partial(composed_network, "lstm")
+    return "lower", run
+
+
+def _autocast_steps(kind: str, cell: bool = False) -> Callable:
+    """The products of every step in the lower precision, the gates in what follows from the state's dtype."""
+    return lambda run, args, kwargs: ("parts", functools.partial(composed_cell if cell else composed_network, kind))
+
+
+@composite(method=False, autocast=_autocast_lstm)
 def lstm(*args: Any) -> tuple:
     """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed:
     lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
     return _network("lstm", args)
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("gru"))
 def gru(*args: Any) -> tuple:
     """Gated recurrent units; arguments as for lstm, with one hidden state."""
     return _network("gru", args)
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("tanh"))
 def rnn_tanh(*args: Any) -> tuple:
     """A plain recurrent network with tanh; arguments as for gru."""
     return _network("tanh", args)
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("relu"))
 def rnn_relu(*args: Any) -> tuple:
     """A plain recurrent network with relu; arguments as for gru."""
     return _network("relu", args)
@@ -424,25 +442,25 @@ def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
     return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("lstm", cell=True))
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
     """One LSTM step: (h, c)."""
     return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("gru", cell=True))
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One GRU step."""
     return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("tanh", cell=True))
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with tanh."""
     return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False)
+@composite(method=False, autocast=_autocast_steps("relu", cell=True))
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with relu."""
     return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

@@ -10,6 +10,7 @@ from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import as_int, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -50,7 +51,8 @@ def _to_pixels_layout(input: Tensor, factor: int) -> tuple:
 @internal(
     layout=_to_pixels_layout,
     grads={"input": lambda g, factor: pixel_unshuffle(g, factor)},
-    label="PixelShuffleBackward0",
+    quirks=Quirks(label="PixelShuffleBackward0"),
+    batching="folded",
 )
 def _to_pixels(input: Tensor, factor: int) -> Tensor:
     """Channels as pixels."""
@@ -69,7 +71,8 @@ def _to_channels_layout(input: Tensor, factor: int) -> tuple:
 @internal(
     layout=_to_channels_layout,
     grads={"input": lambda g, factor: pixel_shuffle(g, factor)},
-    label="PixelUnshuffleBackward0",
+    quirks=Quirks(label="PixelUnshuffleBackward0"),
+    batching="folded",
 )
 def _to_channels(input: Tensor, factor: int) -> Tensor:
     """Pixels as channels."""
@@ -125,7 +128,8 @@ def _mixed_layout(input: Tensor, groups: int) -> tuple:
 @internal(
     layout=_mixed_layout,
     grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
-    label="ChannelShuffleBackward0",
+    quirks=Quirks(label="ChannelShuffleBackward0"),
+    batching="folded",
 )
 def _mixed(input: Tensor, groups: int) -> Tensor:
     """Channels interleaved: one of each group in turn."""
@@ -153,7 +157,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return _mixed(input, groups)
 
 
-@composite(**_BOTH)
+@composite(**_BOTH, autocast="")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     """sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]."""
     need_tensors("bilinear", input1=input1, input2=input2, weight=weight)

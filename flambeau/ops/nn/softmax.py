@@ -18,6 +18,7 @@ from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise, camel
 from ..machinery.inplace import write_out
+from ..machinery.quirks import Quirks
 
 
 class _Softmax:
@@ -119,8 +120,9 @@ def _softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim: in
         "output": _softmax_output_grad,
     },
     name="_softmax_backward_data",
-    label="SoftmaxBackwardDataBackward0",
+    quirks=Quirks(label="SoftmaxBackwardDataBackward0"),
     method=False,
+    batching="along",
 )
 def softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> Tensor:
     """The gradient of softmax: output * (grad - sum(grad * output))."""
@@ -142,8 +144,9 @@ def _log_softmax_output_grad(v: Tensor, grad_output: Tensor, output: Tensor, dim
         "output": _log_softmax_output_grad,
     },
     name="_log_softmax_backward_data",
-    label="LogSoftmaxBackwardDataBackward0",
+    quirks=Quirks(label="LogSoftmaxBackwardDataBackward0"),
     method=False,
+    batching="along",
 )
 def log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype_type) -> Tensor:
     """The gradient of log_softmax: grad - exp(output) * sum(grad)."""
@@ -162,14 +165,14 @@ def _refuse_half_to_float(half_to_float: bool, name: str) -> None:
         raise RuntimeError(f"{name} with half to float conversion is not supported on CPU")
 
 
-@composite(name="_softmax", method=False)
+@composite(name="_softmax", method=False, batching="along")
 def raw_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """softmax without a dtype argument."""
     _refuse_half_to_float(half_to_float, "softmax")
     return softmax(input, dim)
 
 
-@composite(name="_log_softmax", method=False)
+@composite(name="_log_softmax", method=False, batching="along")
 def raw_log_softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     """log_softmax without a dtype argument."""
     _refuse_half_to_float(half_to_float, "log_softmax")
@@ -183,7 +186,7 @@ def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
     return input if dtype is None else input.to(as_dtype(dtype, name))
 
 
-@composite(kind="primitive", layout=_softmax.layout)
+@composite(kind="primitive", layout=_softmax.layout, batching="along")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
@@ -195,7 +198,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> T
 softmax.op.on("any")(_softmax.fill)
 
 
-@composite(kind="primitive", layout=_log_softmax.layout)
+@composite(kind="primitive", layout=_log_softmax.layout, batching="along")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
@@ -207,13 +210,13 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) 
 log_softmax.op.on("any")(_log_softmax.fill)
 
 
-@composite(name="softmax", namespaces=("special",), method=False)
+@composite(name="softmax", namespaces=("special",), method=False, batching="along")
 def special_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     return softmax(input, dim, dtype)
 
 
-@composite(name="log_softmax", namespaces=("special",), method=False)
+@composite(name="log_softmax", namespaces=("special",), method=False, batching="along")
 def special_log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return log_softmax(input, dim, dtype)

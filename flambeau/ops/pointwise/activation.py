@@ -168,7 +168,7 @@ def _prelu(input, weight):
     return f.where(input > 0, input, weight * input)
 
 
-@composite(namespaces=("torch", "nn.functional"))
+@composite(namespaces=("torch", "nn.functional"), autocast="lower")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """input, its negative part times the weight of its channel"""
     need_tensors("prelu", input=input, weight=weight)

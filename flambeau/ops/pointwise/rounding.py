@@ -222,6 +222,7 @@ _mantissa_of = Pointwise(
     grads={"input": lambda g, out: g[0] * (-out[1].to(g[0].dtype)).exp2() if g[0] is not None else None},
     out="exact",
     quirks=Quirks(label="FrexpBackward0"),
+    batching="each",
 )
 def frexp(input: Tensor) -> Any:
     """mantissa and exponent with input = mantissa * 2 ** exponent and 0.5 <= |mantissa| < 1"""

@@ -268,7 +268,7 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     return _bernoulli_fill(t, p.detach().expand(t.shape), generator)  # type: ignore[attr-defined]
 
 
-@effect(name="bernoulli_fill", draws=True)
+@effect(name="bernoulli_fill", draws=True, batching="each")
 def _bernoulli_fill(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     """Each element of `t` becomes 1 with the probability in `p`, which has its shape."""
 

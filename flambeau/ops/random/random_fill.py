@@ -18,6 +18,7 @@ from ..machinery.declare import effect
 from ..machinery.inplace import check_writable, rebase_history
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import Primitive
+from ..machinery.quirks import Quirks
 from .samplers import Sampler
 
 
@@ -39,7 +40,7 @@ def store(t: Tensor, flat: np.ndarray) -> None:
         ctypes.memmove(t.data_ptr(), flat.ctypes.data, flat.nbytes)
 
 
-@effect(name="random_fill", draws=True)
+@effect(name="random_fill", draws=True, batching="each")
 def fill(t: Tensor, generator: Generator, sample: Sampler) -> Tensor:
     """Every element of `t` becomes a random number. No autograd, no version bump."""
 
@@ -65,7 +66,7 @@ def _forgotten(label: str) -> Primitive:
     def overwritten(input: Tensor) -> Tensor:
         return input._bare_alias()
 
-    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, label)
+    return Primitive(overwritten, {"input": lambda g: g.new_zeros(g.shape)}, Quirks(label=label))
 
 
 _FORGOTTEN: dict[str, Primitive] = {}

@@ -24,6 +24,7 @@ from ..machinery.inplace import check_writable, resize_out, write_out
 from ..machinery.memory import dense
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
+from ..machinery.quirks import Quirks
 from .fills import fill_bernoulli
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .random_fill import as_generator, fill
@@ -53,8 +54,9 @@ def _bernoulli_layout(input: Tensor, *rest: Any) -> tuple:
     layout=_bernoulli_layout,
     draws=True,
     grads={"input": lambda g, input: _zeros(g, input)},
-    label="BernoulliBackward0",
+    quirks=Quirks(label="BernoulliBackward0"),
     runs_empty=True,
+    batching="each",
 )
 def _bernoulli_of(input: Tensor, generator: Generator) -> Tensor:
     """Ones with the probabilities in `input`, else zeros."""
@@ -66,7 +68,11 @@ def _(out: Tensor, input: Tensor, generator: Generator) -> None:
 
 
 @internal(
-    layout=_bernoulli_layout, draws=True, grads={"input": lambda g, input: _zeros(g, input)}, label="BernoulliBackward0"
+    layout=_bernoulli_layout,
+    draws=True,
+    grads={"input": lambda g, input: _zeros(g, input)},
+    quirks=Quirks(label="BernoulliBackward0"),
+    batching="each",
 )
 def _bernoulli_with(input: Tensor, p: float, generator: Generator) -> Tensor:
     """Ones with probability p, else zeros."""
@@ -127,7 +133,7 @@ def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
 def _normal_op(fn: Any, label: str, *differentiable: str) -> Any:
     rules = {"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}
     grads = {name: rules[name] for name in differentiable}
-    op = internal(fn, layout=_normal_layout, draws=True, grads=grads, label=label)
+    op = internal(fn, layout=_normal_layout, draws=True, grads=grads, quirks=Quirks(label=label), batching="each")
     op.on("any")(_fill_normal)
     return op
 
@@ -227,7 +233,7 @@ def _drawn_layout(input: Tensor, num_samples: int, replacement: bool, generator:
     return (*input.shape[:-1], num_samples), dt.int64, input.device
 
 
-@internal(layout=_drawn_layout, draws=True)
+@internal(layout=_drawn_layout, draws=True, batching="each")
 def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> Tensor:
     """Indices drawn with the weights in each row of `input`."""
 
@@ -266,7 +272,7 @@ def _samples_layout(input: Tensor, generator: Generator) -> tuple:
 
 def _sampling_op(fn: Any, native: Callable[..., None], sample: Callable[..., np.ndarray], **options: Any) -> Any:
     """An operator whose samples come from the elements of its input, row by row."""
-    op = internal(fn, layout=_samples_layout, draws=True, **options)
+    op = internal(fn, layout=_samples_layout, draws=True, batching="each", **options)
 
     @op.on("cpu")
     def _(out: Tensor, input: Tensor, generator: Generator) -> None:
@@ -288,7 +294,7 @@ _poisson = _sampling_op(
     poisson_samples,
     samplers.poisson,
     grads={"input": lambda g, input: _zeros(g, input)},
-    label="PoissonBackward0",
+    quirks=Quirks(label="PoissonBackward0"),
 )
 
 
@@ -320,7 +326,7 @@ def _binomial_layout(count: Tensor, prob: Tensor, generator: Generator) -> tuple
     return broadcast_two(count.shape, prob.shape), count.dtype, count.device
 
 
-@internal(layout=_binomial_layout, draws=True)
+@internal(layout=_binomial_layout, draws=True, batching="each")
 def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> Tensor:
     """How many of `count` trials succeed, each with probability `prob`."""
 
@@ -346,6 +352,7 @@ def _gamma_grad_layout(input: Tensor, output: Tensor) -> tuple:
     grads={("input", "output"): unknown_derivative("_standard_gamma_grad")},
     name="_standard_gamma_grad",
     method=False,
+    batching="each",
 )
 def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How a sample of the gamma distribution moves with its parameter: d output / d input."""
@@ -365,7 +372,7 @@ _gamma = _sampling_op(
     gamma_samples,
     samplers.standard_gamma,
     grads={"input": lambda g, input, out: g * standard_gamma_grad(input, out)},
-    label="StandardGammaBackward0",
+    quirks=Quirks(label="StandardGammaBackward0"),
 )
 
 
@@ -387,6 +394,7 @@ def _dirichlet_grad_layout(x: Tensor, alpha: Tensor, total: Tensor) -> tuple:
     grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")},
     name="_dirichlet_grad",
     method=False,
+    batching="each",
 )
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
@@ -397,7 +405,7 @@ def _(out: Tensor, x: Tensor, alpha: Tensor, total: Tensor) -> None:
     out._array()[...] = dirichlet_gradient(x._array(), alpha._array(), total._array())
 
 
-@internal(layout=_samples_layout, draws=True)
+@internal(layout=_samples_layout, draws=True, batching="each")
 def _dirichlet(input: Tensor, generator: Generator) -> Tensor:
     """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
 

@@ -14,6 +14,7 @@ from ..creation.convert import to
 from ..machinery.arguments import need_tensor, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from ..machinery.reduction_faces import plain_dim
@@ -87,7 +88,7 @@ def _trace_grad(g: Tensor, shape: Any) -> Tensor:
     return g * lookup("eye").function(shape[0], shape[1], dtype=g.dtype, device=g.device)
 
 
-@composite
+@composite(autocast="float32")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     need_tensor("trace", input)
@@ -98,7 +99,7 @@ def trace(input: Tensor) -> Tensor:
     return trace_of(input, input.shape)
 
 
-@internal(grads={"input": _trace_grad}, label="TraceBackward0")
+@internal(grads={"input": _trace_grad}, quirks=Quirks(label="TraceBackward0"))
 def trace_of(input: Tensor, shape: Any) -> Tensor:
     n = min(input.shape)
     return sum_(input._view((n,), (input._strides[0] + input._strides[1],), input._offset))
@@ -125,7 +126,7 @@ def _xor_layout(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) ->
     return shape, dt.uint64, input.device
 
 
-@internal(layout=_xor_layout)
+@internal(layout=_xor_layout, batching="each")
 def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
     """The exclusive or of the bits of elements of 64 bits over some dimensions, in a result of `shape`."""
 

@@ -17,6 +17,7 @@ from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
 from ..machinery.primitive import Saved
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, counting, reduced_shape, restored, to_index
 from ..machinery.reduction_faces import reduction
@@ -160,13 +161,13 @@ def _kept_strides(index: Tensor, d: int) -> tuple[int, ...]:
     return (*index._strides[:d], 1, *index._strides[d:])
 
 
-@internal(grads={"input": select_backward}, label="MaxBackward0")
+@internal(grads={"input": select_backward}, quirks=Quirks(label="MaxBackward0"), batching="along")
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest element along a dimension and its index."""
     return _named(_max_result, _along_dim("max", input, dim, keepdim, _where_largest, _largest))
 
 
-@internal(grads={"input": select_backward}, label="MinBackward0")
+@internal(grads={"input": select_backward}, quirks=Quirks(label="MinBackward0"), batching="along")
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest element along a dimension and its index."""
     return _named(_min_result, _along_dim("min", input, dim, keepdim, _where_smallest, _smallest))
@@ -255,7 +256,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     return both_extremes(input, dim, keepdim)
 
 
-@internal(grads={"input": _aminmax_backward}, label="AminmaxBackward0")
+@internal(grads={"input": _aminmax_backward}, quirks=Quirks(label="AminmaxBackward0"), batching="each")
 def both_extremes(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     if dim is not None:
         dim = wrap_dim(dim, len(input.shape))

@@ -38,7 +38,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return counts_of(input, weights, minlength)
 
 
-@internal(reads_values=True)
+@internal(reads_values=True, batching="each")
 def counts_of(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     """How often each number from 0 on occurs in a vector, or the sum of the weights of its occurrences."""
 
@@ -123,7 +123,7 @@ def _even_counts_layout(input: Tensor, bins: int, low: float, high: float) -> tu
     return (bins,), input.dtype, input.device
 
 
-@internal(layout=_even_counts_layout, name="histc")
+@internal(layout=_even_counts_layout, name="histc", batching="each")
 def even_counts(input: Tensor, bins: int, low: float, high: float) -> Tensor:
     """Counts of elements in evenly spaced bins between low and high (those of the input if they are equal)."""
 
@@ -205,7 +205,7 @@ def _histogram_layout(table: Tensor, bins: list, ranges: list, weight: Tensor | 
     return [(make_size(shape), table.dtype, table.device), *edges]
 
 
-@internal(layout=_histogram_layout, returns=tuple, runs_empty=True)
+@internal(layout=_histogram_layout, returns=tuple, runs_empty=True, batching="each")
 def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> tuple:
     """The histogram of the rows of a table, and the edges of its bins in each dimension."""
 

@@ -16,6 +16,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, real_result, reduced_dims, restored
 from ..machinery.reduction_faces import plain_dim
@@ -101,7 +102,7 @@ def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Te
     return scaled * (g * n ** (1 - order)).masked_fill(n == 0, 0)
 
 
-@internal(grads={"input": _norm_backward}, label="LinalgVectorNormBackward0")
+@internal(grads={"input": _norm_backward}, quirks=Quirks(label="LinalgVectorNormBackward0"), batching="along")
 def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _norm(input, order, dim, keepdim)
 
@@ -292,7 +293,8 @@ def _dist_grad(g: Tensor, input: Tensor, other: Tensor, p: float, out: Tensor) -
     grads={
         "input": lambda g, input, other, p, out: _dist_grad(g, input, other, p, out).sum_to_size(input.shape),
         "other": lambda g, input, other, p, out: -_dist_grad(g, input, other, p, out).sum_to_size(other.shape),
-    }
+    },
+    batching="each",
 )
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
@@ -322,7 +324,7 @@ def _renorm_grad(g: Tensor, input: Tensor, p: float, dim: int, maxnorm: float) -
     return _shrink_grad.call((g, direction, along, n, float(maxnorm)))
 
 
-@primitive(grads={"input": _renorm_grad}, out="exact", inplace=True)
+@primitive(grads={"input": _renorm_grad}, out="exact", inplace=True, batching="each")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled so that their p-norm is at most maxnorm."""
     need_tensor("renorm", input)

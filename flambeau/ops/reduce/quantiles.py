@@ -96,7 +96,7 @@ def _at_levels(values: Tensor, levels: Tensor, interpolation: str, skip_nan: boo
     return _mix.call((low, high, ranks - below))
 
 
-@composite(out="exact")
+@composite(out="exact", autocast="float32")
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -104,7 +104,7 @@ def quantile(
     return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 
-@composite(out="exact")
+@composite(out="exact", autocast="float32")
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -19,6 +19,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, to_bool
 
@@ -49,7 +50,8 @@ _RUNNING = {
 @internal(
     layout=_line_layout,
     grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
-    label="CumsumBackward0",
+    quirks=Quirks(label="CumsumBackward0"),
+    batching="along",
 )
 def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """The sum of everything up to (from, if `reverse`) each element."""
@@ -108,7 +110,7 @@ def _cumprod_backward_layout(g: Tensor, products: Tensor, input: Tensor, dim: in
     return input.shape, g.dtype, g.device
 
 
-@internal(layout=_cumprod_backward_layout)
+@internal(layout=_cumprod_backward_layout, batching="each")
 def cumprod_backward(g: Tensor, products: Tensor, input: Tensor, dim: int) -> Tensor:
     """The gradient of running products, in one pass."""
 
@@ -138,7 +140,9 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-@internal(layout=_line_layout, grads={"input": _cumprod_grad}, label="CumprodBackward0")
+@internal(
+    layout=_line_layout, grads={"input": _cumprod_grad}, quirks=Quirks(label="CumprodBackward0"), batching="along"
+)
 def running_product(input: Tensor, dim: int) -> Tensor:
     """The product of everything up to each element."""
 
@@ -183,7 +187,8 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
 @internal(
     layout=_line_layout,
     grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
-    label="LogcumsumexpBackward0",
+    quirks=Quirks(label="LogcumsumexpBackward0"),
+    batching="along",
 )
 def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """log of the sum of the exponentials of everything up to (from, if `reverse`) each element."""
@@ -234,7 +239,13 @@ def _running_extreme(name: str, largest: bool, doc: str) -> Any:
     extreme.__name__, extreme.__doc__ = name, doc
     returns = named_result(name, "values", "indices")
     face = primitive(
-        extreme, layout=layout, keeps={"index": 1}, returns=returns, grads={"input": _extreme_grad}, out=True
+        extreme,
+        layout=layout,
+        keeps={"index": 1},
+        returns=returns,
+        grads={"input": _extreme_grad},
+        out=True,
+        batching="along",
     )
 
     @face.on("any")

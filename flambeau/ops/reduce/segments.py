@@ -20,6 +20,7 @@ from ..index.unique import searchsorted
 from ..machinery.arguments import read_options
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
+from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from ..sparse.csr import sparse_csc_tensor, sparse_csr_tensor
 from .norms import matrix_norm, vector_norm
@@ -122,7 +123,7 @@ def _product_of_the_others(data: Tensor, segment: Tensor, axis: int, out: Tensor
     return result
 
 
-@internal(grads={"data": _reduced_backward}, label="SegmentReduceBackward0")
+@internal(grads={"data": _reduced_backward}, quirks=Quirks(label="SegmentReduceBackward0"), batching="each")
 def _reduced(data: Tensor, kind: str, bounds: Tensor, axis: int, initial: float | None) -> Tensor:
     start = _START[kind] if initial is None else initial
     count = bounds.shape[-1] - 1

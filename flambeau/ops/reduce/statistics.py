@@ -16,6 +16,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
+from ..machinery.quirks import Quirks
 from ..machinery.reduction import Reduction, reduced_dims, restored, spread
 from ..machinery.reduction_faces import plain_dim
 
@@ -150,12 +151,12 @@ def _std_mean_grad(g: tuple, input: Tensor, arguments: Spread, out: list) -> Ten
     return _both(moment, None if g[1] is None else _mean_grad(g[1], input, arguments))
 
 
-@internal(grads={"input": _var_grad}, label="VarBackward0")
+@internal(grads={"input": _var_grad}, quirks=Quirks(label="VarBackward0"), batching="each")
 def variance(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, False)[0]
 
 
-@internal(grads={"input": _std_grad}, label="StdBackward0")
+@internal(grads={"input": _std_grad}, quirks=Quirks(label="StdBackward0"), batching="each")
 def deviation(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, True)[0]
 
@@ -166,12 +167,12 @@ def _with_mean(input: Tensor, arguments: Spread, root: bool) -> tuple[Tensor, Te
     return moment, mean if arguments.keepdim else mean.reshape(moment.shape)
 
 
-@internal(grads={"input": _var_mean_grad}, label="VarMeanBackward0")
+@internal(grads={"input": _var_mean_grad}, quirks=Quirks(label="VarMeanBackward0"), batching="each")
 def variance_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, False)
 
 
-@internal(grads={"input": _std_mean_grad}, label="StdMeanBackward0")
+@internal(grads={"input": _std_mean_grad}, quirks=Quirks(label="StdMeanBackward0"), batching="each")
 def deviation_and_mean(input: Tensor, arguments: Spread) -> Any:
     return _with_mean(input, arguments, True)
 

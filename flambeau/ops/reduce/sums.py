@@ -17,6 +17,7 @@ from ..machinery.arguments import is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
+from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import (
     Reduction,
@@ -34,7 +35,12 @@ from ..machinery.reduction_faces import plain_dim, reduction
 
 
 @reduction(
-    "sum", name="sum", rule=widen_integers, grad=spread, labels=("SumBackward0", "SumBackward1"), takes_dtype=True
+    "sum",
+    name="sum",
+    rule=widen_integers,
+    grad=spread,
+    quirks=Quirks(label=("SumBackward0", "SumBackward1")),
+    takes_dtype=True,
 )
 def sum_(x: Any) -> Any:
     """The sum of all elements, or over the given dimensions. Integers are summed in int64."""
@@ -64,7 +70,7 @@ _divide = Pointwise("div", lambda x, y: x / y)
     "sum",
     final=lambda total, count: total / count,
     grad=_mean_backward,
-    labels=("MeanBackward0", "MeanBackward1"),
+    quirks=Quirks(label=("MeanBackward0", "MeanBackward1")),
     check=_check_mean,
     takes_dtype=True,
 )
@@ -144,8 +150,8 @@ def _one_dim(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requeste
 
 
 @reduction(
-    "prod", rule=widen_integers, grad=_prod_backward, labels=("ProdBackward0", "ProdBackward1"), check=_one_dim,
-    takes_dtype=True,
+    "prod", rule=widen_integers, grad=_prod_backward, quirks=Quirks(label=("ProdBackward0", "ProdBackward1")), check=_one_dim,
+    takes_dtype=True,autocast="float32"
 )  # fmt: skip
 def prod(x: Any) -> Any:
     """The product of all elements, or along a dimension. Integers are multiplied in int64."""
@@ -243,7 +249,7 @@ def _logsumexp_backward(g: Tensor, input: Tensor, out: Tensor, dim: Any, keepdim
 _times_exp = Pointwise("times_exp", lambda g, x, out: g * f.exp(x - out))
 
 
-@primitive(grads={"input": _logsumexp_backward}, out=True, namespaces=("torch", "special"))
+@primitive(grads={"input": _logsumexp_backward}, out=True, namespaces=("torch", "special"), batching="along")
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over the given dimensions, without overflow."""
     need_tensor("logsumexp", input)

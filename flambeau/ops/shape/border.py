@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
+from ..machinery.quirks import Quirks
 from .complex_views import view_as_complex, view_as_real
 from .joining import stack
 from .rearrange import constant_pad_nd
@@ -92,15 +94,17 @@ def _padding_op(label: str) -> Any:
         run,
         layout=forward_layout,
         grads={"input": lambda g, borders: backward(g, borders)},
-        label=label,
+        quirks=Quirks(label=label),
         name=name,
+        batching="folded",
     )
     backward: Any = internal(
         run_back,
         layout=backward_layout,
         grads={"input": lambda g, borders: forward(g, borders)},
-        label=f"{name}BackwardBackward0",
+        quirks=Quirks(label=f"{name}BackwardBackward0"),
         name=f"{name}_backward",
+        batching="folded",
     )
     forward.on("any")(_pad)
     backward.on("any")(_pad_transposed)
@@ -201,7 +205,15 @@ def _complex_pad(input: Any, widths: tuple[int, ...], mode: str) -> Tensor:
 # -- the public function --------------------------------------------------------------------------------------------------
 
 
-@composite(method=False, namespaces=("nn.functional",))
+def _autocast_pad(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+    """Mirrored and repeated borders are made in float32, except mirrored ones of volumes."""
+    widths = kwargs.get("pad", args[1] if len(args) > 1 else ())
+    mode = kwargs.get("mode", args[2] if len(args) > 2 else "constant")
+    in_float32 = mode == "replicate" or (mode == "reflect" and len(widths) < 6)
+    return ("float32" if in_float32 else "parts"), run
+
+
+@composite(method=False, namespaces=("nn.functional",), autocast=_autocast_pad)
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Elements around the last dimensions: pad is (before, after) of the last one, then of the one before it, ...
 

@@ -13,9 +13,10 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, view
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy, write_out
+from ..machinery.quirks import Quirks
 
 
-@view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False)
+@view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False, batching="fronted")
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor seen as pairs of real numbers in a new last dimension."""
     if not input.dtype.is_complex:
@@ -25,7 +26,12 @@ def view_as_real(input: Tensor) -> Tensor:
     return out
 
 
-@view(grads={"input": lambda g: view_as_real(g.resolve_conj() if hasattr(g, "resolve_conj") else g)}, method=False)
+@view(
+    grads={"input": lambda g: view_as_real(g.resolve_conj() if hasattr(g, "resolve_conj") else g)},
+    method=False,
+    autocast="float32",
+    batching="fronted",
+)
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers in the last dimension seen as complex numbers."""
     if input.dtype not in (dt.float32, dt.float64):
@@ -125,7 +131,12 @@ def _complex_layout(real: Tensor, imag: Tensor) -> tuple:
     return _parts_layout(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
 
 
-@internal(layout=_complex_layout, grads={("real", "imag"): _complex_backward}, label="ComplexBackward0")
+@internal(
+    layout=_complex_layout,
+    grads={("real", "imag"): _complex_backward},
+    quirks=Quirks(label="ComplexBackward0"),
+    batching="leading",
+)
 def joined(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor from its real and imaginary parts."""
 
@@ -149,7 +160,7 @@ def _polar_backward(g: Any, abs: Any, angle: Any, needs: dict) -> tuple:
     return radial, turning
 
 
-@composite(method=False)
+@composite(method=False, autocast="float32")
 def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     """A complex tensor from absolute values and angles."""
     if out is None:
@@ -162,7 +173,12 @@ def _polar_layout(abs: Any, angle: Any) -> tuple:
     return _parts_layout(abs, angle, _check_parts("polar", ("abs", "angle"), abs, angle))
 
 
-@internal(layout=_polar_layout, grads={("abs", "angle"): _polar_backward}, label="PolarBackward0")
+@internal(
+    layout=_polar_layout,
+    grads={("abs", "angle"): _polar_backward},
+    quirks=Quirks(label="PolarBackward0"),
+    batching="leading",
+)
 def turned(abs: Any, angle: Any) -> Tensor:
     """A complex tensor from absolute values and angles."""
 

@@ -11,6 +11,8 @@ from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import as_ints, collected, is_int, varargs_ints
 from ..machinery.declare import composite
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from ..machinery.view_op import ViewOp, geometry_view
 from .reshape import view_shape
 from .strided import spread
@@ -40,7 +42,7 @@ def permutation(dims: tuple[int, ...], n: int) -> list[int]:
 
 @geometry_view(
     backward=lambda g, shape, dims: permute_dims(g, _inverse(tuple([d % len(shape) for d in dims]))),
-    label="PermuteBackward0",
+    quirks=Quirks(label="PermuteBackward0"),
     function=False,
     method=False,
 )
@@ -84,7 +86,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return permute_dims(input, tuple([next(rest) if d < 0 else d for d in order]))
 
 
-@geometry_view(backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1))
+@geometry_view(
+    backward=lambda g, shape, dim0, dim1: g.transpose(dim0, dim1), batching=Batched("along", dims=("dim0", "dim1"))
+)
 def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
     """Two dimensions exchanged."""
     return swapped(input, dim0, dim1)
@@ -112,7 +116,7 @@ def swapped(input: Tensor, dim0: int, dim1: int) -> tuple[Size, tuple[int, ...],
     return make_size(shape), tuple(strides), input._offset
 
 
-@geometry_view(backward=lambda g, shape: g.t(), label="TBackward0")
+@geometry_view(backward=lambda g, shape: g.t(), quirks=Quirks(label="TBackward0"))
 def t(input: Tensor) -> tuple:
     """The transpose of a matrix; vectors and scalars as they are."""
     if len(input.shape) > 2:
@@ -135,7 +139,10 @@ def adjoint(input: Tensor) -> Tensor:
 
 
 @geometry_view(
-    backward=lambda g, shape, size: g.sum_to_size(shape), label="ExpandBackward0", function=False, method=False
+    backward=lambda g, shape, size: g.sum_to_size(shape),
+    quirks=Quirks(label="ExpandBackward0"),
+    function=False,
+    method=False,
 )
 def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple:
     shape = expanded_shape(input, list(size))
@@ -230,7 +237,7 @@ def _unsqueeze_backward(g: Tensor, shape: Size, dim: int) -> Any:
     return squeeze_one(g, dim if dim >= 0 else dim + len(shape) + 1)
 
 
-@geometry_view(backward=_unsqueeze_backward)
+@geometry_view(backward=_unsqueeze_backward, batching=Batched("along", extra=1))
 def unsqueeze(input: Tensor, dim: int) -> tuple:
     """A new dimension of size one."""
     return unsqueezed(input, dim)
@@ -255,7 +262,9 @@ def _squeeze_view(number: int, dims_of: Any) -> Any:
 
     label = f"SqueezeBackward{number}"
     backward = lambda g, shape, *dim: g.reshape(shape)  # noqa: E731
-    return geometry_view(squeeze_dims, backward=backward, label=label, function=False, method=False, name="_" + label)
+    return geometry_view(
+        squeeze_dims, backward=backward, quirks=Quirks(label=label), function=False, method=False, name="_" + label
+    )
 
 
 squeeze_all = _squeeze_view(0, lambda input: range(len(input.shape)))
@@ -346,7 +355,7 @@ def _without(input: Tensor, d: int) -> tuple:
 _select = ViewOp("select", _without, _select_backward, "SelectBackward0")
 
 
-@composite(kind="view")
+@composite(kind="view", batching=Batched("along", repeat=False))
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One index of a dimension, which disappears."""
     n = len(input.shape)
@@ -375,7 +384,7 @@ def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple:
 _slice = ViewOp("slice", _sliced, _slice_backward, "SliceBackward0")
 
 
-@composite(kind="view", function=False, method=False)
+@composite(kind="view", function=False, method=False, batching=Batched("along", repeat=False))
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already settled."""
     count = max(0, (stop - start + step - 1) // step)

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, view
 from ..machinery.inplace import check_history_writable
+from ..machinery.quirks import Quirks
 from .dimensions import squeeze_argument, squeezed, swapped, unsqueezed
 from .strided import as_strided as as_strided_view
 from .strided import strided_geometry
@@ -19,7 +20,15 @@ def _recorded(geometry: Callable, grad: Callable, label: str) -> Any:
     def changed(input: Tensor, *arguments: Any) -> Tensor:
         return input._view(*geometry(input, *arguments))
 
-    return view(changed, grads={"input": grad}, label=label, function=False, method=False, name="_" + label)
+    return view(
+        changed,
+        grads={"input": grad},
+        quirks=Quirks(label=label),
+        function=False,
+        method=False,
+        name="_" + label,
+        batching="each",
+    )
 
 
 def _restore(g: Any, input_shape: Any) -> Any:

@@ -19,6 +19,7 @@ from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
+from ..machinery.quirks import Quirks
 from ..machinery.watched import watched
 from .dimensions import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
@@ -163,7 +164,7 @@ def _layout(plans: dict[tuple, JoinPlan], make: Any, tensors: Any, dim: int) -> 
     return plan.layout
 
 
-@watched(writes=("out",))
+@watched(writes=("out",), batching="each")
 def stack_into(out: Tensor, tensors: list[Tensor]) -> None:
     """stack(tensors), outside any graph, into new memory: a contiguous tensor of that shape and dtype."""
     _join(out, _layout(_stack_plans, _stack_plan, tensors, 0)[-1], tensors, 0)
@@ -183,7 +184,7 @@ def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtyp
     return shares
 
 
-@composite(method=False, aliases=("concat", "concatenate"))
+@composite(method=False, aliases=("concat", "concatenate"), autocast="widest")
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """The tensors one after another along a dimension they already have.
 
@@ -209,7 +210,14 @@ def _cat_layout(tensors: Any, dim: int) -> tuple:
     return _layout(_cat_plans, _cat_plan, tensors, dim)
 
 
-@internal(layout=_cat_layout, planned=True, grads={"tensors": _cat_backward}, label="CatBackward0", name="_cat")
+@internal(
+    layout=_cat_layout,
+    planned=True,
+    grads={"tensors": _cat_backward},
+    quirks=Quirks(label="CatBackward0"),
+    name="_cat",
+    batching="each",
+)
 def joined(tensors: Any, dim: int) -> Tensor:
     """The tensors one after another along a dimension they already have."""
 
@@ -248,7 +256,9 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
     return _layout(_stack_plans, _stack_plan, tensors, dim)
 
 
-@primitive(layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False)
+@primitive(
+    layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False, autocast="widest"
+)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""
 
@@ -337,7 +347,11 @@ def _block_diag_layout(tensors: list[Tensor]) -> tuple:
 
 
 @internal(
-    layout=_block_diag_layout, grads={"tensors": _block_diag_backward}, label="BlockDiagBackward0", name="_block_diag"
+    layout=_block_diag_layout,
+    grads={"tensors": _block_diag_backward},
+    quirks=Quirks(label="BlockDiagBackward0"),
+    name="_block_diag",
+    batching="each",
 )
 def block_diagonal(tensors: list[Tensor]) -> Tensor:
     """The matrices along the diagonal of one large matrix of zeros."""

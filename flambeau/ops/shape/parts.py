@@ -11,6 +11,8 @@ from ...core.tensor import Tensor
 from ..machinery.arguments import as_int, as_ints, is_int
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from ..machinery.view_op import SeveralViewsOp
 from .dimensions import slice_dim
 from .joining import cat, stack
@@ -48,6 +50,7 @@ def narrow_bounds(input: Tensor, dim: int, start: Any, length: int) -> tuple[int
 @primitive(
     grads={"input": lambda g, input_shape, dim, start, length: _narrow_backward(g, input_shape, dim, start, length)},
     out="exact",
+    batching=Batched("along", repeat=False),
 )
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A copy of what narrow shows."""
@@ -94,7 +97,9 @@ def _copying(label: str) -> Any:
     def split_dim(input: Tensor, dim: int, sizes: tuple[int, ...]) -> tuple:
         return tuple(part.clone() for part in split_even(input, dim, sizes))
 
-    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
+    return internal(
+        split_dim, grads={"input": _joined_backward}, quirks=Quirks(label=label), name="_" + label, batching="each"
+    )
 
 
 def _unsafe(label: str) -> Any:
@@ -106,7 +111,9 @@ def _unsafe(label: str) -> Any:
             part._base = None
         return parts
 
-    return internal(split_dim, grads={"input": _joined_backward}, label=label, name="_" + label)
+    return internal(
+        split_dim, grads={"input": _joined_backward}, quirks=Quirks(label=label), name="_" + label, batching="each"
+    )
 
 
 copy_even, copy_sized = _copying("SplitBackward0_copy"), _copying("SplitWithSizesBackward0_copy")
@@ -147,7 +154,7 @@ def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ..
     return d, parts
 
 
-@composite(method=False)
+@composite(method=False, batching="along")
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Views of consecutive pieces: of one size, or of the sizes listed."""
     if is_int(split_size_or_sections):
@@ -155,7 +162,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     return split_sized(tensor, *given_sizes(tensor, split_size_or_sections, dim))
 
 
-@composite(function=False, name="_split_method")
+@composite(function=False, name="_split_method", batching="along")
 def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
     return split(self, split_size, dim)
 
@@ -163,31 +170,31 @@ def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
 Tensor.split = _split_method
 
 
-@composite
+@composite(batching="along")
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
     """Views of consecutive pieces of the sizes listed."""
     return split_sized(input, *given_sizes(input, split_sizes, dim))
 
 
-@composite(method=False, out=True)
+@composite(method=False, out=True, batching="along")
 def split_copy(input: Tensor, split_size: int, dim: int = 0) -> tuple:
     """Copies of consecutive pieces of one size."""
     return copy_even(input, *even_sizes(input, split_size, dim))
 
 
-@composite(method=False, out=True)
+@composite(method=False, out=True, batching="along")
 def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
     """Copies of consecutive pieces of the sizes listed."""
     return copy_sized(input, *given_sizes(input, split_sizes, dim))
 
 
-@composite
+@composite(batching="along")
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple:
     """split whose results do not count as views."""
     return unsafe_even(input, *even_sizes(input, split_size, dim))
 
 
-@composite
+@composite(batching="along")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple:
     """split_with_sizes whose results do not count as views."""
     return unsafe_sized(input, *given_sizes(input, split_sizes, dim))
@@ -205,14 +212,14 @@ def _chunks(input: Tensor, chunks: int, dim: int) -> tuple[int, tuple[int, ...],
     return *even_sizes(input, (total + chunks - 1) // chunks, d), False
 
 
-@composite
+@composite(batching="along")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most `chunks` equal pieces, as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (split_sized if empty else split_even)(input, d, sizes)
 
 
-@composite
+@composite(batching="along")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     """chunk whose results do not count as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
@@ -321,7 +328,7 @@ def _unbind_geometry(input: Tensor, d: int) -> list[tuple]:
 _unbind = SeveralViewsOp("unbind", _unbind_geometry, _unbind_backward, "UnbindBackward0")
 
 
-@composite(kind="view")
+@composite(kind="view", batching=Batched("along", repeat=False))
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """Views of every index of a dimension."""
     if not input.shape:
@@ -329,7 +336,13 @@ def unbind(input: Tensor, dim: int = 0) -> tuple:
     return _unbind(input, wrap_dim(dim, len(input.shape)))
 
 
-@primitive(grads={"input": _unbind_backward}, label="UnbindBackward0_copy", method=False, out=True)
+@primitive(
+    grads={"input": _unbind_backward},
+    quirks=Quirks(label="UnbindBackward0_copy"),
+    method=False,
+    out=True,
+    batching=Batched("along", repeat=False),
+)
 def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
     """Copies of every index of a dimension."""
     return tuple(part.clone() for part in unbind(input, dim))
@@ -338,7 +351,11 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
 # -- windows and diagonals -----------------------------------------------------------------------------------------
 
 
-@internal(grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)}, name="_unfold_backward")
+@internal(
+    grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)},
+    name="_unfold_backward",
+    batching="each",
+)
 def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:
     """Every window's gradient added where the window lay."""
     full = g.new_zeros(shape)
@@ -357,6 +374,7 @@ def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int)
         "input": lambda g, input_shape, dimension, size, step: unfold_backward(g, input_shape, dimension, size, step)
     },
     function=False,
+    batching=Batched("along", dims=("dimension",)),
 )
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension as a new last dimension."""
@@ -396,19 +414,29 @@ def _diagonal_backward(g: Tensor, input_shape: Any, offset: int, dim1: int, dim2
     return spread(g, input_shape, lambda t: t.diagonal(offset, dim1, dim2))
 
 
-@view(grads={"input": _diagonal_backward})
+@view(grads={"input": _diagonal_backward}, batching=Batched("along", dims=("dim1", "dim2")))
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions as the last one."""
     return input._view(*diagonal_geometry(input, offset, dim1, dim2))
 
 
-@primitive(grads={"input": _diagonal_backward}, label="DiagonalBackward0_copy", method=False, out=True)
+@primitive(
+    grads={"input": _diagonal_backward},
+    quirks=Quirks(label="DiagonalBackward0_copy"),
+    method=False,
+    out=True,
+    batching=Batched("along", dims=("dim1", "dim2")),
+)
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of the diagonal."""
     return diagonal(input, offset, dim1, dim2).clone(memory_format=contiguous_format)
 
 
-@primitive(grads={"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)}, out=True)
+@primitive(
+    grads={"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
+    out=True,
+    batching=Batched("along", dims=("dim1", "dim2"), extra=1),
+)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dimension's values on their diagonal."""
     n = len(input.shape) + 1

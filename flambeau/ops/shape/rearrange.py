@@ -18,6 +18,8 @@ from ..machinery.arguments import as_ints, as_number, collected, is_int, need_te
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from .complex_views import view_as_real
 from .dimensions import slice_dim
 from .joining import stack
@@ -43,7 +45,9 @@ def _repeat_layout(input: Tensor, repeats: tuple[int, ...]) -> tuple:
     return tuple([n * r for n, r in zip(padded, repeats)]), input.dtype, input.device
 
 
-@internal(layout=_repeat_layout, grads={"input": _repeat_backward}, label="RepeatBackward0", name="_repeat")
+@internal(
+    layout=_repeat_layout, grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat"
+)
 def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
     """The tensor repeated along each dimension, new ones in front."""
 
@@ -128,7 +132,7 @@ def _interleaved_indices(repeats: Tensor, output_size: int | None) -> Tensor:
     return _counted_indices(repeats)
 
 
-@internal(reads_values=True)
+@internal(reads_values=True, batching="each")
 def _counted_indices(repeats: Tensor) -> Tensor:
     """Each index as often as `repeats` says."""
 
@@ -170,7 +174,13 @@ def _flip_layout(input: Tensor, dims: tuple[int, ...]) -> tuple:
     return layout_as(input)
 
 
-@internal(layout=_flip_layout, grads={"input": lambda g, dims: flip_dims(g, dims)}, label="FlipBackward0", name="_flip")
+@internal(
+    layout=_flip_layout,
+    grads={"input": lambda g, dims: flip_dims(g, dims)},
+    quirks=Quirks(label="FlipBackward0"),
+    name="_flip",
+    batching=Batched("along", dims=("dims",)),
+)
 def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
     """The order of elements reversed along these dimensions."""
 
@@ -233,8 +243,9 @@ def _roll_layout(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) 
 @internal(
     layout=_roll_layout,
     grads={"input": lambda g, shifts, dims: roll_dims(g, tuple(-s for s in shifts), dims)},
-    label="RollBackward0",
+    quirks=Quirks(label="RollBackward0"),
     name="_roll",
+    batching=Batched("along", dims=("dims",)),
 )
 def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
     """Cyclic shifts: each dimension is two blocks that change places, so the result is 2**k block copies."""
@@ -278,7 +289,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
 
 @internal(
     grads={"input": lambda g, shifts: _rolled_flat(g, tuple(-s for s in shifts))},
-    label="RollBackward0",
+    quirks=Quirks(label="RollBackward0"),
     name="_roll_flat",
 )
 def _rolled_flat(input: Tensor, shifts: tuple[int, ...]) -> Tensor:
@@ -289,7 +300,7 @@ def _rot90_backward(g: Tensor, k: int, dims: Any) -> Any:
     return g.rot90(-k, dims)
 
 
-@primitive(grads={"input": _rot90_backward})
+@primitive(grads={"input": _rot90_backward}, batching=Batched("along", dims=("dims",)))
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """A plane rotated by k quarter turns."""
     axes = as_ints(dims, "rot90", "dims", 3)
@@ -342,7 +353,13 @@ def _cut_triangle(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> Non
         triangle(out, source, numel_of(out.shape) // columns, rows, columns, diagonal, upper=upper)
 
 
-@primitive(layout=_tril_layout, grads={"input": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out="exact")
+@primitive(
+    layout=_tril_layout,
+    grads={"input": lambda g, diagonal: g.tril(diagonal)},
+    inplace=True,
+    out="exact",
+    batching="fronted",
+)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere."""
 
@@ -352,7 +369,13 @@ def _(out: Tensor, input: Tensor, diagonal: int) -> None:
     _cut_triangle(out, input, diagonal, False)
 
 
-@primitive(layout=_triu_layout, grads={"input": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out="exact")
+@primitive(
+    layout=_triu_layout,
+    grads={"input": lambda g, diagonal: g.triu(diagonal)},
+    inplace=True,
+    out="exact",
+    batching="fronted",
+)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""
 
@@ -407,7 +430,7 @@ def _pad_layout(input: Tensor, pad: Any, value: Any = 0) -> tuple:
     return tuple(shape), input.dtype, input.device, None, plan
 
 
-@primitive(layout=_pad_layout, planned=True, grads={"input": _pad_backward}, method=False)
+@primitive(layout=_pad_layout, planned=True, grads={"input": _pad_backward}, method=False, batching="fronted")
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """A border of `value` around the last dimensions; negative numbers cut off instead."""
 

@@ -13,6 +13,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ..machinery.arguments import as_int, as_ints, collected, varargs_ints
 from ..machinery.declare import composite, internal, view
+from ..machinery.quirks import Quirks
 from ..machinery.view_op import geometry_view
 
 
@@ -87,7 +88,9 @@ def _find_view_strides(
     return tuple(result) if position < 0 else None
 
 
-@geometry_view(backward=lambda g, shape, size: g.reshape(shape), label="ViewBackward0", function=False, method=False)
+@geometry_view(
+    backward=lambda g, shape, size: g.reshape(shape), quirks=Quirks(label="ViewBackward0"), function=False, method=False
+)
 def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
     """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
     shape = infer_shape(size, numel_of(input.shape))
@@ -100,7 +103,7 @@ def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
     return shape, strides, input._offset
 
 
-@view(label="ViewBackward0", function=False, method=False)
+@view(quirks=Quirks(label="ViewBackward0"), function=False, method=False, batching="fronted")
 def view_dtype(input: Tensor, d: dtype) -> Tensor:
     """The same bytes read as another dtype; the last dimension shrinks or grows with the element size."""
     old, new = input.dtype.itemsize, d.itemsize
@@ -177,7 +180,9 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @internal(
-    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, label="UnsafeViewBackward0", name="_unsafe_view"
+    grads={"input": lambda g, input_shape: g.reshape(input_shape)},
+    quirks=Quirks(label="UnsafeViewBackward0"),
+    name="_unsafe_view",
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A view of a fresh copy that nobody else holds, so it counts as a tensor of its own."""

@@ -22,7 +22,7 @@ def _spread_layout(part: Tensor, shape: tuple[int, ...], place: Callable) -> tup
     return make_size(shape), part.dtype, part.device
 
 
-@internal(layout=_spread_layout, grads={"part": lambda g, place: place(g)}, name="_spread")
+@internal(layout=_spread_layout, grads={"part": lambda g, place: place(g)}, name="_spread", batching="each")
 def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> Tensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
 
@@ -67,7 +67,7 @@ def _cells_layout(shape: Size, strides: tuple[int, ...], offset: int, where: dev
     return shape, dt.int64, where
 
 
-@internal(layout=_cells_layout)
+@internal(layout=_cells_layout, batching="each")
 def cell_numbers(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> Tensor:
     """The memory cell of every element of a tensor of this layout."""
 

@@ -20,6 +20,8 @@ from ..machinery.arguments import as_ints, is_int, need_tensor, read_options
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
+from ..machinery.quirks import Quirks
+from ..machinery.record import Batched
 from ..shape.border import pad
 from ..shape.joining import cat
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
@@ -65,7 +67,12 @@ def _complex_layout(input: Tensor, dims: tuple[int, ...], scale: float, forward:
     return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
 
 
-@internal(layout=_complex_layout, grads={"input": _complex_gradient}, label="FftC2CBackward0")
+@internal(
+    layout=_complex_layout,
+    grads={"input": _complex_gradient},
+    quirks=Quirks(label="FftC2CBackward0"),
+    batching=Batched("along", dims=("dims",)),
+)
 def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
     """Complex numbers to their coefficients, or back."""
 
@@ -112,7 +119,12 @@ def _real_layout(input: Tensor, dims: tuple[int, ...], scale: float, onesided: b
     return tuple(shape), input.dtype.to_complex(), input.device, strides
 
 
-@internal(layout=_real_layout, grads={"input": _real_gradient}, label="FftR2CBackward0")
+@internal(
+    layout=_real_layout,
+    grads={"input": _real_gradient},
+    quirks=Quirks(label="FftR2CBackward0"),
+    batching=Batched("along", dims=("dims",)),
+)
 def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
     """Real numbers to their coefficients, all or half of them."""
 
@@ -159,7 +171,12 @@ def _to_real_layout(input: Tensor, dims: tuple[int, ...], scale: float, size: in
     return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
 
 
-@internal(layout=_to_real_layout, grads={"input": _to_real_gradient}, label="FftC2RBackward0")
+@internal(
+    layout=_to_real_layout,
+    grads={"input": _to_real_gradient},
+    quirks=Quirks(label="FftC2RBackward0"),
+    batching=Batched("along", dims=("dims",)),
+)
 def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
     """Half of the coefficients of `size` real numbers along the last of dims to these numbers."""
 
@@ -284,19 +301,19 @@ def _plain(name: str, input: Any, n: int | None, dim: int, norm: Any, forward: b
     return result if forward else result.conj()
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The Fourier transform along one dimension."""
     return _plain("fft", input, n, dim, norm, True)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse Fourier transform along one dimension."""
     return _plain("ifft", input, n, dim, norm, False)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The Fourier transform of real numbers: the half that determines the rest."""
     x = _real_only("rfft", input, "real")
@@ -312,19 +329,19 @@ def _to_real(name: str, input: Any, n: int | None, dim: int, norm: Any, forward:
     return inverse_real_transform(x.conj() if forward else x, (d,), _factor(norm, size, forward), size)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of rfft."""
     return _to_real("irfft", input, n, dim, norm, False)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The Fourier transform of a signal whose second half mirrors the first: real numbers."""
     return _to_real("hfft", input, n, dim, norm, True)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of hfft."""
     x = _real_only("ihfft", input, "real")
@@ -345,19 +362,19 @@ def _plain_many(name: str, input: Any, s: Any, dim: Any, norm: Any, forward: boo
     return complex_transform(x, dims, scale, forward) if dims else x.clone()
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def fftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The Fourier transform over several dimensions."""
     return _plain_many("fftn", input, s, dim, norm, True)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def ifftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of fftn."""
     return _plain_many("ifftn", input, s, dim, norm, False)
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def rfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The Fourier transform of real numbers over several dimensions; of the last one, half."""
     x = _real_only("rfftn", input, "real-valued")
@@ -375,7 +392,7 @@ def _to_real_sizes(name: str, x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, .
     return dims, [*sizes[:-1], last // 2 + 1], last
 
 
-@composite(namespaces=("fft",), method=False, out=True)
+@composite(namespaces=("fft",), method=False, out=True, autocast="float32")
 def irfftn(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of rfftn."""
     x = _complex("irfftn", input)
@@ -415,7 +432,7 @@ def _of_two(name: str, full: Any, words: str) -> None:
 
     transform.__name__ = name
     transform.__doc__ = words
-    composite(transform, namespaces=("fft",), method=False, out=True)
+    composite(transform, namespaces=("fft",), method=False, out=True, autocast=full.op.autocast)
 
 
 _of_two("fft2", fftn, "fftn over the last two dimensions.")

@@ -54,7 +54,7 @@ def _warn_no_window(window: Tensor | None) -> None:
         )
 
 
-@composite
+@composite(autocast="float32")
 def stft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,

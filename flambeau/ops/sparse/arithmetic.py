@@ -13,11 +13,15 @@ from ...core.promotion import can_cast, result_dtype
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ...core.tensor import Tensor
+from ..creation import convert
+from ..creation.filled import zeros_like
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
-from ..machinery.record import OPS
+from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form
+from ..pointwise import activation, comparison, conjugate, rounding, special_functions, unary
+from ..pointwise import arithmetic as strided
 from ..shape.joining import cat
 from .coo import (
     add_at,
@@ -40,12 +44,12 @@ def _reduced(g: Tensor, like: Any, factor: Any = 1) -> Tensor:
 
 
 @sparse_form(
-    "add",
+    strided.add,
     grads={
         "input": lambda g, input_dtype: _reduced(g, input_dtype),
         "other": lambda g, other_dtype, alpha: _reduced(g, other_dtype, alpha),
     },
-    label="AddBackward0",
+    quirks=Quirks(label="AddBackward0"),
 )
 def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     if isinstance(input, SparseCsr) and isinstance(other, Tensor) and not isinstance(other, SparseTensor):
@@ -120,7 +124,7 @@ def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
 
 
-@sparse_form("sub")
+@sparse_form(strided.sub)
 def sub(input: Any, other: Any, alpha: Any = 1) -> Tensor:
     return add(input, other, alpha=-alpha)
 
@@ -136,12 +140,12 @@ def _mul_grad(g: Tensor, other: Any, shape: Any, d: Any) -> Tensor:
 
 
 @sparse_form(
-    "mul",
+    strided.mul,
     grads={
         "input": lambda g, other, input_shape, input_dtype: _mul_grad(g, other, input_shape, input_dtype),
         "other": lambda g, input, other_shape, other_dtype: _mul_grad(g, input, other_shape, other_dtype),
     },
-    label="MulBackward0",
+    quirks=Quirks(label="MulBackward0"),
 )
 def mul(input: Any, other: Any) -> Tensor:
     if not isinstance(input, SparseTensor) or (isinstance(other, SparseTensor) and not input.shape):
@@ -209,7 +213,7 @@ def _walked(a: SparseCoo, b: SparseCoo) -> tuple[SparseCoo, SparseCoo]:
 
 def _div_grad(g: Tensor, other: Any, d: Any, rounding_mode: Any) -> Tensor:
     if rounding_mode is not None:
-        return OPS["zeros_like"].function(g)
+        return zeros_like(g)
     result = g / other
     return result if result.dtype is d else result.to(d)
 
@@ -219,12 +223,12 @@ def _divisor_grad(g: Tensor, input: Any, other: Tensor) -> Tensor:
 
 
 @sparse_form(
-    "div",
+    strided.div,
     grads={
         "input": lambda g, other, input_dtype, rounding_mode: _div_grad(g, other, input_dtype, rounding_mode),
         "other": _divisor_grad,
     },
-    label="DivBackward0",
+    quirks=Quirks(label="DivBackward0"),
 )
 def div(input: Any, other: Any, rounding_mode: Any = None) -> Tensor:
     if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and other.shape):
@@ -234,23 +238,23 @@ def div(input: Any, other: Any, rounding_mode: Any = None) -> Tensor:
         )
     if rounding_mode is not None and isinstance(input, SparseCoo):
         input = coalesce(input)
-    divide = OPS["div"].function
+    divide = strided.div
     return with_values(input, _times(input, other, lambda v, x: divide(v, x, rounding_mode=rounding_mode)))
 
 
-@sparse_form("floor_divide")
+@sparse_form(strided.floor_divide)
 def floor_divide(input: Any, other: Any) -> Tensor:
     if isinstance(other, SparseTensor):
         raise RuntimeError("Sparse floor division requires a scalar or zero-dim dense tensor divisor")
     return div(input, other, rounding_mode="floor")
 
 
-@sparse_form("neg", grads={"input": lambda g: -g}, label="NegBackward0")
+@sparse_form(strided.neg, grads={"input": lambda g: -g}, quirks=Quirks(label="NegBackward0"))
 def neg(input: SparseTensor) -> Tensor:
     return with_values(input, -input._values_part)
 
 
-@sparse_form("positive", "conj", "conj_physical")
+@sparse_form(strided.positive, conjugate.conj, conjugate.conj_physical, conjugate._conjugate)
 def positive(input: SparseTensor) -> Tensor:
     if not input.dtype.is_complex:
         return input
@@ -261,9 +265,11 @@ def positive(input: SparseTensor) -> Tensor:
 
 # Applied to the values of the coalesced tensor: f(a + b) is not f(a) + f(b).
 _KEEP_ZERO = (
-    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac", "isinf",
-    "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "rad2deg", "relu", "round", "sgn", "sign", "signbit", "sin",
-    "sinh", "sqrt", "tan", "tanh", "trunc",
+    conjugate.abs, unary.asin, unary.asinh, unary.atan, unary.atanh, rounding.ceil, unary.deg2rad, special_functions.erf,
+    special_functions.erfinv, unary.expm1, rounding.floor, rounding.frac, comparison.isinf, comparison.isnan,
+    comparison.isneginf, comparison.isposinf, unary.log1p, rounding.nan_to_num, unary.rad2deg, activation.relu,
+    rounding.round, rounding.sgn, rounding.sign, rounding.signbit, unary.sin, unary.sinh, unary.sqrt, unary.tan, unary.tanh,
+    rounding.trunc,
 )  # fmt: skip
 
 
@@ -279,12 +285,15 @@ def apply_to_values(input: SparseTensor, function: Any, name: str) -> Tensor:
     return values_in_place_of(changed, t.detach())
 
 
-def _declare_unary(name: str) -> None:
-    @sparse_form(name)
-    def apply(input: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
-        return apply_to_values(input, lambda v: OPS[name].function(v, *args, **kwargs), name)
+def _declare_unary(function: Any) -> None:
+    name = function.op.name
+    changing = conjugate.abs_ if function is conjugate.abs else function.op.inplace
 
-    @sparse_form(name + "_")
+    @sparse_form(function)
+    def apply(input: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
+        return apply_to_values(input, lambda v: function(v, *args, **kwargs), name)
+
+    @sparse_form(*[] if changing is None else [changing])
     def apply_inplace(self: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
         check_history_writable(self)
         if isinstance(self, SparseCoo) and not self._is_coalesced:
@@ -292,11 +301,11 @@ def _declare_unary(name: str) -> None:
         return become(self, apply(self, *args, **kwargs), name + "_")
 
 
-for _name in _KEEP_ZERO:
-    _declare_unary(_name)
+for _function in _KEEP_ZERO:
+    _declare_unary(_function)
 
 
-@sparse_form("pow")
+@sparse_form(strided.pow)
 def power(input: Any, exponent: Any) -> Tensor:
     if not isinstance(input, SparseTensor) or isinstance(exponent, Tensor):
         raise NotImplementedError("pow() of sparse tensors takes a number as exponent")
@@ -305,7 +314,7 @@ def power(input: Any, exponent: Any) -> Tensor:
     return apply_to_values(input, lambda v: v**exponent, "pow")
 
 
-@sparse_form("square")
+@sparse_form(strided.square)
 def square(input: SparseTensor) -> Tensor:
     return power(input, 2)
 
@@ -333,12 +342,12 @@ def become(t: Any, result: Any, name: str) -> Any:
     return t
 
 
-@sparse_form("add_")
+@sparse_form(strided.add.op.inplace)
 def add_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return _added(self, other, alpha, "add_")
 
 
-@sparse_form("sub_")
+@sparse_form(strided.sub.op.inplace)
 def sub_(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return _added(self, other, -alpha, "sub_")
 
@@ -363,7 +372,7 @@ def _added(self: Tensor, other: Any, alpha: Any, name: str) -> Tensor:
     return self
 
 
-@sparse_form("mul_")
+@sparse_form(strided.mul.op.inplace)
 def mul_(self: Tensor, other: Any) -> Tensor:
     if not isinstance(self, SparseTensor):
         check_history_writable(self)
@@ -371,7 +380,7 @@ def mul_(self: Tensor, other: Any) -> Tensor:
     return _rescaled(self, other, mul, "mul_")
 
 
-@sparse_form("div_")
+@sparse_form(strided.div.op.inplace)
 def div_(self: Tensor, other: Any, rounding_mode: Any = None) -> Tensor:
     return _rescaled(self, other, lambda a, b: div(a, b, rounding_mode=rounding_mode), "div_")
 
@@ -386,18 +395,18 @@ def _rescaled(self: Any, other: Any, combine: Any, name: str) -> Any:
     return become(self, result, name)
 
 
-@sparse_form("floor_divide_")
+@sparse_form(strided.floor_divide.op.inplace)
 def floor_divide_(self: Tensor, other: Any) -> Tensor:
     return _rescaled(self, other, floor_divide, "floor_divide_")
 
 
-@sparse_form("neg_")
+@sparse_form(strided.neg.op.inplace)
 def neg_(self: Any) -> Any:
     check_history_writable(self)
     return become(self, neg(self), "neg_")
 
 
-@sparse_form("conj_physical_")
+@sparse_form(conjugate.conj_physical_, conjugate._conjugate.op.inplace)
 def _conjugate_in_place(self: Tensor) -> Tensor:
     if self.dtype.is_complex:
         raise RuntimeError(
@@ -406,15 +415,15 @@ def _conjugate_in_place(self: Tensor) -> Tensor:
     return self
 
 
-@sparse_form("zero_")
+@sparse_form(convert.zero_)
 def zero_(self: Any) -> Any:
     check_history_writable(self)
     if isinstance(self, SparseCsr):
         return become(self, with_values(self, self._values_part * 0), "zero_")
-    return become(self, OPS["zeros_like"].function(self), "zero_")
+    return become(self, zeros_like(self), "zero_")
 
 
-@sparse_form("copy_")
+@sparse_form(convert.copy_)
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     if isinstance(self, SparseTensor) and type(self) is type(src):
         check_history_writable(self)

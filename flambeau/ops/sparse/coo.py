@@ -15,6 +15,8 @@ from ...core.size import Size, make_size
 from ...core.sparse import Invariants, SparseCoo, SparseTensor, empty_coo, new_coo, new_csr
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sparse as kernels
+from ..creation import convert as conversion
+from ..creation import filled
 from ..creation.construct import from_data
 from ..creation.convert import CASTS
 from ..creation.filled import fill_raw, finish
@@ -22,13 +24,14 @@ from ..machinery.arguments import as_int, as_ints, as_shape, read_options
 from ..machinery.declare import composite, effect
 from ..machinery.inplace import check_history_writable
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from .index import entry_keys, found_at, grouped, index_tensor, keys_of, on_host
 
 # -- values at places ------------------------------------------------------------------------------------------------
 
 
-@effect
+@effect(batching="each")
 def add_at(out: Tensor, keys: Any, values: Tensor) -> Tensor:
     """out.flatten()[key] += value, whole rows of trailing dimensions at a time. `out` is contiguous, keys (an array) lie inside."""
 
@@ -75,7 +78,10 @@ def _from_parts(values: Tensor, indices: Tensor, shape: Size, coalesced: bool, i
 
 
 coo_from_parts = sparse_primitive(
-    _from_parts, {"values": _constructor_grad}, "SparseCooTensorWithDimsAndTensorsBackward0", name="coo_from_parts"
+    _from_parts,
+    {"values": _constructor_grad},
+    Quirks(label="SparseCooTensorWithDimsAndTensorsBackward0"),
+    name="coo_from_parts",
 )
 
 
@@ -191,7 +197,9 @@ def _coalesced(input: SparseCoo) -> SparseCoo:
     return new_coo(indices, summed, input.shape, coalesced=True)
 
 
-_coalesce = sparse_primitive(_coalesced, {"input": lambda g: g}, "CoalesceBackward0", name="coalesce_entries")
+_coalesce = sparse_primitive(
+    _coalesced, {"input": lambda g: g}, Quirks(label="CoalesceBackward0"), name="coalesce_entries"
+)
 
 
 @composite(function=False)
@@ -221,7 +229,7 @@ def _pattern_grad(g: Any, like: Any) -> Tensor:
 values_in_place_of = sparse_primitive(
     lambda values, like: with_values(like, values._bare_alias()),
     {"values": _pattern_grad},
-    "SparseCompressedTensorBackward0",
+    Quirks(label="SparseCompressedTensorBackward0"),
     name="values_in_place_of",
 )
 
@@ -234,7 +242,10 @@ def _values_grad(g: Tensor, input: Tensor) -> Tensor:
 
 
 values_of = sparse_primitive(
-    lambda input: input._values_part._bare_alias(), {"input": _values_grad}, "ValuesBackward0", name="values_of"
+    lambda input: input._values_part._bare_alias(),
+    {"input": _values_grad},
+    Quirks(label="ValuesBackward0"),
+    name="values_of",
 )
 
 
@@ -311,7 +322,9 @@ def _dense(input: SparseCoo, masked_grad: Any = None) -> Tensor:
     return add_at(out, entry_keys(input), input._values_part)
 
 
-coo_to_dense = sparse_primitive(_dense, {"input": _to_dense_grad}, "ToDenseBackward0", name="coo_to_dense")
+coo_to_dense = sparse_primitive(
+    _dense, {"input": _to_dense_grad}, Quirks(label="ToDenseBackward0"), name="coo_to_dense"
+)
 
 
 def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
@@ -326,7 +339,7 @@ def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
 
 
 _to_coo = sparse_primitive(
-    _strided_to_coo, {"input": lambda g: g.to_dense()}, "ToSparseBackward1", name="strided_to_coo"
+    _strided_to_coo, {"input": lambda g: g.to_dense()}, Quirks(label="ToSparseBackward1"), name="strided_to_coo"
 )
 
 
@@ -351,7 +364,9 @@ def _masked(input: Tensor, mask: SparseCoo) -> SparseCoo:
     return new_coo(index, values_at(input, index, keys).clone(), mask.shape, mask._is_coalesced)
 
 
-_sparse_mask = sparse_primitive(_masked, {"input": _mask_grad}, "SparseMaskBackward0", name="masked_by_coo")
+_sparse_mask = sparse_primitive(
+    _masked, {"input": _mask_grad}, Quirks(label="SparseMaskBackward0"), name="masked_by_coo"
+)
 
 
 @composite(function=False)
@@ -372,7 +387,7 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
 # -- shapes and copies -------------------------------------------------------------------------------------------------
 
 
-@sparse_form("clone", grads={"input": lambda g: g}, label="CloneBackward0")
+@sparse_form(conversion.clone, grads={"input": lambda g: g}, quirks=Quirks(label="CloneBackward0"))
 def clone(input: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
     return rebuilt(input, [p.clone() for p in input._parts()])
 
@@ -391,7 +406,11 @@ def with_values(t: Any, values: Tensor) -> Any:
     return rebuilt(t, [*t._parts()[:-1], values])
 
 
-@sparse_form("convert", grads={"input": lambda g, input_dtype: g.to(input_dtype)}, label="ToCopyBackward0")
+@sparse_form(
+    conversion.convert,
+    grads={"input": lambda g, input_dtype: g.to(input_dtype)},
+    quirks=Quirks(label="ToCopyBackward0"),
+)
 def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
     if where is not input.device:
         raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
@@ -399,14 +418,14 @@ def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
     return rebuilt(input, [*(p.clone() for p in parts[:-1]), parts[-1].to(d, copy=True)])
 
 
-def _declare_cast(name: str, d: Any) -> None:
-    @sparse_form(name)
+def _declare_cast(operator: Any, d: Any) -> None:
+    @sparse_form(operator)
     def cast(self: SparseTensor, memory_format: Any = None) -> Any:
         return self if self.dtype is d else convert(self, d, self.device, None)
 
 
-for _name, _dtype in CASTS.items():
-    _declare_cast(_name, _dtype)
+for _dtype, _cast in CASTS.items():
+    _declare_cast(_cast, _dtype)
 
 
 def _resized(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> tuple[SparseCoo, Any]:
@@ -455,7 +474,7 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
     return _cleared(*_resized(self, size, sparse_dim, dense_dim), sparse_dim)
 
 
-@sparse_form("zeros", "empty")
+@sparse_form(filled.zeros, filled.empty)
 def zeros(*size: Any, out: Any = None, **options: Any) -> Tensor:
     shape = as_shape((options.pop("size"),) if not size and "size" in options else size, "zeros")
     kind = options.pop("layout", sparse_coo)  # or out= is a sparse tensor
@@ -473,7 +492,7 @@ def _empty_compressed(shape: Size, d: Any, kind: Any, where: Any) -> SparseTenso
     return new_csr(starts, places, empty(make_size((0,)), d, where), shape, kind)
 
 
-@sparse_form("zeros_like", "empty_like")
+@sparse_form(filled.zeros_like, filled.empty_like)
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     kind = options.pop("layout", input.layout)
     if options.pop("memory_format", None) is not None:

@@ -16,6 +16,7 @@ from ..creation.construct import from_data
 from ..creation.filled import finish
 from ..machinery.arguments import as_ints, read_options
 from ..machinery.declare import composite
+from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_primitive
 from .coo import coalesce, layout_word, strided_to_coo, values_in_place_of
 from .index import index_tensor, on_host, within_bounds
@@ -149,7 +150,9 @@ def _sorted(input: SparseCsr) -> bool:
     return bool(rising.all())
 
 
-_csr_to_coo = sparse_primitive(csr_to_coo, {"input": lambda g, input: _back(g, input)}, "ToSparseBackward0")
+_csr_to_coo = sparse_primitive(
+    csr_to_coo, {"input": lambda g, input: _back(g, input)}, Quirks(label="ToSparseBackward0")
+)
 
 
 def _back(g: Any, input: Any) -> Tensor:
@@ -172,7 +175,7 @@ def _coo_to_compressed(input: Any, kind: layout) -> SparseCsr:
 _to_compressed = sparse_primitive(
     _coo_to_compressed,
     {"input": lambda g, input: g.to_sparse_coo() if g.layout is not strided else g},
-    "ToSparseBackward0",
+    Quirks(label="ToSparseBackward0"),
     name="coo_to_compressed",
 )
 

@@ -25,7 +25,7 @@ def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return keys
 
 
-@watched(reads_values=True)
+@watched(reads_values=True, batching="each")
 def on_host(t: Tensor) -> np.ndarray:
     """What a tensor holds, as an array: which entries there are decides what sparse operators do."""
     return values_on_host(t)
@@ -89,7 +89,7 @@ def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return at, keys[at] == wanted
 
 
-@watched
+@watched(batching="each")
 def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """Where the entries of two lists go in their merged list, and how long that is (see kernels.merge_places)."""
     place_a, place_b = np.empty(a.size, np.int64), np.empty(b.size, np.int64)
@@ -99,7 +99,7 @@ def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     return place_a, place_b, int(total[0])
 
 
-@watched
+@watched(batching="each")
 def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
     if not rows.size or (rows[1:] >= rows[:-1]).all():

@@ -14,7 +14,9 @@ from ...core.tensor import Tensor
 from ..creation.filled import finish
 from ..machinery.arguments import as_shape, read_options
 from ..machinery.sparse_dispatch import sparse_form
+from ..methods import per_element, python_protocol
 from ..methods.python_protocol import rebuild_subclass
+from ..shape import header_changes
 from .arithmetic import become
 from .coo import coo_to_dense, rebuilt
 from .csr import as_coo
@@ -146,17 +148,17 @@ def _no_export(self: Any, **kwargs: Any) -> Any:
     raise BufferError("Can't export tensors with layout other than torch.strided")
 
 
-@sparse_form("tolist", "apply_", "map_")
+@sparse_form(python_protocol.tolist, per_element.apply_, per_element.map_)
 def _no_elements(self: Any, *args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
 
 
-@sparse_form("t_")
+@sparse_form(header_changes.t_)
 def t_(self: Any) -> Tensor:
     return become(self, self.t(), "t_")
 
 
-@sparse_form("transpose_", "swapaxes_", "swapdims_")
+@sparse_form(header_changes.transpose_)
 def transpose_(self: Any, dim0: int, dim1: int) -> Tensor:
     return become(self, self.transpose(dim0, dim1), "transpose_")
 

@@ -11,9 +11,11 @@ from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, ne
 from ...core.tensor import Tensor
 from ...kernels.library import sparse as kernels
 from ..creation.filled import fill_raw
+from ..linalg import matmul
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
+from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.joining import stack
 from .coo import coalesce, listed_places, values_in_place_of
@@ -35,7 +37,7 @@ def _rows_layout(starts: Any, order: Any, columns: Any, values: Tensor, table: T
     return (starts.size - 1, table.shape[1]), table.dtype, table.device
 
 
-@internal(layout=_rows_layout)
+@internal(layout=_rows_layout, batching="each")
 def rows_times_matrix(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> Tensor:
     """A sparse matrix times the dense one `table`. Arrays say where the rows start, the order of entries by row, and their columns."""
 
@@ -108,21 +110,21 @@ def sparse_times_sparse(a: Any, b: Any) -> Tensor:
 
 
 @sparse_form(
-    "mm",
+    matmul.mm,
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
-    label="MmBackward0",
+    quirks=Quirks(label="MmBackward0"),
 )
 def mm(input: Any, mat2: Any) -> Tensor:
     return _product(input, mat2)
 
 
 @sparse_form(
-    "mv",
+    matmul.mv,
     grads={
         "input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0),
         "vec": lambda g, input: input.mH.mv(g),
     },
-    label="MvBackward0",
+    quirks=Quirks(label="MvBackward0"),
 )
 def mv(input: Any, vec: Any) -> Tensor:
     if isinstance(vec, SparseTensor) or not isinstance(input, SparseTensor):
@@ -150,28 +152,28 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
 
 
 @sparse_form(
-    "addmm",
+    matmul.addmm,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, beta).sum_to_size(input_shape),
         "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), alpha),
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
-    label="AddmmBackward0",
+    quirks=Quirks(label="AddmmBackward0"),
 )
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     return _addmm(input, mat1, mat2, beta, alpha)
 
 
-@sparse_form("linear_matrix")
+@sparse_form(matmul.linear_matrix)
 def linear_matrix(input: Any, weight: Any, bias: Any) -> Tensor:
     out = input.matmul(weight.t())
     return out if bias is None else out + bias
 
 
 @sparse_form(
-    "bmm",
+    matmul.bmm,
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: _transposed(input).bmm(g)},
-    label="BmmBackward0",
+    quirks=Quirks(label="BmmBackward0"),
 )
 def bmm(input: Any, mat2: Any) -> Tensor:
     if isinstance(mat2, SparseTensor):
@@ -217,7 +219,7 @@ def _sampled_layout(rows: Any, columns: Any, left: Tensor, right: Tensor) -> tup
     return (rows.size,), left.dtype, left.device
 
 
-@internal(layout=_sampled_layout)
+@internal(layout=_sampled_layout, batching="each")
 def sampled_products(rows: Any, columns: Any, left: Tensor, right: Tensor) -> Tensor:
     """The inner products of rows of `left` with rows of `right`; arrays say which."""
 
@@ -233,7 +235,7 @@ masked_product = sparse_primitive(
         "left": lambda g, right: g.to_dense() @ right if g.is_sparse else g @ right,
         "right": lambda g, left: (g.to_dense() if g.is_sparse else g).mH @ left,
     },
-    "SparseMaskBackward0",
+    Quirks(label="SparseMaskBackward0"),
     name="masked_product",
 )
 
@@ -252,7 +254,7 @@ sparse_addmm = sparse_primitive(
         "mat1": _mat1_grad,
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
-    "SparseAddmmBackward0",
+    Quirks(label="SparseAddmmBackward0"),
     name="sparse_addmm",
 )
 
@@ -272,7 +274,7 @@ sparse_matmul = sparse_primitive(
         "a": lambda g, a, b: _projected(sparse_times_sparse(g, b.mH), a),
         "b": lambda g, a, b: _projected(sparse_times_sparse(a.mH, g), b),
     },
-    "SparseSparseMatmulBackward0",
+    Quirks(label="SparseSparseMatmulBackward0"),
 )
 
 

@@ -12,8 +12,11 @@ from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_dtype
+from ..machinery.quirks import Quirks
 from ..machinery.record import OPS
-from ..machinery.sparse_dispatch import sparse_form
+from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
+from ..methods import python_protocol
+from ..reduce import norms, sums
 from .arithmetic import apply_to_values
 from .coo import coalesce, coo_from_parts, need_coo
 from .index import entry_keys, groups_of, index_tensor, keys_of, on_host
@@ -24,12 +27,14 @@ def _spread(g: Tensor, input_shape: Any, input_dtype: Any) -> Tensor:
     return g.expand(input_shape)
 
 
-@sparse_form("_sum_all", grads={"input": _spread}, label="SumBackward0")
-def sum_all(input: Any, d: Any) -> Tensor:
+def _sum_all(input: Any, d: Any) -> Tensor:
     return input._values_part.sum(dtype=d)
 
 
-@sparse_form("sum")
+sum_all = sparse_primitive(_sum_all, {"input": _spread}, Quirks(label="SumBackward0"), name="sparse_sum")
+
+
+@sparse_form(sums.sum_)
 def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     d = None if dtype is None else as_dtype(dtype, "sum")
     if dim is None or dim == () or dim == []:
@@ -78,7 +83,7 @@ def _sum_compressed(t: SparseCsr, gone: list[int], d: Any) -> Tensor:
     return total.to_sparse(layout=t.layout)
 
 
-@sparse_form("norm")
+@sparse_form(norms.norm, norms.linalg_norm)
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     if dim not in (None, (), []) and sorted(_dims(input, dim)) != list(range(len(input.shape))):
         raise RuntimeError(
@@ -92,14 +97,14 @@ def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dty
     return values.norm(2 if p in ("fro", None) else p)
 
 
-@sparse_form("any")
+@sparse_form(sums.any_)
 def any_(input: Any, *args: Any, **kwargs: Any) -> Tensor:
     if args or kwargs:
         raise NotImplementedError("any() of sparse tensors takes no dimension")
     return input._values_part.any()
 
 
-@sparse_form("item")
+@sparse_form(python_protocol.item)
 def item(self: Any) -> Any:
     return self._values_part.sum(dtype=self.dtype).item()
 

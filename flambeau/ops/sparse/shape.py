@@ -10,7 +10,11 @@ from ...core.layout import sparse_csc, sparse_csr, wrap_dim
 from ...core.size import make_size
 from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, new_coo, new_csr
 from ...core.tensor import Tensor
+from ..index import gather
+from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
+from ..shape import complex_views, dimensions, joining, parts, rearrange
+from ..shape import reshape as reshaping
 from ..shape.complex_views import view_as_complex as numbers_of
 from ..shape.complex_views import view_as_real as pairs_of
 from ..shape.dimensions import permutation
@@ -61,12 +65,16 @@ def _swapped(t: Any, dim0: int, dim1: int) -> Any:
     return _permuted(t, order)
 
 
-@sparse_form("transpose", grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}, label="TransposeBackward0")
+@sparse_form(
+    dimensions.transpose,
+    grads={"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)},
+    quirks=Quirks(label="TransposeBackward0"),
+)
 def transpose(input: Any, dim0: int, dim1: int) -> Tensor:
     return _swapped(input, dim0, dim1)
 
 
-@sparse_form("t", grads={"input": lambda g: g.t()}, label="TBackward0")
+@sparse_form(dimensions.t, grads={"input": lambda g: g.t()}, quirks=Quirks(label="TBackward0"))
 def t(input: Any) -> Tensor:
     if len(input.shape) > 2:
         raise RuntimeError(
@@ -76,9 +84,9 @@ def t(input: Any) -> Tensor:
 
 
 @sparse_form(
-    "permute_dims",
+    dimensions.permute_dims,
     grads={"input": lambda g, dims: g.permute(*np.argsort([d % len(dims) for d in dims]).tolist())},
-    label="PermuteBackward0",
+    quirks=Quirks(label="PermuteBackward0"),
 )
 def permute_dims(input: Any, dims: tuple[int, ...]) -> Tensor:
     return _permuted(input, permutation(dims, len(input.shape)))
@@ -106,12 +114,12 @@ def _listed_values_grad(g: Tensor, input: Tensor) -> Tensor:
 uncoalesced_values = sparse_primitive(
     lambda input: input._values_part._bare_alias(),
     {"input": _listed_values_grad},
-    "ValuesBackward0",
+    Quirks(label="ValuesBackward0"),
     name="uncoalesced_values",
 )
 
 
-@sparse_form("select")
+@sparse_form(dimensions.select)
 def select(input: Any, dim: int, index: int) -> Tensor:
     t = within_bounds(_need_coo(input, "select"))
     d = wrap_dim(dim, len(t.shape))
@@ -130,13 +138,13 @@ def select(input: Any, dim: int, index: int) -> Tensor:
     return entries_kept(t, keep, np.delete(rows, d, 0)[:, keep], shape)
 
 
-@sparse_form("unbind")
+@sparse_form(parts.unbind)
 def unbind(input: Any, dim: int = 0) -> tuple:
     d = wrap_dim(dim, len(input.shape))
     return tuple(select(input, d, i) for i in range(input.shape[d]))
 
 
-@sparse_form("unsqueeze")
+@sparse_form(dimensions.unsqueeze)
 def unsqueeze(input: Any, dim: int) -> Tensor:
     t = _need_coo(input, "unsqueeze")
     n, sparse = len(t.shape), t._index_part.shape[0]
@@ -150,7 +158,7 @@ def unsqueeze(input: Any, dim: int) -> Tensor:
     return coo_from_parts(uncoalesced_values(t), index_tensor(rows), shape, t._is_coalesced, t._in_bounds)
 
 
-@sparse_form("index_select")
+@sparse_form(gather.index_select)
 def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
     t = within_bounds(_need_coo(input, "index_select"))
     d = wrap_dim(dim, len(t.shape))
@@ -180,7 +188,7 @@ def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
     return coo_from_parts(values, index_tensor(moved), make_size(shape), False, True)
 
 
-@sparse_form("narrow_copy")
+@sparse_form(parts.narrow_copy)
 def narrow_copy(input: Any, dim: int, start: int, length: int) -> Tensor:
     t = within_bounds(_need_coo(input, "narrow_copy"))
     d = wrap_dim(dim, len(t.shape))
@@ -201,7 +209,7 @@ def narrow_copy(input: Any, dim: int, start: int, length: int) -> Tensor:
 # -- several tensors ---------------------------------------------------------------------------------------------------
 
 
-@sparse_form("cat", "concat", "concatenate")
+@sparse_form(joining.cat)
 def cat(tensors: Any, dim: int = 0) -> Tensor:
     for i, t in enumerate(tensors):
         if not isinstance(t, SparseCoo):
@@ -241,18 +249,25 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
     )
 
 
-@sparse_form("stack")
+@sparse_form(joining.stack)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     d = wrap_dim(dim, len(tensors[0].shape) + 1)
     return cat([unsqueeze(t, d) for t in tensors], d)
 
 
-@sparse_form("expand_to", "expand", "repeat", "tile", "broadcast_to", "expand_as")
+@sparse_form(
+    dimensions.expand_to,
+    dimensions.expand,
+    rearrange.repeat,
+    rearrange.tile,
+    dimensions.broadcast_to,
+    dimensions.expand_as,
+)
 def expand(input: Any, *args: Any, **kwargs: Any) -> Tensor:
     raise SparseRefusal("expand is unsupported for Sparse tensors")
 
 
-@sparse_form("reshape", "flatten", "unflatten", "ravel")
+@sparse_form(reshaping.reshape, reshaping.flatten, reshaping.unflatten, reshaping.ravel)
 def reshape(input: Any, *args: Any, **kwargs: Any) -> Tensor:
     raise SparseRefusal("reshape is not implemented for sparse tensors")
 
@@ -292,13 +307,21 @@ def getitem(self: Any, key: Any) -> Any:
 # -- complex numbers as pairs -------------------------------------------------------------------------------------------
 
 
-@sparse_form("view_as_real", grads={"input": lambda g: g.view_as_complex()}, label="ViewAsRealBackward0")
+@sparse_form(
+    complex_views.view_as_real,
+    grads={"input": lambda g: g.view_as_complex()},
+    quirks=Quirks(label="ViewAsRealBackward0"),
+)
 def view_as_real(input: Any) -> Tensor:
     t = _need_coo(input, "view_as_real")
     return new_coo(t._index_part, pairs_of(t._values_part), make_size([*t.shape, 2]), t._is_coalesced, t._in_bounds)
 
 
-@sparse_form("view_as_complex", grads={"input": lambda g: g.view_as_real()}, label="ViewAsComplexBackward0")
+@sparse_form(
+    complex_views.view_as_complex,
+    grads={"input": lambda g: g.view_as_real()},
+    quirks=Quirks(label="ViewAsComplexBackward0"),
+)
 def view_as_complex(input: Any) -> Tensor:
     t = _need_coo(input, "view_as_complex")
     if len(t._values_part.shape) < 2 or t.shape[-1] != 2:

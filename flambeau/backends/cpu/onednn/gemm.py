@@ -64,8 +64,8 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
         plan = cache.find(key, lambda: _make(dst, a, b, bias))
     if plan is None:
         return False
-    if type(plan) is _VectorProduct:
-        plan(dst, a, b, bias)
+    if type(plan) is _VectorProduct and plan.native is None:
+        plan.interpret(dst, a, b, bias)
         return True
     if plan.scratch_size:
         plan.bind_scratch()
@@ -117,7 +117,8 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
         key += (bias.shape, bias._strides, bias.dtype)
     plan: Any = cache.young.get(key)
     same = all(x._storage is y._storage and x._offset == y._offset for x, y in zip(made, (result, a, b)))
-    if type(plan) in (Plan, direct.DirectProduct) and same and result._contig and result._offset == 0:
+    kept = type(plan) in (Plan, direct.DirectProduct) or (type(plan) is _VectorProduct and plan.native is not None)
+    if kept and same and result._contig and result._offset == 0:
         key = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
         if bias is not None:
             key += (bias.shape, bias._strides, bias.dtype, bias.device)
@@ -126,9 +127,10 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
 
 
 class _VectorProduct:
-    """A matrix times a column, or a row times a matrix: steps between elements for the kernels."""
+    """A matrix times a column, or a row times a matrix, to be run like a `Plan` of primitives."""
 
-    size = 0
+    size = scratch_size = address = 0
+    table = (0,) * (STATUS + 1)  # a loop cannot fail
 
     def __init__(self, c: _Layout, left: _Layout, right: _Layout, bias: Any):
         self.matrix_first = c.shape[1] == 1
@@ -138,14 +140,22 @@ class _VectorProduct:
         else:
             (n, rows), (column_step, row_step) = right.shape, right.strides
             x_step, out_step = left.strides[1], c.strides[1]
-        self.by_rows = column_step == 1
+        by_rows = column_step == 1
         bias_step = 0 if bias is None or bias.shape[0] == 1 else bias._strides[0]
-        self.numbers = rows, n, row_step if self.by_rows else column_step, x_step, out_step, bias_step
+        self.numbers = rows, n, row_step if by_rows else column_step, x_step, out_step, bias_step
+        self.kernel = rows_times_vector if by_rows else columns_times_vector
+        f32 = dtypes.float32
+        self.native = self.kernel.native(f32, f32, f32, None if bias is None else f32, *[int] * 6)
 
-    def __call__(self, dst: Any, a: Any, b: Any, bias: Any) -> None:
-        matrix, vector = (a, b) if self.matrix_first else (b, a)
-        kernel = rows_times_vector if self.by_rows else columns_times_vector
-        kernel(dst, matrix, vector, bias, *self.numbers)
+    def runner(self, address: int, dst: int, a: int, b: int, bias: int | None, *rest: None) -> None:
+        first, second = (a, b) if self.matrix_first else (b, a)
+        if bias is None:
+            self.native(dst, first, second, *self.numbers)
+        else:
+            self.native(dst, first, second, bias, *self.numbers)
+
+    def interpret(self, dst: Any, a: Any, b: Any, bias: Any) -> None:
+        self.kernel(dst, *((a, b) if self.matrix_first else (b, a)), bias, *self.numbers)
 
 
 def supports(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:

@@ -77,8 +77,16 @@ class RendezvousHandler(ABC):
     @abstractmethod
     def get_run_id(self) -> str: ...
 
+    def leave(self) -> bool:
+        """Go, while the others go on without this agent."""
+        return True
+
     def shutdown(self) -> bool:
-        """Leave for good."""
+        """End the job's rendezvous."""
+        return True
+
+    def everybody_is_there(self) -> bool:
+        """Whether all agents of this round are still in it, as far as this one knows."""
         return True
 
 

@@ -3,7 +3,8 @@
 One value of the store, replaced only by compare-and-set, holds the round, its participants, and who waits for the next one. A
 round is complete when the largest number of nodes is there, or when at least the smallest is and nobody else has come for a
 while. An agent that restarts leaves the round and waits for the next; the others notice, and follow; when the round is empty, the
-next one begins. Agents count up a number of their own as long as they live: one whose number stands still is taken out."""
+next one begins. Agents count up a number of their own as long as they live: one whose number stands still is taken out, and so
+is one that leaves; the others begin a new round then. The agent that serves the store ends last."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ...errors import DistError, DistNetworkError
+from ...errors import DistError, DistNetworkError, DistStoreError
 from ...store import PrefixStore, Store
 from ...tcp_store import TCPStore
 from .api import (
@@ -34,6 +35,7 @@ from .api import (
 
 _KEY = "state"
 _PAUSE = 0.2
+_PATIENCE_AT_EXIT = 10.0
 
 
 def _empty() -> dict[str, Any]:
@@ -45,7 +47,7 @@ class _Pulse:
 
     def __init__(self, store: Store, node: str, interval: float):
         self.store, self.node, self.interval = store, node, interval
-        self._seen: dict[str, tuple[bytes, float]] = {}
+        self._seen: dict[str, tuple[bytes, float, float]] = {}  # a number, since when, and when last looked at
         self._stopped = threading.Event()
         store.add(f"alive/{node}", 1)
         threading.Thread(target=self._beat, name="rendezvous pulse", daemon=True).start()
@@ -61,11 +63,14 @@ class _Pulse:
         """Whether a node's number has stood still for too long."""
         key = f"alive/{node}"
         value = self.store.get(key) if self.store.check([key]) else b""
-        known, since = self._seen.get(node, (None, 0.0))
-        if value != known:
-            self._seen[node] = (value, time.monotonic())
-            return False
-        return time.monotonic() - since > patience
+        now = time.monotonic()
+        known, since, looked = self._seen.get(node, (None, now, now))
+        if value != known or now - looked > max(
+            self.interval, 2.0
+        ):  # who was stopped itself cannot say how long others have been silent
+            since = now
+        self._seen[node] = (value, since, now)
+        return now - since > patience
 
     def stop(self) -> None:
         self._stopped.set()
@@ -85,6 +90,8 @@ class C10dRendezvous(RendezvousHandler):
         self.pulse = _Pulse(self.store, self.node, interval)
         self._last_arrival: tuple[Any, float] = (None, 0.0)
         self._worker_store: TCPStore | None = None
+        self._serves = isinstance(store, TCPStore) and store.is_server
+        self._round, self._members = -1, list[str]()
 
     def get_backend(self) -> str:
         return "c10d"
@@ -132,8 +139,9 @@ class C10dRendezvous(RendezvousHandler):
     # -- rounds -----------------------------------------------------------------------------------------------------------
 
     def _leave(self, state: dict[str, Any]) -> bool:
-        there = self.node in state["participants"]
-        state["participants"] = [n for n in state["participants"] if n != self.node]
+        there = self.node in state["participants"] + state["waiting"]
+        for place in ("participants", "waiting"):
+            state[place] = [n for n in state[place] if n != self.node]
         return there
 
     def _join(self, state: dict[str, Any]) -> bool:
@@ -162,8 +170,12 @@ class C10dRendezvous(RendezvousHandler):
         count = len(state["participants"])
         if count >= self.params.max_nodes:
             return True
-        if self._last_arrival[0] != state["participants"]:
-            self._last_arrival = (list(state["participants"]), time.monotonic())
+        arrival = (
+            state["round"],
+            list(state["participants"]),
+        )  # every round waits anew: the same nodes may have left one before
+        if self._last_arrival[0] != arrival:
+            self._last_arrival = (arrival, time.monotonic())
         return count >= self.params.min_nodes and time.monotonic() - self._last_arrival[1] > self.last_call
 
     def next_rendezvous(self) -> RendezvousInfo:
@@ -173,22 +185,34 @@ class C10dRendezvous(RendezvousHandler):
         while True:
             state = self._update(self._join)
             if state["complete"] and self.node in state["participants"]:
-                return self._outcome(state, deadline)
+                info = self._outcome(state, deadline)
+                if info is not None:
+                    return info
+                self._update(self._leave)  # somebody is gone already: once more
             if time.monotonic() > deadline:
                 self._update(self._leave)
                 raise RendezvousTimeoutError
             time.sleep(_PAUSE)
 
-    def _outcome(self, state: dict[str, Any], deadline: float) -> RendezvousInfo:
+    def _outcome(self, state: dict[str, Any], deadline: float) -> RendezvousInfo | None:
         """The first node serves a store for this round; every round has a new one, so nothing of the last is left in it."""
         rank, size = state["participants"].index(self.node), len(state["participants"])
+        self._round, self._members = state["round"], state["participants"]
         store = PrefixStore(f"round {state['round']}", self.store)
         left = timedelta(seconds=max(1.0, deadline - time.monotonic()))
         if rank == 0:
             address = self.params.local_addr or self._own_address(size)
             self._worker_store = TCPStore(address, 0, None, True, left, wait_for_workers=False)
             store.set("workers meet at", f"{address} {self._worker_store.port}")
-        store.wait(["workers meet at"], left)
+        while True:
+            try:
+                store.wait(["workers meet at"], timedelta(seconds=1))
+                break
+            except DistStoreError:
+                if not self.everybody_is_there():
+                    return None
+                if time.monotonic() > deadline:
+                    raise RendezvousTimeoutError from None
         host, port = store.get("workers meet at").decode().split()
         return RendezvousInfo(store, rank, size, RendezvousStoreInfo(host, int(port)))
 
@@ -199,11 +223,20 @@ class C10dRendezvous(RendezvousHandler):
         return host if is_this_machine(host) else socket.getfqdn()
 
     def num_nodes_waiting(self) -> int:
-        """Agents that wait for the next round, or have left this one."""
+        """Agents that wait for the next round and would find a place in it, or have left this one."""
         _, state = self._read()
         self._bury(state)
-        missing = state["complete"] and self.node not in state["participants"]
-        return len(state["waiting"]) + int(bool(missing))
+        gone = len(self._gone(state))
+        return gone + (len(state["waiting"]) if gone or len(state["participants"]) < self.params.max_nodes else 0)
+
+    def _gone(self, state: dict[str, Any]) -> list[str]:
+        there = state["participants"] if state["round"] == self._round else []
+        return [node for node in self._members if node not in there]
+
+    def everybody_is_there(self) -> bool:
+        _, state = self._read()
+        self._bury(state)
+        return not self._gone(state)
 
     def set_closed(self) -> None:
         def close(state: dict[str, Any]) -> bool:
@@ -216,15 +249,35 @@ class C10dRendezvous(RendezvousHandler):
     def is_closed(self) -> bool:
         return self._read()[1]["closed"]
 
-    def shutdown(self) -> bool:
+    def leave(self) -> bool:
         try:
-            self.set_closed()
             self._update(self._leave)
             return True
         except (RendezvousConnectionError, DistError):
             return False  # the agent that serves the store has ended before
         finally:
             self.pulse.stop()
+
+    def shutdown(self) -> bool:
+        try:
+            self.set_closed()
+            self._update(self._leave)
+            self._let_others_go()
+            return True
+        except (RendezvousConnectionError, DistError):
+            return False  # the agent that serves the store has ended before
+        finally:
+            self.pulse.stop()
+
+    def _let_others_go(self) -> None:
+        """The agent that serves the store stays until the others have heard that the job is over."""
+        deadline = time.monotonic() + _PATIENCE_AT_EXIT
+        while self._serves and time.monotonic() < deadline:
+            _, state = self._read()
+            self._bury(state)
+            if not state["participants"] + state["waiting"]:
+                return
+            time.sleep(0.05)
 
 
 def create_store(params: RendezvousParameters) -> TCPStore:

@@ -77,13 +77,16 @@ class BaseHandler:
         return torch.jit.load(model_pt_path, map_location=self.device)
 
     def _load_torch_export_aot_compile(self, model_so_path: str) -> Any:
-        return torch._export.aot_load(model_so_path, self.map_location)
+        raise NotImplementedError(
+            f"{os.path.basename(model_so_path)}: libraries compiled ahead of time by PyTorch need PyTorch's own C++ library. Archive"
+            " what torch.export.save writes (.pt2) instead."
+        )
 
     def _load_onnx_model(self, path: str) -> Any:
         try:
             import onnxruntime  # noqa: PLC0415  an optional package
         except ImportError as e:
-            raise RuntimeError("serving .onnx files needs the package onnxruntime") from e
+            raise RuntimeError("serving .onnx files needs the package onnxruntime: pip install onnxruntime") from e
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def _load_pickled_model(self, model_dir: str, model_file: str, model_pt_path: str | None) -> Any:

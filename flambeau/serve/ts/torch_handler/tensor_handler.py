@@ -23,3 +23,11 @@ class TensorHandler(BaseHandler):
                 value = value.get("data", value.get("instances"))
             rows.append(torch.tensor(value, dtype=torch.float32))
         return torch.stack(rows).to(self.device)
+
+    def inference(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        """The model's first output; .onnx files are sessions of onnxruntime, which take NumPy's arrays by name."""
+        if callable(self.model):
+            output = super().inference(data, *args, **kwargs)
+        else:
+            output = self.model.run(None, {self.model.get_inputs()[0].name: data.cpu().numpy()})
+        return output[0] if isinstance(output, (tuple, list)) else output

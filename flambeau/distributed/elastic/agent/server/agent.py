@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from ....errors import DistNetworkError, DistStoreError
 from ...multiprocessing import LogsSpecs, RunResult, SignalException, Workers
 from ...multiprocessing.errors import ChildFailedError, ProcessFailure
-from ...rendezvous import RendezvousHandler, RendezvousInfo
+from ...rendezvous import RendezvousClosedError, RendezvousConnectionError, RendezvousHandler, RendezvousInfo
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Agent:
 
     def __init__(self, spec: WorkerSpec, exit_barrier_timeout: float = 300.0):
         self.spec, self.exit_barrier_timeout = spec, exit_barrier_timeout
-        self.restarts_left = spec.max_restarts
+        self.restarts = 0  # after failures, of all agents together
         self.workers: Workers | None = None
         self.attempt = 0
         self.info: RendezvousInfo | None = None
@@ -55,10 +57,12 @@ class Agent:
             return self._run()
         except SignalException as problem:
             self._end(problem.sigval)
+            self.spec.rdzv_handler.leave()  # the others can go on
             raise
-        finally:
+        except BaseException:
             self._end(signal.SIGTERM)
             self.spec.rdzv_handler.shutdown()
+            raise
 
     def _run(self) -> dict[int, Any]:
         self._begin()
@@ -68,17 +72,30 @@ class Agent:
             result = self.workers.poll()
             if result is None:
                 if self.spec.rdzv_handler.num_nodes_waiting() > 0:
-                    logger.info("[%s] other nodes are waiting: a new round begins", self.spec.role)
+                    logger.info("[%s] nodes have come or gone: a new round begins", self.spec.role)
                     self._restart()
             elif result.is_failed():
-                if self.restarts_left == 0:
-                    raise self._failed(result)
-                self.restarts_left -= 1
-                failures = ", ".join(f"{self.ranks[r]} (exit code {f.exitcode})" for r, f in result.failures.items())
-                logger.warning("[%s] worker %s failed; %d restarts left", self.spec.role, failures, self.restarts_left)
+                self._count_failure(result)
                 self._restart()
             elif self._all_done():
+                self._end(signal.SIGTERM)
+                self.spec.rdzv_handler.shutdown()
                 return {self.ranks[rank]: value for rank, value in result.return_values.items()}
+
+    def _count_failure(self, result: RunResult) -> None:
+        """A restart is counted by the agent whose workers failed first. The others' workers fail because of it (or because a node
+        has come or gone), and their agents see that somebody has left the round already."""
+        handler = self.spec.rdzv_handler
+        if handler.is_closed():
+            raise self._failed(result)
+        if handler.num_nodes_waiting() > 0:
+            return
+        if self.restarts >= self.spec.max_restarts:
+            raise self._failed(result)
+        self.restarts += 1
+        failures = ", ".join(f"{self.ranks[r]} (exit code {f.exitcode})" for r, f in result.failures.items())
+        left = self.spec.max_restarts - self.restarts
+        logger.warning("[%s] worker %s failed; %d restarts left", self.spec.role, failures, left)
 
     def _failed(self, result: RunResult) -> ChildFailedError:
         failures: dict[int, ProcessFailure] = {self.ranks[rank]: failure for rank, failure in result.failures.items()}
@@ -96,10 +113,13 @@ class Agent:
     # -- a round ----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self.info = info = self.spec.rdzv_handler.next_rendezvous()
-        mine = json.dumps({"role": self.spec.role, "size": self.spec.local_world_size})
-        info.store.set(f"agent/{info.rank}", mine)
-        told = [json.loads(t) for t in info.store.multi_get([f"agent/{r}" for r in range(info.world_size)])]
+        told = None
+        while told is None:
+            self.info = info = self.spec.rdzv_handler.next_rendezvous()
+            mine = {"role": self.spec.role, "size": self.spec.local_world_size, "restarts": self.restarts}
+            info.store.set(f"agent/{info.rank}", json.dumps(mine))
+            told = self._told(info)
+        self.restarts = max(t["restarts"] for t in told)
         environments = self._environments(info, told)
         folder = os.path.join(self.spec.logs.run_dir(self.spec.rdzv_handler.get_run_id()), f"attempt_{self.attempt}")
         self.attempt += 1
@@ -114,6 +134,20 @@ class Agent:
             spec.start_method,
             spec.shutdown_timeout,
         )
+
+    def _told(self, info: RendezvousInfo) -> list[dict] | None:
+        """What the agents of a round say about themselves; None if one of them has gone before it could."""
+        names = [f"agent/{rank}" for rank in range(info.world_size)]
+        deadline = time.monotonic() + info.store.timeout.total_seconds()
+        while True:
+            try:
+                info.store.wait(names, timedelta(seconds=1))
+                return [json.loads(text) for text in info.store.multi_get(names)]
+            except DistStoreError:
+                if not self.spec.rdzv_handler.everybody_is_there():
+                    return None
+                if time.monotonic() > deadline:
+                    raise
 
     def _environments(self, info: RendezvousInfo, told: list[dict]) -> dict[int, dict[str, str]]:
         """RANK and its relatives, for every worker."""
@@ -130,7 +164,7 @@ class Agent:
             "ROLE_WORLD_SIZE": sum(t["size"] for t in same),
             "MASTER_ADDR": info.bootstrap_store_info.master_addr,
             "MASTER_PORT": info.bootstrap_store_info.master_port,
-            "TORCHELASTIC_RESTART_COUNT": spec.max_restarts - self.restarts_left,
+            "TORCHELASTIC_RESTART_COUNT": self.restarts,
             "TORCHELASTIC_MAX_RESTARTS": spec.max_restarts,
             "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
             "TORCHELASTIC_USE_AGENT_STORE": str(spec.rdzv_handler.use_agent_store),
@@ -155,16 +189,22 @@ class Agent:
         """Waits for the other agents' workers: a node that ends early must not look as if it had died. False if instead a new
         round begins."""
         assert self.info is not None
-        store, size = self.info.store, self.info.world_size
-        if store.add("done", 1) == size:
-            store.set("all done", "1")
+        store, handler = self.info.store, self.spec.rdzv_handler
         deadline = time.monotonic() + self.exit_barrier_timeout
-        while time.monotonic() < deadline:
-            try:
-                store.wait(["all done"], timedelta(seconds=1))
-                return True
-            except RuntimeError:
-                if self.spec.rdzv_handler.num_nodes_waiting() > 0:
+        try:
+            if store.add("done", 1) == self.info.world_size:
+                store.set("all done", "1")
+            while time.monotonic() < deadline:
+                with contextlib.suppress(DistStoreError):
+                    store.wait(["all done"], timedelta(seconds=1))
+                    return True
+                if handler.num_nodes_waiting() > 0 and not store.check(["all done"]):
+                    if handler.is_closed():
+                        break  # another node has failed for good
                     self._restart()
                     return False
+        except (DistNetworkError, RendezvousConnectionError, RendezvousClosedError) as problem:
+            logger.warning(
+                "[%s] all workers here are done, but not all agents can be asked: %s", self.spec.role, problem
+            )
         return True

@@ -1,0 +1,65 @@
+"""`make_fx(f, tracing_mode="symbolic")`: the graph for several sizes of the arguments, with sizes computed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..fx.graph_module import GraphModule
+from ..fx.node import Node
+from ..utils import _pytree as pytree
+from ._trace import EXAMPLES, Merger, other_sizes, resized
+from .dynamic_shapes import Sizes
+from .symbols import Expression, Symbol
+
+
+class _Merger(Merger):
+    """Compares graphs whose inputs are all the user's."""
+
+    def _merge_outputs(self, nodes: list[Node]) -> None:
+        nodes[0].args = self._computed(self._merged([n.args for n in nodes], nodes[0]), nodes[0])
+
+    def _user_nodes(self) -> list[Node]:
+        return [n for n in self.graph.nodes if n.op == "placeholder"]
+
+
+def _symbols(names: list[str], leaves: list[Any]) -> Sizes:
+    """A symbol for each size; equal ones share it, and 0 and 1 are what they are."""
+    sizes = Sizes()
+    known: dict[int, Symbol] = {}
+    for number, (name, leaf) in enumerate(zip(names, leaves)):
+        if not isinstance(leaf, Tensor):
+            continue
+        for dim, size in enumerate(leaf.shape):
+            if size > 1:
+                if size not in known:
+                    known[size] = sizes._new(f"{name}.size()[{dim}]", size, 2, None)
+                sizes.of_leaf.setdefault(number, {})[dim] = Expression.of(known[size])
+    return sizes
+
+
+def symbolic(f: Callable, make: Callable[[], Callable[..., GraphModule]], *args: Any) -> GraphModule:
+    """The graph of `f`; `make()` gives the function that records it for arguments."""
+    leaves, shape = pytree.tree_flatten(args)
+    sizes = _symbols([f"arg{i}" for i in range(len(leaves))], leaves)
+    runs: list[dict[Symbol, int]] = [{s: s.hint for s in sizes.symbols}]
+    modules = [make()(*args)]
+    for number in range(1, EXAMPLES if sizes.symbols else 1):
+        values = other_sizes(sizes, number)
+        changed = list(leaves)
+        for place, dims in sizes.of_leaf.items():
+            changed[place] = resized(
+                leaves[place], [dims[d].value(values) if d in dims else s for d, s in enumerate(leaves[place].shape)]
+            )
+            if leaves[place].requires_grad:
+                changed[place].requires_grad_()
+        modules.append(make()(*pytree.tree_unflatten(changed, shape)))
+        runs.append(values)
+    if sizes.symbols:
+        branches = [{n: c for n, c in m.named_children() if isinstance(c, GraphModule)} for m in modules]
+        traces = [SimpleNamespace(graph=m.graph, pieces=b) for m, b in zip(modules, branches)]
+        _Merger(traces, runs, sizes).merge()
+        modules[0].recompile()
+    return modules[0]

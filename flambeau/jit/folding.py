@@ -1,0 +1,109 @@
+"""Folding in frozen graphs: what follows a convolution or a linear layer and scales or shifts channels goes into its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+from ..core.tensor import Tensor
+from .ir import Block, Node, Value, constant_of
+from .types import TENSOR
+
+_CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
+_QUESTIONS = {"aten::dim", "aten::size", "aten::len"}  # these do not look at the numbers
+_ARITHMETIC = {"aten::add", "aten::sub", "aten::mul", "aten::div"}
+
+
+def fold(block: Block) -> None:
+    """Fold batch norms (behind convolutions and linear layers), then sums and products with constants (behind convolutions)."""
+    for node in list(block.nodes_):
+        for inner in node.blocks_:
+            fold(inner)
+        if node.owner is None or not node.inputs_:
+            continue
+        before = node.inputs_[0].node
+        if not _read_by_nothing_else(node.inputs_[0], node) or before.owner is not block:
+            continue
+        if node.kind_ == "aten::batch_norm" and (before.kind_ in _CONVOLUTIONS or before.kind_ == "aten::linear"):
+            _fold_norm(before, node)
+        elif node.kind_ in _ARITHMETIC and before.kind_ in _CONVOLUTIONS:
+            _fold_arithmetic(before, node)
+
+
+def _read_by_nothing_else(value: Value, reader: Node) -> bool:
+    return all(user is reader or user.kind_ in _QUESTIONS for user, _ in value.uses)
+
+
+def _tensors(*values: Value) -> list[Any] | None:
+    """The constant tensors (or None, where it says so) that values stand for; None if one is not constant."""
+    found = [constant_of(v) for v in values]
+    if not all(known and (held is None or isinstance(held, Tensor)) for known, held in found):
+        return None
+    return [held for _, held in found]
+
+
+def _fold_norm(layer: Node, norm: Node) -> None:
+    constants = _tensors(*layer.inputs_[1:3], *norm.inputs_[1:5])
+    trains, eps = constant_of(norm.inputs_[5]), constant_of(norm.inputs_[7])
+    if constants is None or trains != (True, False) or not eps[0]:
+        return
+    weight, bias, gain, shift, mean, variance = constants
+    if mean is None or variance is None or weight is None or not weight.is_floating_point():
+        return
+    scale = (variance + eps[1]).rsqrt()
+    if gain is not None:
+        scale = scale * gain
+    offset = -mean if bias is None else bias - mean
+    offset = offset * scale if shift is None else offset * scale + shift
+    _replace(layer, weight * scale.reshape(-1, *[1] * (weight.dim() - 1)), offset, "_fused_bn")
+    norm.outputs_[0].replace_by(layer.outputs_[0])
+    norm.destroy()
+
+
+def _fold_arithmetic(layer: Node, node: Node) -> None:
+    constants = _tensors(*layer.inputs_[1:3])
+    known, operand = constant_of(node.inputs_[1])
+    extra = [constant_of(v) for v in node.inputs_[2:]]  # alpha of a sum; a division's rounding mode
+    if constants is None or not known or extra not in ([], [(True, 1)]):
+        return
+    weight, bias = constants
+    if weight is None or not weight.is_floating_point():
+        return
+    operand = _by_channel(operand, weight, _CONVOLUTIONS[layer.kind_])
+    if operand is None:
+        return
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    word = node.kind_.rpartition(":")[2]
+    if word in ("mul", "div"):
+        change = getattr(torch, word)
+        column = operand.reshape(-1, *[1] * (weight.dim() - 1))
+        _replace(layer, change(weight, column), change(bias, operand), f"_fused_{word}")
+    else:
+        _replace(layer, weight, getattr(torch, word)(bias, operand).clone(), f"_fused_{word}")
+    node.outputs_[0].replace_by(layer.outputs_[0])
+    node.destroy()
+
+
+def _by_channel(operand: Any, weight: Tensor, dims: int) -> Tensor | None:
+    """A number, or a constant with one entry or one entry per channel, as a vector over the channels; else None."""
+    channels = weight.shape[0]
+    if isinstance(operand, (int, float)) and not isinstance(operand, bool):
+        return torch.full((channels,), float(operand), dtype=weight.dtype)
+    if not isinstance(operand, Tensor) or operand.dtype is not weight.dtype or operand.dim() > dims + 2:
+        return None
+    shape = (*[1] * (dims + 2 - operand.dim()), *operand.shape)
+    if any(n != 1 for n in (shape[0], *shape[2:])) or shape[1] not in (1, channels):
+        return None
+    return operand.reshape(-1).expand(channels)
+
+
+def _replace(layer: Node, weight: Tensor, bias: Tensor, suffix: str) -> None:
+    """Give a layer other parameters, under the old names with a suffix."""
+    names = [v.name if v.has_name() else "" for v in layer.inputs_[1:3]]
+    with layer.graph.at(layer):
+        for index, tensor in enumerate((weight, bias)):
+            made = layer.graph.constant(tensor.detach(), TENSOR, layer.range)
+            if names[index] and not names[index].isdigit():
+                made.set_name(names[index] + suffix)
+            layer.replace_input(index + 1, made)

@@ -1,0 +1,148 @@
+"""Compiled programs that are to run fast or in mixed precision: frozen layers, autocast, switches of fusers."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+from .oracle import quiet, real_torch
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, 3, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.second = nn.Conv2d(4, 2, 1)
+        self.register_buffer("gain", torch.tensor([2.0, -3.0]).reshape(2, 1, 1))
+        self.last = nn.Linear(32, 5)
+        self.last_norm = nn.BatchNorm1d(5, affine=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.second(torch.relu(self.norm(self.first(x)))) * self.gain / 2.0 + 0.5
+        return self.last_norm(self.last(x.flatten(1)))
+
+
+def trained() -> Layers:
+    torch.manual_seed(0)
+    net = Layers()
+    for _ in range(3):  # so that means and variances are something
+        net(torch.randn(8, 1, 6, 6) * 3 + 1)
+    return net.eval()
+
+
+def kinds(module: Any) -> set[str]:
+    return {node.kind() for node in module.graph.nodes()}
+
+
+def test_what_scales_channels_goes_into_the_layer_before() -> None:
+    net = trained()
+    script = torch.jit.script(net)
+    x = torch.randn(2, 1, 6, 6)
+    plain = torch.jit.freeze(script, optimize_numerics=False)
+    assert {"aten::batch_norm", "aten::mul", "aten::div", "aten::add"} <= kinds(plain)
+    for module in (torch.jit.freeze(script), torch.jit.optimize_for_inference(script)):
+        assert not {"aten::batch_norm", "aten::mul", "aten::div", "aten::add"} & kinds(module)
+        torch.testing.assert_close(module(x), net(x), rtol=1e-4, atol=1e-5)
+    assert "first.weight_fused_bn" in str(torch.jit.freeze(script).graph)
+    torch.jit.run_frozen_optimizations(plain)
+    assert "aten::batch_norm" not in kinds(plain)
+    torch.testing.assert_close(plain(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_frozen_files_run_in_pytorch(tmp_path: Any) -> None:
+    real = real_torch()
+    net, path = trained(), str(tmp_path / "frozen.pt")
+    torch.jit.freeze(torch.jit.script(net)).save(path)
+    x = torch.randn(2, 1, 6, 6)
+    found = quiet(real.jit.load, path)(real.tensor(x.tolist()))
+    torch.testing.assert_close(torch.tensor(found.tolist()), net(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_value_that_others_read_is_not_changed() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(1, 2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.conv(x)
+            return y * 2.0 + y
+
+    net = Shared().eval()
+    x = torch.randn(1, 1, 3, 3)
+    frozen = torch.jit.freeze(torch.jit.script(net))
+    assert "aten::mul" in kinds(frozen)
+    torch.testing.assert_close(frozen(x), net(x))
+
+
+# -- autocast ---------------------------------------------------------------------------------------------------------------
+
+
+def mixed(x: torch.Tensor):  # type: ignore[no-untyped-def]
+    with torch.autocast("cpu", torch.bfloat16):
+        y, inside = x @ x, torch.is_autocast_cpu_enabled()
+    return y, inside, torch.is_autocast_cpu_enabled()
+
+
+class Mixed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+        return y
+
+
+def test_autocast_holds_inside_compiled_code() -> None:
+    script = torch.jit.script(mixed)
+    y, inside, outside = script(torch.ones(2, 2))
+    assert y.dtype is torch.bfloat16 and inside and not outside
+    with torch.autocast("cpu"):
+        assert script(torch.ones(2, 2))[2]
+
+
+def test_autocast_survives_a_file() -> None:
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(Mixed()), file)
+    file.seek(0)
+    assert torch.jit.load(file)(torch.ones(2, 2)).dtype is torch.bfloat16
+
+
+def test_pytorch_reads_autocast(tmp_path: Any) -> None:
+    real = real_torch()
+    path = str(tmp_path / "mixed.pt")
+    torch.jit.script(Mixed()).save(path)
+    graph = str(quiet(real.jit.load, path).inlined_graph)
+    assert all(f'SetAttr[name="{name}"]' in graph for name in ("_enabled", "device", "fast_dtype"))
+
+
+def test_an_error_leaves_the_contexts() -> None:
+    @torch.jit.script
+    def fails(x: torch.Tensor, flag: bool):  # type: ignore[no-untyped-def]
+        with torch.autocast("cpu"), torch.no_grad():
+            if flag:
+                raise ValueError("no")
+            y = x @ x
+        return y
+
+    with pytest.raises(torch.jit.Error):
+        fails(torch.ones(2, 2), True)
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    assert fails(torch.ones(2, 2), False).dtype is torch.bfloat16
+
+
+def test_switches_of_fusers_are_checked() -> None:
+    before = torch.jit.set_fusion_strategy([("STATIC", 1)])
+    assert torch.jit.set_fusion_strategy(before) == [("STATIC", 1)]
+    with pytest.raises(ValueError, match="FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: X"):
+        torch.jit.set_fusion_strategy([("X", 1)])
+    with torch.jit.fuser("fuser1"), torch.jit.optimized_execution(False):
+        assert not torch.jit.onednn_fusion_enabled()
+    with pytest.raises(Exception, match="unrecognized fuser option"), torch.jit.fuser("fuser9"):
+        pass
+    with pytest.raises(NotImplementedError, match="not fused"):
+        torch.jit.enable_onednn_fusion(True)
