@@ -98,6 +98,8 @@ class ProgramReader:
             elif target in _SIZES:
                 a, b = (self.converter.plain(x) for x in args)
                 self.known[node] = self.g.arithmetic(_SIZES[target], a, b)
+            elif str(target).startswith("aten._assert"):  # what the program promises; there is no such node
+                self.known[node] = None
             elif hasattr(target, "_schema"):
                 self.known[node] = self._operator(node, target, args, {k: self._taken(v) for k, v in node.kwargs.items()})
             else:

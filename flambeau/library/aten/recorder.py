@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core import modes
 from .overloads import OpOverload, aten, recording
+from . import more_public  # noqa: F401  it adds entries to `public`
 from .public import translated
 
 

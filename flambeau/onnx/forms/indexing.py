@@ -51,6 +51,7 @@ def embedding(g: Builder, weight: Value, indices: Value, padding_idx: Any = -1, 
 
 @form("gather")
 def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    index = g.cast(index, flambeau.int64)
     if self.rank == 0:
         return g.expand(self, g.sizes(index)) if index.rank else self
     if g.opset < 11:
@@ -64,7 +65,13 @@ def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = 
 def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
     if dim is None:
         return gather(g, g.reshape(self, [-1]).known(self.dtype, (None,)), 0, g.reshape(indices, [-1]).known(indices.dtype, (None,)))
-    return gather(g, self, dim, indices)
+    dim %= self.rank
+    if any(not isinstance(s, int) for s in (*self.shape, *indices.shape)):
+        return gather(g, self, dim, indices)
+    both = [max(a, b) if a and b else 0 for a, b in zip(self.shape, indices.shape)]
+    wide = [s if d == dim else both[d] for d, s in enumerate(self.shape)]
+    many = [s if d == dim else both[d] for d, s in enumerate(indices.shape)]
+    return gather(g, g.expand(self, wide), dim, g.expand(indices, many))
 
 
 @form("take")
@@ -96,6 +103,8 @@ def nonzero_numpy(g: Builder, self: Value) -> list[Value]:
 @form("masked_select")
 def masked_select(g: Builder, self: Value, mask: Value) -> Value:
     x, m = self, truth(g, mask)
+    if not x.rank and not m.rank:
+        x, m = g.unsqueeze(x, [0]), g.unsqueeze(m, [0])
     if x.shape != m.shape:
         size = g.op("Shape", g.op("Add", g.cast(m, flambeau.int32), g.op("ConstantOfShape", g.shape_of(x), value_t=np.zeros(1, np.int32))))
         x, m = (g.op("Expand", v, size).known(v.dtype, x.shape if (x.rank or 0) >= (m.rank or 0) else m.shape) for v in (x, m))
@@ -204,12 +213,18 @@ def index_put(g: Builder, self: Value, indices: list[Value | None], values: Valu
 
 @form("index_fill")
 def index_fill(g: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
+    if not self.rank:
+        return g.squeeze(index_fill(g, g.unsqueeze(self, [0]), 0, index, value), [0])
+    index = g.unsqueeze(index, [0]) if index.rank == 0 else index
     indices: list[Value | None] = [None] * (dim % max(self.rank or 1, 1)) + [index]
     return index_put(g, self, indices, g.number(value, self))
 
 
 @form("index_copy", "index_add")
 def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, alpha: Any = 1, name: str = "") -> Value:
+    if not self.rank:
+        source = source if source.rank else g.unsqueeze(source, [0])
+        return g.squeeze(index_copy(g, g.unsqueeze(self, [0]), 0, index, source, alpha, name), [0])
     dim %= max(self.rank or 1, 1)
     indices: list[Value | None] = [None] * dim + [g.unsqueeze(index, [0]) if index.rank == 0 else index]
     if alpha != 1:

@@ -175,7 +175,7 @@ def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "")
     if all(isinstance(s, int) and s % n == 0 for s, n in zip(sizes, wanted)):
         kernel = [s // n for s, n in zip(sizes, wanted)]
         return max_pool_with_indices(g, self, kernel, kernel, name=f"aten::max_pool{spatial}d_with_indices")
-    return _adaptive(g, self, output_size, spatial, True), None
+    raise NotImplementedError("places of the largest elements where windows differ in size")
 
 
 def _adaptive(g: Builder, x: Value, wanted: Any, spatial: int, largest: bool) -> Value:
@@ -222,7 +222,7 @@ def batch_norm(
     g: Builder, input: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool = False, momentum: float = 0.1,
     eps: float = 1e-5, cudnn_enabled: Any = None, name: str = "",
 ) -> Any:  # fmt: skip
-    channels = input.shape[1]
+    channels = input.shape[1] if (input.rank or 0) > 1 else input.shape[0]
     ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
     weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
     if training or running_mean is None:
@@ -270,7 +270,13 @@ def layer_norm(
         if bias is not None:
             made = g.op("Add", made, bias)
     made.known(input.dtype, input.shape)
-    return (made, None, None) if name.endswith("native_layer_norm") else made
+    if not name.endswith("native_layer_norm"):
+        return made
+    dims = list(range((input.rank or 0) - count, input.rank or 0))
+    centre = mean(g, input, dims, True)
+    off = sub(g, input, centre)
+    spread = g.op("Sqrt", add(g, mean(g, mul(g, off, off), dims, True), eps))
+    return made, centre, g.op("Reciprocal", spread).known(input.dtype, centre.shape)
 
 
 @form("rms_norm")

@@ -39,6 +39,8 @@ def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
 
 @form("addmm")
 def addmm(g: Builder, self: Value, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    if beta == 0:
+        self = None  # what is not added may be nan
     return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
 
 
@@ -56,7 +58,7 @@ def baddbmm(
             product = g.reduce("ReduceSum", product, [0], False)
     if alpha != 1:
         product = mul(g, product, alpha)
-    return add(g, product, self if beta == 1 else mul(g, self, beta))
+    return product if beta == 0 else add(g, product, self if beta == 1 else mul(g, self, beta))
 
 
 @form("outer", "ger")
@@ -89,6 +91,12 @@ def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
 
 @form("cosine_similarity")
 def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
+    if not x1.rank and not x2.rank:
+        x1, x2 = g.unsqueeze(x1, [0]), g.unsqueeze(x2, [0])
+        dim = 0
+    if x1.rank != x2.rank:
+        rank = max(x1.rank, x2.rank)
+        x1, x2 = (g.unsqueeze(x, list(range(rank - x.rank))) if x.rank < rank else x for x in (x1, x2))
     dots = g.reduce("ReduceSum", mul(g, x1, x2), [dim % max(x1.rank, x2.rank)], False)
     sizes = [vector_norm(g, x, 2, dim, False) for x in (x1, x2)]
     low = g.number(eps, x1)

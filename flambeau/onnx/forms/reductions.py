@@ -123,18 +123,21 @@ def _count(g: Builder, x: Value, dims: list[int] | None) -> Any:
 
 def variance(g: Builder, x: Value, dim: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
     dims = dims_of(x, dim)
-    centre = g.reduce("ReduceMean", x, dims, True)
+    if not x.rank:
+        dims, keepdim = None, True
+    centre = g.reduce("ReduceMean", x, dims, True) if x.rank else x
     off = g.op("Sub", x, centre).known(x.dtype, x.shape)
     spread = g.op("Mul", off, off).known(x.dtype, x.shape)
     if not correction:
-        made = g.reduce("ReduceMean", spread, dims, keepdim)
+        made = g.reduce("ReduceMean", spread, dims, keepdim) if x.rank else spread
     else:
         count = _count(g, x, dims)
-        total = g.reduce("ReduceSum", spread, dims, keepdim)
-        rest = g.arithmetic("Sub", count, correction) if isinstance(count, int) and isinstance(correction, int) else None
-        if rest is None:
-            rest = g.op("Sub", g.number(count, x.dtype), g.number(correction, x.dtype))
-        made = g.op("Div", total, g.number(rest, x.dtype) if isinstance(rest, int) else rest).known(x.dtype, total.shape)
+        total = g.reduce("ReduceSum", spread, dims, keepdim) if x.rank else spread
+        if isinstance(count, int):
+            rest = g.number(max(count - correction, 0), x.dtype)
+        else:
+            rest = g.op("Max", g.op("Sub", g.number(count, x.dtype), g.number(correction, x.dtype)), g.number(0, x.dtype))
+        made = g.op("Div", total, rest).known(x.dtype, total.shape)
     return made, centre if keepdim else g.reduce("ReduceMean", x, dims, False)
 
 
@@ -212,7 +215,9 @@ def linalg_matrix_norm(g: Builder, self: Value, ord: Any = "fro", dim: Any = (-2
 
 @form("dist")
 def dist(g: Builder, self: Value, other: Value, p: Any = 2) -> Value:
-    off = g.op("Sub", self, other).known(self.dtype, self.shape)
+    from .pointwise import broadcast  # noqa: PLC0415
+
+    off = g.op("Sub", self, other).known(self.dtype, broadcast(self, other))
     return vector_norm(g, off, p, None, False)
 
 

@@ -199,7 +199,7 @@ def hstack(g: Builder, tensors: list[Value], name: str = "") -> Value:
         wide = [g.unsqueeze(x, [0, 2] if x.rank == 1 else [2]) if 0 < x.rank < 3 else x for x in tensors]
         return cat(g, wide, 2)
     if name.endswith("column_stack"):
-        return cat(g, [g.unsqueeze(x, [1]) if x.rank == 1 else x for x in tensors], 1)
+        return cat(g, [g.reshape(x, [-1, 1]) if x.rank < 2 else x for x in tensors], 1)
     if rank == 0:
         return cat(g, [g.unsqueeze(x, [0]) for x in tensors], 0)
     return cat(g, tensors, 0 if rank == 1 else 1)
@@ -255,6 +255,8 @@ def chunk(g: Builder, self: Value, chunks: Any = None, dim: int = 0, sections: A
         cuts = [0, *indices, total]
         return parts(g, self, [max(b - a, 0) for a, b in zip(cuts, cuts[1:])], dim)
     if name.endswith("tensor_split"):
+        if not isinstance(sections, int):
+            raise NotImplementedError("tensor_split by a tensor")
         base, extra = divmod(total, sections)
         return parts(g, self, [base + (i < extra) for i in range(sections)], dim)
     each = -(-total // chunks)
@@ -266,6 +268,17 @@ def unbind(g: Builder, self: Value, dim: int = 0) -> list[Value]:
     dim = _wrapped(self, dim)
     count = _fixed(self, dim, "unbind")
     return [g.squeeze(p, [dim]) for p in (parts(g, self, [1] * count, dim) if count != 1 else [self])]
+
+
+@form("hsplit", "vsplit", "dsplit")
+def hsplit(g: Builder, self: Value, sections: Any = None, indices: Any = None, name: str = "") -> list[Value]:
+    dim = {"h": 1 if (self.rank or 0) > 1 else 0, "v": 0, "d": 2}[name.rpartition("::")[2][0]]
+    return chunk(g, self, dim=dim, sections=sections, indices=indices, name="tensor_split")
+
+
+@form("ravel")
+def ravel(g: Builder, self: Value) -> Value:
+    return g.reshape(self, [-1])
 
 
 @form("narrow")
@@ -390,14 +403,15 @@ def pixel_unshuffle(g: Builder, self: Value, downscale_factor: int = 1, groups: 
 @form("meshgrid")
 def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Value]:
     given = [g.reshape(x, [-1]).known(x.dtype, x.shape if x.rank == 1 else (1,)) for x in tensors]
-    if indexing == "xy" and len(given) > 1:
+    swapped = indexing == "xy" and len(given) > 1
+    if swapped:
         given[0], given[1] = given[1], given[0]
     sizes = [g.size(x, 0) for x in given]
     made = []
     for i, x in enumerate(given):
         shaped = g.unsqueeze(x, [d for d in range(len(given)) if d != i])
         made.append(g.expand(shaped, sizes))
-    if indexing == "xy" and len(given) > 1:
+    if swapped:
         made = [transpose(g, m, 0, 1) for m in made]
         made[0], made[1] = made[1], made[0]
     return made

@@ -201,15 +201,15 @@ def tile(call: Call, x: Tensor, times: Tensor) -> Tensor:
 
 @node("Pad")
 def pad(
-    call: Call, x: Tensor, widths: Any = None, value: Any = None, axes: Any = None, mode: str = "constant", pads: Any = None, paddings: Any = None,
-    **old: Any,
+    call: Call, x: Tensor, widths: Any = None, fill: Any = None, axes: Any = None, mode: str = "constant", pads: Any = None, paddings: Any = None,
+    value: float = 0.0,
 ) -> Tensor:  # fmt: skip
     listed = numbers(next(w for w in (widths, pads, paddings) if w is not None))
-    fill = old.get("value", 0.0) if value is None else value.item()
+    number = value if fill is None else fill.item()
     dims = list(range(x.dim())) if axes is None else [a % x.dim() for a in numbers(axes)]
     half = len(listed) // 2
     for d, before, after in zip(dims, listed[:half], listed[half:]):
-        x = _padded(x, d, before, after, mode, fill)
+        x = _padded(x, d, before, after, mode, number)
     return x
 
 
